@@ -1,0 +1,1 @@
+"""Arrow columns as the kernels need them."""

@@ -1,0 +1,1 @@
+"""The producer's keys and the sink's options, as tables."""

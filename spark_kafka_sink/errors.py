@@ -1,0 +1,308 @@
+"""Kafka's error codes, and the exceptions of this package.
+
+One table says for every code of Kafka 4.3 whether a request may be retried and whether cached
+metadata must be refreshed first; one dictionary says what a user can do about it. Nothing else in
+the package decides either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class KafkaErrorCode(NamedTuple):
+    """One row of Kafka's error table. Source: ``common.protocol.Errors`` of Kafka 4.3.0."""
+
+    code: int
+    name: str
+    retriable: bool
+    refresh_metadata: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.code})"
+
+
+# Flags: R = retriable (RetriableException), M = refresh metadata (InvalidMetadataException).
+_TABLE: tuple[tuple[int, str, str], ...] = (
+    (-1, "UNKNOWN_SERVER_ERROR", ""),
+    (0, "NONE", ""),
+    (1, "OFFSET_OUT_OF_RANGE", ""),
+    (2, "CORRUPT_MESSAGE", "R"),
+    (3, "UNKNOWN_TOPIC_OR_PARTITION", "RM"),
+    (4, "INVALID_FETCH_SIZE", ""),
+    (5, "LEADER_NOT_AVAILABLE", "RM"),
+    (6, "NOT_LEADER_OR_FOLLOWER", "RM"),
+    (7, "REQUEST_TIMED_OUT", "R"),
+    (8, "BROKER_NOT_AVAILABLE", ""),
+    (9, "REPLICA_NOT_AVAILABLE", "RM"),
+    (10, "MESSAGE_TOO_LARGE", ""),
+    (11, "STALE_CONTROLLER_EPOCH", ""),
+    (12, "OFFSET_METADATA_TOO_LARGE", ""),
+    (13, "NETWORK_EXCEPTION", "RM"),
+    (14, "COORDINATOR_LOAD_IN_PROGRESS", "R"),
+    (15, "COORDINATOR_NOT_AVAILABLE", "R"),
+    (16, "NOT_COORDINATOR", "R"),
+    (17, "INVALID_TOPIC_EXCEPTION", ""),
+    (18, "RECORD_LIST_TOO_LARGE", ""),
+    (19, "NOT_ENOUGH_REPLICAS", "R"),
+    (20, "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "R"),
+    (21, "INVALID_REQUIRED_ACKS", ""),
+    (22, "ILLEGAL_GENERATION", ""),
+    (23, "INCONSISTENT_GROUP_PROTOCOL", ""),
+    (24, "INVALID_GROUP_ID", ""),
+    (25, "UNKNOWN_MEMBER_ID", ""),
+    (26, "INVALID_SESSION_TIMEOUT", ""),
+    (27, "REBALANCE_IN_PROGRESS", ""),
+    (28, "INVALID_COMMIT_OFFSET_SIZE", ""),
+    (29, "TOPIC_AUTHORIZATION_FAILED", ""),
+    (30, "GROUP_AUTHORIZATION_FAILED", ""),
+    (31, "CLUSTER_AUTHORIZATION_FAILED", ""),
+    (32, "INVALID_TIMESTAMP", ""),
+    (33, "UNSUPPORTED_SASL_MECHANISM", ""),
+    (34, "ILLEGAL_SASL_STATE", ""),
+    (35, "UNSUPPORTED_VERSION", ""),
+    (36, "TOPIC_ALREADY_EXISTS", ""),
+    (37, "INVALID_PARTITIONS", ""),
+    (38, "INVALID_REPLICATION_FACTOR", ""),
+    (39, "INVALID_REPLICA_ASSIGNMENT", ""),
+    (40, "INVALID_CONFIG", ""),
+    (41, "NOT_CONTROLLER", "R"),
+    (42, "INVALID_REQUEST", ""),
+    (43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", ""),
+    (44, "POLICY_VIOLATION", ""),
+    (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", ""),
+    (46, "DUPLICATE_SEQUENCE_NUMBER", ""),
+    (47, "INVALID_PRODUCER_EPOCH", ""),
+    (48, "INVALID_TXN_STATE", ""),
+    (49, "INVALID_PRODUCER_ID_MAPPING", ""),
+    (50, "INVALID_TRANSACTION_TIMEOUT", ""),
+    (51, "CONCURRENT_TRANSACTIONS", "R"),
+    (52, "TRANSACTION_COORDINATOR_FENCED", ""),
+    (53, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", ""),
+    (54, "SECURITY_DISABLED", ""),
+    (55, "OPERATION_NOT_ATTEMPTED", ""),
+    (56, "KAFKA_STORAGE_ERROR", "RM"),
+    (57, "LOG_DIR_NOT_FOUND", ""),
+    (58, "SASL_AUTHENTICATION_FAILED", ""),
+    (59, "UNKNOWN_PRODUCER_ID", ""),
+    (60, "REASSIGNMENT_IN_PROGRESS", ""),
+    (61, "DELEGATION_TOKEN_AUTH_DISABLED", ""),
+    (62, "DELEGATION_TOKEN_NOT_FOUND", ""),
+    (63, "DELEGATION_TOKEN_OWNER_MISMATCH", ""),
+    (64, "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED", ""),
+    (65, "DELEGATION_TOKEN_AUTHORIZATION_FAILED", ""),
+    (66, "DELEGATION_TOKEN_EXPIRED", ""),
+    (67, "INVALID_PRINCIPAL_TYPE", ""),
+    (68, "NON_EMPTY_GROUP", ""),
+    (69, "GROUP_ID_NOT_FOUND", ""),
+    (70, "FETCH_SESSION_ID_NOT_FOUND", "R"),
+    (71, "INVALID_FETCH_SESSION_EPOCH", "R"),
+    (72, "LISTENER_NOT_FOUND", "RM"),
+    (73, "TOPIC_DELETION_DISABLED", ""),
+    (74, "FENCED_LEADER_EPOCH", "RM"),
+    (75, "UNKNOWN_LEADER_EPOCH", "R"),
+    (76, "UNSUPPORTED_COMPRESSION_TYPE", ""),
+    (77, "STALE_BROKER_EPOCH", ""),
+    (78, "OFFSET_NOT_AVAILABLE", "R"),
+    (79, "MEMBER_ID_REQUIRED", ""),
+    (80, "PREFERRED_LEADER_NOT_AVAILABLE", "RM"),
+    (81, "GROUP_MAX_SIZE_REACHED", ""),
+    (82, "FENCED_INSTANCE_ID", ""),
+    (83, "ELIGIBLE_LEADERS_NOT_AVAILABLE", "RM"),
+    (84, "ELECTION_NOT_NEEDED", "RM"),
+    (85, "NO_REASSIGNMENT_IN_PROGRESS", ""),
+    (86, "GROUP_SUBSCRIBED_TO_TOPIC", ""),
+    (87, "INVALID_RECORD", ""),
+    (88, "UNSTABLE_OFFSET_COMMIT", "R"),
+    (89, "THROTTLING_QUOTA_EXCEEDED", "R"),
+    (90, "PRODUCER_FENCED", ""),
+    (91, "RESOURCE_NOT_FOUND", ""),
+    (92, "DUPLICATE_RESOURCE", ""),
+    (93, "UNACCEPTABLE_CREDENTIAL", ""),
+    (94, "INCONSISTENT_VOTER_SET", ""),
+    (95, "INVALID_UPDATE_VERSION", ""),
+    (96, "FEATURE_UPDATE_FAILED", ""),
+    (97, "PRINCIPAL_DESERIALIZATION_FAILURE", ""),
+    (98, "SNAPSHOT_NOT_FOUND", ""),
+    (99, "POSITION_OUT_OF_RANGE", ""),
+    (100, "UNKNOWN_TOPIC_ID", "RM"),
+    (101, "DUPLICATE_BROKER_REGISTRATION", ""),
+    (102, "BROKER_ID_NOT_REGISTERED", ""),
+    (103, "INCONSISTENT_TOPIC_ID", "RM"),
+    (104, "INCONSISTENT_CLUSTER_ID", ""),
+    (105, "TRANSACTIONAL_ID_NOT_FOUND", ""),
+    (106, "FETCH_SESSION_TOPIC_ID_ERROR", "R"),
+    (107, "INELIGIBLE_REPLICA", ""),
+    (108, "NEW_LEADER_ELECTED", ""),
+    (109, "OFFSET_MOVED_TO_TIERED_STORAGE", ""),
+    (110, "FENCED_MEMBER_EPOCH", ""),
+    (111, "UNRELEASED_INSTANCE_ID", ""),
+    (112, "UNSUPPORTED_ASSIGNOR", ""),
+    (113, "STALE_MEMBER_EPOCH", ""),
+    (114, "MISMATCHED_ENDPOINT_TYPE", ""),
+    (115, "UNSUPPORTED_ENDPOINT_TYPE", ""),
+    (116, "UNKNOWN_CONTROLLER_ID", ""),
+    (117, "UNKNOWN_SUBSCRIPTION_ID", ""),
+    (118, "TELEMETRY_TOO_LARGE", ""),
+    (119, "INVALID_REGISTRATION", ""),
+    (120, "TRANSACTION_ABORTABLE", ""),
+    (121, "INVALID_RECORD_STATE", ""),
+    (122, "SHARE_SESSION_NOT_FOUND", "R"),
+    (123, "INVALID_SHARE_SESSION_EPOCH", "R"),
+    (124, "FENCED_STATE_EPOCH", ""),
+    (125, "INVALID_VOTER_KEY", ""),
+    (126, "DUPLICATE_VOTER", ""),
+    (127, "VOTER_NOT_FOUND", ""),
+    (128, "INVALID_REGULAR_EXPRESSION", ""),
+    (129, "REBOOTSTRAP_REQUIRED", ""),
+    (130, "STREAMS_INVALID_TOPOLOGY", ""),
+    (131, "STREAMS_INVALID_TOPOLOGY_EPOCH", ""),
+    (132, "STREAMS_TOPOLOGY_FENCED", ""),
+    (133, "SHARE_SESSION_LIMIT_REACHED", "R"),
+)
+
+ERRORS: dict[int, KafkaErrorCode] = {
+    code: KafkaErrorCode(code, name, "R" in flags, "M" in flags) for code, name, flags in _TABLE
+}
+_BY_NAME: dict[str, KafkaErrorCode] = {error.name: error for error in ERRORS.values()}
+
+
+def error_for_code(code: int) -> KafkaErrorCode:
+    """The row of ``code``. A code newer than this table reads as a non-retriable unknown error."""
+    known = ERRORS.get(code)
+    return known if known is not None else KafkaErrorCode(code, "UNKNOWN_ERROR_CODE", False, False)
+
+
+def error_named(name: str) -> KafkaErrorCode:
+    """The row called ``name``. Raises KeyError for a name that Kafka does not have."""
+    return _BY_NAME[name]
+
+
+# What the user can do, for the codes that a producer meets. Shown at the end of error messages.
+_ADVICE: dict[str, str] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": (
+        "check that the topic exists and was not deleted while the job ran, and that the "
+        "principal may DESCRIBE it"
+    ),
+    "UNKNOWN_TOPIC_ID": "the topic was deleted, or deleted and created again, while the job ran",
+    "LEADER_NOT_AVAILABLE": "the partition has no leader: check that its replicas' brokers are up",
+    "NOT_LEADER_OR_FOLLOWER": "leadership kept moving: check the brokers' health",
+    "REQUEST_TIMED_OUT": (
+        "the broker did not answer in time: check its load and that replicas keep up, or raise "
+        "kafka.request.timeout.ms and kafka.delivery.timeout.ms"
+    ),
+    "NETWORK_EXCEPTION": "the connection was lost: check the broker and the network between",
+    "MESSAGE_TOO_LARGE": (
+        "the topic's max.message.bytes (broker: message.max.bytes) is smaller than the record: "
+        "raise it, or send smaller values"
+    ),
+    "RECORD_LIST_TOO_LARGE": "lower kafka.batch.size below the topic's segment.bytes",
+    "INVALID_TOPIC_EXCEPTION": "topic names have 1 to 249 characters out of a-z A-Z 0-9 . _ -",
+    "NOT_ENOUGH_REPLICAS": (
+        "fewer in-sync replicas than min.insync.replicas: bring brokers back, or lower "
+        "min.insync.replicas"
+    ),
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": (
+        "the in-sync replicas fell below min.insync.replicas during the write: bring brokers back"
+    ),
+    "INVALID_REQUIRED_ACKS": "kafka.acks must be 0, 1 or all",
+    "TOPIC_AUTHORIZATION_FAILED": "grant the principal WRITE and DESCRIBE on the topic",
+    "CLUSTER_AUTHORIZATION_FAILED": (
+        "grant the principal IDEMPOTENT_WRITE on the cluster (before Kafka 2.8) or WRITE on the "
+        "topic, or set kafka.enable.idempotence=false"
+    ),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "grant the principal WRITE and DESCRIBE on the transactional id"
+    ),
+    "INVALID_TIMESTAMP": (
+        "the topic limits timestamps (message.timestamp.before.max.ms, "
+        "message.timestamp.after.max.ms): check the timestamp column"
+    ),
+    "UNSUPPORTED_COMPRESSION_TYPE": "the broker cannot store this kafka.compression.type",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the topic's message format is older than v2: upgrade it",
+    "UNSUPPORTED_VERSION": "the broker is older than this client supports",
+    "INVALID_RECORD": (
+        "the broker refused the records: a compacted topic needs a key in every record"
+    ),
+    "CORRUPT_MESSAGE": "bytes changed on the way, or the broker's disk is damaged",
+    "KAFKA_STORAGE_ERROR": "the broker lost a log directory: check its disks",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": "an earlier batch was lost: see the broker's log",
+    "INVALID_PRODUCER_EPOCH": "another producer took over this producer id",
+    "PRODUCER_FENCED": "another producer with the same transactional id took over",
+    "POLICY_VIOLATION": "a create.topic.policy of the cluster refused the request",
+}
+
+
+def advice_for(error: KafkaErrorCode) -> str:
+    """What a user can do about ``error``; empty where nothing more than its name is known."""
+    return _ADVICE.get(error.name, "")
+
+
+class KafkaSinkError(Exception):
+    """Everything that this package raises on purpose."""
+
+
+class ConfigError(KafkaSinkError, ValueError):
+    """An option is unknown, has a wrong value, or contradicts another one."""
+
+
+class SchemaError(KafkaSinkError, ValueError):
+    """The DataFrame's columns do not make Kafka records."""
+
+
+class RecordError(KafkaSinkError, ValueError):
+    """A row cannot become a Kafka record."""
+
+
+class RecordTooLargeError(RecordError):
+    """A record is larger than ``max.request.size`` or ``buffer.memory`` allows."""
+
+
+class BootstrapError(KafkaSinkError):
+    """No broker could be reached. The message lists each address with its own reason."""
+
+
+class TopicError(KafkaSinkError):
+    """A topic does not exist, may not be used, or has no such partition."""
+
+
+class BufferExhaustedError(KafkaSinkError):
+    """``buffer.memory`` stayed full for ``max.block.ms``."""
+
+
+class ProducerClosedError(KafkaSinkError):
+    """The producer was used after it was closed or had failed."""
+
+
+class BrokerError(KafkaSinkError):
+    """A broker answered a request with an error code."""
+
+    def __init__(self, error: KafkaErrorCode, what: str, detail: str | None = None) -> None:
+        self.error = error
+        parts = [f"{what}: {error}"]
+        if detail:
+            parts.append(detail)
+        advice = advice_for(error)
+        if advice:
+            parts.append(advice)
+        super().__init__(". ".join(parts))
+
+
+class DeliveryError(KafkaSinkError):
+    """Records were not acknowledged, and will not be. Fails the task."""
+
+
+class ProtocolError(KafkaSinkError):
+    """Base of the two ways in which the wire protocol can be broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side tried to send what the protocol, or the negotiated version, does not allow."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent bytes that are not the Kafka protocol."""
+
+
+class UnsupportedVersionError(ProtocolError):
+    """A broker has no version of an API in common with this client."""

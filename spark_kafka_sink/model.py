@@ -1,0 +1,62 @@
+"""Names that every layer shares: topic-partitions, nodes, producer ids. Immutable and tiny."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_TIMESTAMP = -1
+NO_OFFSET = -1
+NO_NODE_ID = -1
+NO_LEADER_EPOCH = -1
+ZERO_UUID = UUID(int=0)
+"""Kafka's "no topic id": brokers before 2.8 do not give topics an id."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic. Prints as Kafka prints it: ``flights-2``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Node(NamedTuple):
+    """A broker, or a bootstrap address whose broker id is not known yet (negative id)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """``host:port``, an IPv6 host in brackets."""
+        return format_address(self.host, self.port)
+
+    def __str__(self) -> str:
+        return self.address if self.node_id < 0 else f"broker {self.node_id} ({self.address})"
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """Identity under which a broker deduplicates. Source: KIP-98, ``ProducerIdAndEpoch``."""
+
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def is_valid(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+
+NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def format_address(host: str, port: int) -> str:
+    """``host:port`` with brackets around an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

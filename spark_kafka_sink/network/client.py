@@ -1,0 +1,363 @@
+"""Requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
+
+Single-threaded and free of clocks and sockets of its own: whoever owns it calls ``poll``.
+Only ``wakeup`` may be called from another thread.
+
+Source: ``NetworkClient``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from spark_kafka_sink import __version__
+from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import RemoteProtocolError, error_for_code
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.node_connection import (
+    ClientResponse,
+    ConnectionState,
+    InFlightRequest,
+    NodeConnection,
+    OnComplete,
+)
+from spark_kafka_sink.network.transport import (
+    Connected,
+    Disconnected,
+    Network,
+    NetworkEvent,
+    Received,
+    SendCompleted,
+)
+from spark_kafka_sink.protocol.api import UNSUPPORTED_VERSION_CODE, BrokerApiVersions, VersionRange
+from spark_kafka_sink.protocol.connection import Connection, ResponseReceived
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.schema import Request
+
+SOFTWARE_NAME = "pykafka-sink"
+
+
+class ClientSettings(NamedTuple):
+    """The network part of the producer's configuration; Kafka's keys with dots as underscores."""
+
+    client_id: str
+    request_timeout_ms: int
+    max_in_flight_requests_per_connection: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
+
+
+class NetworkClient:
+    """Sends requests to nodes and completes them, one way or the other, always."""
+
+    def __init__(
+        self, settings: ClientSettings, network: Network, clock: Clock, rng: RandomSource
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._clock = clock
+        self._rng = rng
+        self._reconnect = ExponentialBackoff(
+            settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
+        )
+        self._setup_timeout = ExponentialBackoff(
+            settings.socket_connection_setup_timeout_ms,
+            settings.socket_connection_setup_timeout_max_ms,
+            rng,
+        )
+        self._connections: dict[int, NodeConnection] = {}
+        self._by_channel: dict[int, NodeConnection] = {}
+        self._next_channel_id = 0
+        self._completed: list[tuple[OnComplete, ClientResponse]] = []
+
+    # --- what the owner asks -------------------------------------------------------------------
+
+    def ready(self, node: Node, now_ms: int) -> bool:
+        """True if a request can be sent to ``node`` now; begins to connect where that helps."""
+        connection = self._connection(node)
+        if connection.can_send(now_ms, self._settings.max_in_flight_requests_per_connection):
+            return True
+        if connection.can_connect(now_ms):
+            self._connect(connection, node, now_ms)
+        return False
+
+    def is_ready(self, node: Node, now_ms: int) -> bool:
+        """Like ``ready``, without connecting."""
+        limit = self._settings.max_in_flight_requests_per_connection
+        return self._connection(node).can_send(now_ms, limit)
+
+    def poll_delay_ms(self, node: Node, now_ms: int) -> int | None:
+        """After how long ``ready`` may turn true by time alone; None: only an event can do it."""
+        return self._connection(node).poll_delay_ms(now_ms)
+
+    def api_versions(self, node: Node) -> BrokerApiVersions | None:
+        """What ``node`` speaks; None before the handshake."""
+        return self._connection(node).api_versions
+
+    def last_failure(self, node: Node) -> str | None:
+        """Why the last connection to ``node`` was lost or never came about."""
+        return self._connection(node).last_failure
+
+    def in_flight_count(self, node: Node | None = None) -> int:
+        """Requests without an answer, to one node or to all."""
+        if node is not None:
+            return len(self._connection(node).in_flight)
+        return sum(len(connection.in_flight) for connection in self._connections.values())
+
+    def least_loaded_node(self, nodes: Iterable[Node], now_ms: int) -> Node | None:
+        """The node that will answer soonest: idle and ready, else ready, else connecting, else
+        one that may be connected to. None when every node is backing off.
+        """
+        best: tuple[int, float, Node] | None = None
+        limit = self._settings.max_in_flight_requests_per_connection
+        for node in nodes:
+            connection = self._connection(node)
+            if connection.can_send(now_ms, limit):
+                rank = len(connection.in_flight)
+            elif connection.is_connecting:
+                rank = limit + 1
+            elif connection.can_connect(now_ms):
+                rank = limit + 2
+            else:
+                continue
+            candidate = (rank, self._rng.random(), node)
+            if best is None or candidate[:2] < best[:2]:
+                best = candidate
+        return None if best is None else best[2]
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        node: Node,
+        request: Request,
+        now_ms: int,
+        on_complete: OnComplete,
+        *,
+        expect_response: bool = True,
+        at_most_version: int | None = None,
+    ) -> None:
+        """Send ``request``; ``ready(node)`` must be true. ``on_complete`` is called from ``poll``.
+
+        Raises UnsupportedVersionError when node and client have no version in common.
+        """
+        connection = self._connection(node)
+        assert connection.api_versions is not None, f"{node} is not ready"
+        version = connection.api_versions.highest(type(request), at_most_version)
+        self._send(connection, request, version, now_ms, on_complete, expect_response)
+
+    def _send(
+        self,
+        connection: NodeConnection,
+        request: Request,
+        version: int,
+        now_ms: int,
+        on_complete: OnComplete | None,
+        expect_response: bool = True,
+    ) -> None:
+        assert connection.protocol is not None
+        sent, buffers = connection.protocol.send(request, version, expect_response)
+        deadline_ms = now_ms + self._settings.request_timeout_ms
+        connection.in_flight.append(
+            InFlightRequest(sent, expect_response, now_ms, deadline_ms, on_complete)
+        )
+        connection.is_sending = True
+        connection.last_used_ms = now_ms
+        self._network.send(connection.channel_id, buffers)
+
+    def wakeup(self) -> None:
+        """End the wait of ``poll``. May be called from any thread."""
+        self._network.wakeup()
+
+    def poll(self, timeout_ms: int, now_ms: int) -> None:
+        """Wait for events up to ``timeout_ms`` and complete what they complete."""
+        deadline_ms = self._next_deadline_ms()
+        if deadline_ms is not None:
+            timeout_ms = min(timeout_ms, deadline_ms - now_ms)
+        events = self._network.poll(max(0, timeout_ms))
+        now_ms = self._clock.now_ms()
+        for event in events:
+            self._handle(event, now_ms)
+        for connection in list(self._by_channel.values()):
+            self._check_deadlines(connection, now_ms)
+        completed, self._completed = self._completed, []
+        for on_complete, response in completed:
+            on_complete(response, now_ms)
+
+    def disconnect(self, node: Node, reason: str) -> None:
+        """Close the connection to ``node``; its requests fail with ``reason``."""
+        connection = self._connections.get(node.node_id)
+        if connection is not None and connection.state is not ConnectionState.DISCONNECTED:
+            self._lose(connection, reason, self._clock.now_ms())
+
+    def close(self) -> None:
+        """Close every connection. Requests in flight are never completed."""
+        self._network.close()
+        self._connections.clear()
+        self._by_channel.clear()
+
+    # --- connections ---------------------------------------------------------------------------
+
+    def _connection(self, node: Node) -> NodeConnection:
+        connection = self._connections.get(node.node_id)
+        if connection is None:
+            connection = self._connections[node.node_id] = NodeConnection(node)
+        return connection
+
+    def _connect(self, connection: NodeConnection, node: Node, now_ms: int) -> None:
+        if (node.host, node.port) != (connection.node.host, connection.node.port):
+            connection.addresses = []
+        connection.node = node
+        connection.last_used_ms = now_ms
+        try:
+            if not connection.addresses:
+                connection.addresses = self._network.resolve(node.host, node.port)
+        except OSError as error:
+            self._lose(connection, f"host name: {error.strerror or error}", now_ms)
+            return
+        # The next attempt takes the next address; when all were tried, the name is asked again.
+        address = connection.addresses.pop(0)
+        connection.channel_id = self._next_channel_id
+        self._next_channel_id += 1
+        connection.state = ConnectionState.CONNECTING
+        timeout_ms = self._setup_timeout.backoff_ms(connection.failed_attempts)
+        connection.connect_deadline_ms = now_ms + timeout_ms
+        self._by_channel[connection.channel_id] = connection
+        self._network.connect(connection.channel_id, address)
+
+    def _lose(
+        self, connection: NodeConnection, reason: str, now_ms: int, is_timeout: bool = False
+    ) -> None:
+        self._network.close_channel(connection.channel_id)
+        self._by_channel.pop(connection.channel_id, None)
+        lost = connection.in_flight
+        connection.reset()
+        connection.last_failure = reason
+        connection.retry_at_ms = now_ms + self._reconnect.backoff_ms(connection.failed_attempts)
+        connection.failed_attempts += 1
+        for request in lost:
+            self._complete(connection.node, request, now_ms, failure=reason, is_timeout=is_timeout)
+
+    def _complete(
+        self,
+        node: Node,
+        in_flight: InFlightRequest,
+        now_ms: int,
+        received: ResponseReceived | None = None,
+        failure: str | None = None,
+        is_timeout: bool = False,
+    ) -> None:
+        if in_flight.on_complete is None:
+            return
+        message = None if received is None else received.response
+        latency_ms = now_ms - in_flight.sent_at_ms
+        request = in_flight.sent.request
+        response = ClientResponse(node, request, message, failure, is_timeout, latency_ms)
+        self._completed.append((in_flight.on_complete, response))
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _handle(self, event: NetworkEvent, now_ms: int) -> None:
+        connection = self._by_channel.get(event.channel_id)
+        if connection is None:
+            return  # closed by this side in the meantime
+        if isinstance(event, Connected):
+            self._begin_api_versions(connection, ApiVersionsRequest.max_version, now_ms)
+        elif isinstance(event, Disconnected):
+            self._lose(connection, event.reason, now_ms)
+        elif isinstance(event, SendCompleted):
+            self._handle_send_completed(connection, now_ms)
+        elif isinstance(event, Received):
+            self._handle_received(connection, event.data, now_ms)
+
+    def _handle_send_completed(self, connection: NodeConnection, now_ms: int) -> None:
+        connection.is_sending = False
+        if connection.in_flight and not connection.in_flight[-1].expect_response:
+            self._complete(connection.node, connection.in_flight.pop(), now_ms)
+
+    def _handle_received(self, connection: NodeConnection, data: bytes, now_ms: int) -> None:
+        assert connection.protocol is not None
+        try:
+            responses = connection.protocol.receive(data)
+            for received in responses:
+                self._handle_response(connection, received, now_ms)
+        except RemoteProtocolError as error:
+            self._lose(connection, str(error), now_ms)
+
+    def _handle_response(
+        self, connection: NodeConnection, received: ResponseReceived, now_ms: int
+    ) -> None:
+        in_flight = connection.in_flight.popleft()
+        connection.last_used_ms = now_ms
+        throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
+        sent = received.sent
+        if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:
+            until_ms = now_ms + throttle_time_ms
+            connection.throttled_until_ms = max(connection.throttled_until_ms, until_ms)
+        if isinstance(received.response, ApiVersionsResponse):
+            self._finish_api_versions(connection, received, received.response, now_ms)
+        self._complete(connection.node, in_flight, now_ms, received)
+
+    def _begin_api_versions(self, connection: NodeConnection, version: int, now_ms: int) -> None:
+        connection.state = ConnectionState.CHECKING_API_VERSIONS
+        connection.protocol = Connection(self._settings.client_id)
+        request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
+        self._send(connection, request, version, now_ms, on_complete=None)
+
+    def _finish_api_versions(
+        self,
+        connection: NodeConnection,
+        received: ResponseReceived,
+        response: ApiVersionsResponse,
+        now_ms: int,
+    ) -> None:
+        if response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
+            version = _fallback_version(response)
+            self._begin_api_versions(connection, version, now_ms)
+        elif response.error_code:
+            raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
+        else:
+            connection.api_versions = BrokerApiVersions.from_response(response)
+            connection.state = ConnectionState.READY
+            connection.failed_attempts = 0
+            connection.last_failure = None
+
+    # --- deadlines -----------------------------------------------------------------------------
+
+    def _next_deadline_ms(self) -> int | None:
+        deadlines = (connection.next_deadline_ms() for connection in self._by_channel.values())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:
+        settings = self._settings
+        if connection.is_connecting:
+            if now_ms >= connection.connect_deadline_ms:
+                self._lose(connection, "no connection in time", now_ms, is_timeout=True)
+        elif any(now_ms >= request.deadline_ms for request in connection.in_flight):
+            reason = f"no answer within request.timeout.ms = {settings.request_timeout_ms}"
+            self._lose(connection, reason, now_ms, is_timeout=True)
+        elif not connection.in_flight and 0 <= settings.connections_max_idle_ms <= (
+            now_ms - connection.last_used_ms
+        ):
+            self._close_idle(connection)
+
+    def _close_idle(self, connection: NodeConnection) -> None:
+        """An idle connection is closed without back-off: nothing went wrong."""
+        self._network.close_channel(connection.channel_id)
+        self._by_channel.pop(connection.channel_id, None)
+        connection.reset()
+        connection.retry_at_ms = 0
+
+
+def _fallback_version(response: ApiVersionsResponse) -> int:
+    """The ApiVersions version for the second try. Source: KIP-511."""
+    for offered in response.api_keys:
+        if offered.api_key == ApiVersionsRequest.api_key:
+            ranges = {offered.api_key: VersionRange(offered.min_version, offered.max_version)}
+            return BrokerApiVersions(ranges).highest(ApiVersionsRequest)
+    return 0

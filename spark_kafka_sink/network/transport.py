@@ -1,0 +1,290 @@
+"""Non-blocking byte streams: the only module that imports ``socket``, ``ssl`` and ``selectors``.
+
+The layer above sees a :class:`Network`: it opens channels, queues buffers, and gets events from
+``poll``. A simulated network gives the same interface in tests. TLS belongs here too, as another
+kind of :class:`Channel`; nothing above would change.
+
+Source: ``Selector``, ``KafkaChannel``, ``PlaintextTransportLayer``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from spark_kafka_sink.protocol.types import Buffer
+
+USE_OS_BUFFER_SIZE = -1
+_RECEIVE_BYTES = 65536
+# POSIX guarantees 16, Linux and macOS allow 1024 buffers in one sendmsg.
+_BUFFERS_PER_SEND = 1024
+
+
+class Address(NamedTuple):
+    """A resolved socket address."""
+
+    family: int
+    sockaddr: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return str(self.sockaddr[0])
+
+
+class Connected(NamedTuple):
+    """The channel can be written to."""
+
+    channel_id: int
+
+
+class Disconnected(NamedTuple):
+    """The channel is gone; ``reason`` says why, in the operating system's words."""
+
+    channel_id: int
+    reason: str
+
+
+class Received(NamedTuple):
+    """Bytes have arrived, in chunks of any size."""
+
+    channel_id: int
+    data: bytes
+
+
+class SendCompleted(NamedTuple):
+    """All buffers of one ``send`` have been given to the operating system."""
+
+    channel_id: int
+
+
+NetworkEvent = Connected | Disconnected | Received | SendCompleted
+
+
+class Network(Protocol):
+    """What the network client needs. Channel ids are chosen by the caller and never reused."""
+
+    def resolve(self, host: str, port: int) -> list[Address]:
+        """All addresses of ``host``. Raises OSError when the name is unknown."""
+        ...
+
+    def connect(self, channel_id: int, address: Address) -> None:
+        """Begin to connect. Ends as Connected or Disconnected in a later ``poll``."""
+        ...
+
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
+        """Queue one request. At most one may be under way per channel."""
+        ...
+
+    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+        """Wait up to ``timeout_ms`` for events; ``wakeup`` ends the wait."""
+        ...
+
+    def close_channel(self, channel_id: int) -> None:
+        """Close at once. No event follows."""
+        ...
+
+    def wakeup(self) -> None:
+        """End a ``poll`` that another thread is in, or the next one."""
+        ...
+
+    def close(self) -> None:
+        """Close every channel."""
+        ...
+
+
+class PlaintextChannel:
+    """One TCP connection: partial reads and writes, scatter/gather sends."""
+
+    def __init__(self, channel_id: int, sock: socket.socket) -> None:
+        self.channel_id = channel_id
+        self.socket = sock
+        self.is_connected = False
+        self._unsent: deque[memoryview] = deque()
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self._unsent)
+
+    def begin_connect(self, address: Address) -> None:
+        code = self.socket.connect_ex(address.sockaddr)
+        if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+            raise OSError(code, os.strerror(code))
+
+    def finish_connect(self) -> None:
+        """Raises OSError with the reason when the connection was refused or timed out."""
+        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        self.is_connected = True
+
+    def queue(self, buffers: Sequence[Buffer]) -> None:
+        self._unsent.extend(memoryview(buffer) for buffer in buffers)
+
+    def write(self) -> None:
+        """Send as much as the socket takes now. Raises OSError when the connection is broken."""
+        while self._unsent:
+            batch = [self._unsent[i] for i in range(min(len(self._unsent), _BUFFERS_PER_SEND))]
+            try:
+                sent = self.socket.sendmsg(batch)
+            except BlockingIOError:
+                return
+            complete = self._advance(sent)
+            if not complete:
+                return
+
+    def _advance(self, sent: int) -> bool:
+        """Drop ``sent`` bytes from the queue; False if the socket took only part of a buffer."""
+        while sent:
+            head = self._unsent[0]
+            if sent < len(head):
+                self._unsent[0] = head[sent:]
+                return False
+            sent -= len(head)
+            self._unsent.popleft()
+        return True
+
+    def read(self) -> bytes:
+        """What has arrived; empty when nothing has. Raises OSError at end of stream."""
+        try:
+            data = self.socket.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "closed by the broker")
+        return data
+
+    def close(self) -> None:
+        self._unsent.clear()
+        self.socket.close()
+
+
+class SelectorNetwork:
+    """A :class:`Network` over the operating system's sockets."""
+
+    def __init__(
+        self,
+        send_buffer_bytes: int = USE_OS_BUFFER_SIZE,
+        receive_buffer_bytes: int = USE_OS_BUFFER_SIZE,
+    ) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._selector = selectors.DefaultSelector()
+        self._channels: dict[int, PlaintextChannel] = {}
+        # What connect() and send() found out, to be told by the next poll().
+        self._pending: list[NetworkEvent] = []
+        self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
+        self._wakeup_receiver.setblocking(False)
+        self._wakeup_sender.setblocking(False)
+        self._selector.register(self._wakeup_receiver, selectors.EVENT_READ, None)
+
+    def resolve(self, host: str, port: int) -> list[Address]:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
+        return list(dict.fromkeys(addresses))
+
+    def connect(self, channel_id: int, address: Address) -> None:
+        sock = socket.socket(address.family, socket.SOCK_STREAM)
+        channel = PlaintextChannel(channel_id, sock)
+        try:
+            self._set_options(sock)
+            channel.begin_connect(address)
+        except OSError as error:
+            channel.close()
+            self._pending.append(Disconnected(channel_id, _reason(error)))
+            return
+        self._channels[channel_id] = channel
+        self._selector.register(sock, selectors.EVENT_WRITE, channel)
+
+    def _set_options(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._send_buffer_bytes != USE_OS_BUFFER_SIZE:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if self._receive_buffer_bytes != USE_OS_BUFFER_SIZE:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
+        channel = self._channels[channel_id]
+        channel.queue(buffers)
+        try:
+            channel.write()
+        except OSError as error:
+            self._lose(channel, error, self._pending)
+            return
+        if channel.has_unsent:
+            interest = selectors.EVENT_READ | selectors.EVENT_WRITE
+            self._selector.modify(channel.socket, interest, channel)
+        else:
+            self._pending.append(SendCompleted(channel_id))
+
+    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+        events, self._pending = self._pending, []
+        timeout = 0.0 if events else timeout_ms / 1000
+        for key, mask in self._selector.select(timeout):
+            channel: PlaintextChannel | None = key.data
+            if channel is None:
+                self._drain_wakeups()
+            else:
+                self._serve(channel, mask, events)
+        return events
+
+    def _serve(self, channel: PlaintextChannel, mask: int, events: list[NetworkEvent]) -> None:
+        try:
+            if mask & selectors.EVENT_READ:
+                data = channel.read()
+                if data:
+                    events.append(Received(channel.channel_id, data))
+            if mask & selectors.EVENT_WRITE:
+                self._serve_writable(channel, events)
+        except OSError as error:
+            self._lose(channel, error, events)
+
+    def _lose(self, channel: PlaintextChannel, error: OSError, events: list[NetworkEvent]) -> None:
+        self.close_channel(channel.channel_id)
+        events.append(Disconnected(channel.channel_id, _reason(error)))
+
+    def _serve_writable(self, channel: PlaintextChannel, events: list[NetworkEvent]) -> None:
+        if not channel.is_connected:
+            channel.finish_connect()
+            events.append(Connected(channel.channel_id))
+        elif channel.has_unsent:
+            channel.write()
+            if channel.has_unsent:
+                return
+            events.append(SendCompleted(channel.channel_id))
+        self._selector.modify(channel.socket, selectors.EVENT_READ, channel)
+
+    def _drain_wakeups(self) -> None:
+        try:
+            while self._wakeup_receiver.recv(_RECEIVE_BYTES):
+                pass
+        except BlockingIOError:
+            pass
+
+    def close_channel(self, channel_id: int) -> None:
+        channel = self._channels.pop(channel_id, None)
+        if channel is not None:
+            self._selector.unregister(channel.socket)
+            channel.close()
+
+    def wakeup(self) -> None:
+        try:
+            self._wakeup_sender.send(b"\0")
+        except OSError:
+            pass  # full of wake-ups already, or closed: either way nobody is asleep
+
+    def close(self) -> None:
+        for channel_id in list(self._channels):
+            self.close_channel(channel_id)
+        self._selector.close()
+        self._wakeup_receiver.close()
+        self._wakeup_sender.close()
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,1 @@
+"""The producer: partition, accumulate, send, retry, acknowledge."""

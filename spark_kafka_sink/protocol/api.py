@@ -1,0 +1,131 @@
+"""Which version of an API to speak with a broker, and how requests are framed.
+
+Source: KIP-35 (ApiVersions), KIP-482 (header versions), KIP-896 (versions dropped by Kafka 4).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spark_kafka_sink.errors import RemoteProtocolError, UnsupportedVersionError
+from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_REQUEST_HEADER = struct.Struct(">hhi")
+_CORRELATION_ID = struct.Struct(">i")
+_SIZE = struct.Struct(">i")
+SIZE_BYTES = _SIZE.size
+
+
+class VersionRange(NamedTuple):
+    """Inclusive range of versions of one API."""
+
+    first: int
+    last: int
+
+
+class BrokerApiVersions:
+    """What one broker speaks. Source: ``NodeApiVersions``."""
+
+    def __init__(
+        self,
+        ranges: Mapping[int, VersionRange],
+        finalized_features: Mapping[str, int] | None = None,
+    ) -> None:
+        self._ranges = dict(ranges)
+        self.finalized_features = dict(finalized_features or {})
+
+    @classmethod
+    def from_response(cls, response: ApiVersionsResponse) -> BrokerApiVersions:
+        ranges = {a.api_key: VersionRange(a.min_version, a.max_version) for a in response.api_keys}
+        return cls(ranges, {f.name: f.max_version_level for f in response.finalized_features})
+
+    def supports(self, request_type: type[schema.Request]) -> bool:
+        return self._common(request_type) is not None
+
+    def highest(self, request_type: type[schema.Request], at_most: int | None = None) -> int:
+        """The highest common version, not above ``at_most``.
+
+        Raises UnsupportedVersionError when the broker has no version in common with this client.
+        """
+        common = self._common(request_type)
+        if common is None or (at_most is not None and at_most < common.first):
+            name = request_type.__name__.removesuffix("Request")
+            theirs = self._ranges.get(request_type.api_key)
+            offered = "not offered" if theirs is None else f"{theirs.first} to {theirs.last}"
+            raise UnsupportedVersionError(
+                f"{name}: this client speaks versions {request_type.min_version} to "
+                f"{request_type.max_version}, the broker: {offered}. Kafka 2.1 or newer is needed"
+            )
+        return common.last if at_most is None else min(common.last, at_most)
+
+    def _common(self, request_type: type[schema.Request]) -> VersionRange | None:
+        theirs = self._ranges.get(request_type.api_key)
+        if theirs is None:
+            return None
+        first = max(theirs.first, request_type.min_version)
+        last = min(theirs.last, request_type.max_version)
+        return VersionRange(first, last) if first <= last else None
+
+
+def encode_request(
+    request: schema.Request, version: int, correlation_id: int, client_id: str
+) -> list[types.Buffer]:
+    """A framed request as buffers: size, header, body. Record batches stay uncopied views."""
+    out = types.Writer()
+    out.tail += bytes(SIZE_BYTES)
+    out.tail += _REQUEST_HEADER.pack(request.api_key, version, correlation_id)
+    # The client id is an old-style string in every header version; only the tags are new.
+    _ENCODE_CLIENT_ID(client_id, out)
+    if version >= request.flexible_from:
+        types.write_unsigned_varint(0, out.tail)
+    schema.encode_message(request, version, out)
+    size = out.size_bytes - SIZE_BYTES
+    buffers = out.buffers()
+    _SIZE.pack_into(buffers[0], 0, size)
+    return buffers
+
+
+_ENCODE_CLIENT_ID = types.string_encoder(compact=False, nullable=True)
+
+
+def decode_size(data: bytes | bytearray | memoryview) -> int:
+    """The frame size that the first four bytes announce."""
+    (size,) = _SIZE.unpack_from(data)
+    return int(size)
+
+
+def decode_correlation_id(frame: bytes) -> int:
+    """The correlation id at the head of a response frame."""
+    if len(frame) < _CORRELATION_ID.size:
+        raise RemoteProtocolError(f"response of {len(frame)} bytes")
+    (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+    return int(correlation_id)
+
+
+def decode_response(request: schema.Request, version: int, frame: bytes) -> schema.Message:
+    """The response to ``request`` from a frame without its size."""
+    at = _CORRELATION_ID.size
+    is_api_versions = isinstance(request, ApiVersionsRequest)
+    # ApiVersions answers keep the oldest header, so that any client can read them (KIP-511).
+    if version >= request.flexible_from and not is_api_versions:
+        try:
+            at = schema.skip_tags(frame, at)
+        except IndexError as error:
+            raise RemoteProtocolError("response header cut short") from error
+    if is_api_versions and version > 0:
+        version = _api_versions_version(frame, at, version)
+    return schema.decode_message(request.response_type, version, frame, at)
+
+
+def _api_versions_version(frame: bytes, at: int, version: int) -> int:
+    """A broker that does not know the request's version answers UNSUPPORTED_VERSION as v0."""
+    if len(frame) < at + 2:
+        raise RemoteProtocolError("ApiVersions response cut short")
+    (error_code,) = struct.unpack_from(">h", frame, at)
+    return 0 if error_code == UNSUPPORTED_VERSION_CODE else version
+
+
+UNSUPPORTED_VERSION_CODE = 35

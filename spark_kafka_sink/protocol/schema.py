@@ -1,0 +1,371 @@
+"""Messages as tables: a message is a dataclass whose fields carry wire type and version ranges.
+
+::
+
+    @dataclass(slots=True)
+    class CreatableTopicConfig:
+        name: str = wire(STRING)
+        value: str | None = wire(STRING, nullable="0+")
+
+From the table, this module compiles one encoder and one decoder per class and version, and keeps
+them. Field order is wire order; a field outside its versions reads as its default. Unknown tagged
+fields are skipped. The rules are those of Kafka's own message generator (KIP-482).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.protocol import types as t
+
+_ALWAYS_ABSENT = (1, 0)
+
+
+class WireField(NamedTuple):
+    """How one field travels. Ranges are (first, last) versions, inclusive."""
+
+    wire_type: t.WireType
+    versions: tuple[int, int]
+    nullable: tuple[int, int]
+    tag: int | None
+    ignorable: bool
+
+
+class Message:
+    """Base of requests and responses: what the API's version table says about them."""
+
+    __slots__ = ()
+    api_key: ClassVar[int]
+    min_version: ClassVar[int]
+    max_version: ClassVar[int]
+    flexible_from: ClassVar[int]
+
+
+class Request(Message):
+    """A request names the class of its response.
+
+    ``throttled_from``: first version from which the broker answers at once and leaves it to the
+    client to keep quiet for ``throttle_time_ms`` (KIP-219).
+    """
+
+    __slots__ = ()
+    response_type: ClassVar[type[Message]]
+    throttled_from: ClassVar[int] = 0
+
+
+M = TypeVar("M")
+
+
+def wire(
+    wire_type: t.WireType,
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    tag: int | None = None,
+    default: Any = dataclasses.MISSING,
+    ignorable: bool = False,
+) -> Any:
+    """A dataclass field with its place on the wire. Versions are written as in Kafka's schemas."""
+    field = WireField(wire_type, _range(versions), _range(nullable), tag, ignorable)
+    metadata = {"wire": field}
+    if default is not dataclasses.MISSING:
+        return dataclasses.field(default=default, metadata=metadata)
+    if isinstance(wire_type, t.ArrayOf):
+        return dataclasses.field(default_factory=list, metadata=metadata)
+    if isinstance(wire_type, (t.FixedType, t.VariableType)):
+        null_first = nullable is not None and wire_type is not t.RECORDS
+        return dataclasses.field(
+            default=None if null_first else wire_type.default, metadata=metadata
+        )
+    return dataclasses.field(default_factory=wire_type, metadata=metadata)
+
+
+def _range(text: str | None) -> tuple[int, int]:
+    """``"3+"`` -> (3, 32767); ``"0-12"`` -> (0, 12); None -> a range that holds nothing."""
+    if text is None:
+        return _ALWAYS_ABSENT
+    if text.endswith("+"):
+        return int(text[:-1]), 32767
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+def _holds(versions: tuple[int, int], version: int) -> bool:
+    return versions[0] <= version <= versions[1]
+
+
+def encode_message(message: Message, version: int, out: t.Writer) -> None:
+    """Append ``message``. Raises LocalProtocolError if the version cannot carry a value of it."""
+    encode, _ = _codec(type(message), version, version >= message.flexible_from)
+    encode(message, out)
+
+
+def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
+    """Read a ``cls`` from ``data``. Raises RemoteProtocolError for whatever is not one."""
+    flexible_from: int = cls.flexible_from  # type: ignore[attr-defined]
+    _, decode = _codec(cls, version, version >= flexible_from)
+    try:
+        message, _ = decode(data, at)
+    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
+        if isinstance(error, RemoteProtocolError):
+            raise
+        raise RemoteProtocolError(f"{cls.__name__} v{version}: {error}") from error
+    return message  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=None)
+def _codec(cls: Any, version: int, flexible: bool) -> tuple[t.Encoder, t.Decoder]:
+    return _struct_encoder(cls, version, flexible), _struct_decoder(cls, version, flexible)
+
+
+def _wire_fields(cls: type) -> list[tuple[dataclasses.Field[Any], WireField]]:
+    return [(field, field.metadata["wire"]) for field in dataclasses.fields(cls)]
+
+
+def _value_encoder(wire_type: Any, version: int, flexible: bool, nullable: bool) -> t.Encoder:
+    if isinstance(wire_type, t.FixedType):
+        return t.fixed_encoder(wire_type)
+    if wire_type is t.STRING:
+        return t.string_encoder(flexible, nullable)
+    if wire_type is t.BYTES:
+        return t.bytes_encoder(flexible, nullable)
+    if wire_type is t.RECORDS:
+        return t.records_encoder(flexible)
+    if wire_type is t.UUID_TYPE:
+        return t.uuid_encoder()
+    if isinstance(wire_type, t.ArrayOf):
+        return _array_encoder(wire_type, version, flexible, nullable)
+    return _codec(wire_type, version, flexible)[0]
+
+
+def _value_decoder(wire_type: Any, version: int, flexible: bool, nullable: bool) -> t.Decoder:
+    if isinstance(wire_type, t.FixedType):
+        return _single_fixed_decoder(wire_type)
+    if wire_type is t.STRING:
+        return t.string_decoder(flexible, nullable)
+    if wire_type is t.BYTES:
+        return t.bytes_decoder(flexible, nullable)
+    if wire_type is t.RECORDS:
+        return t.records_decoder(flexible)
+    if wire_type is t.UUID_TYPE:
+        return t.uuid_decoder()
+    if isinstance(wire_type, t.ArrayOf):
+        return _array_decoder(wire_type, version, flexible, nullable)
+    return _codec(wire_type, version, flexible)[1]
+
+
+def _single_fixed_decoder(wire_type: t.FixedType) -> t.Decoder:
+    unpack_from, size = t.fixed_decoder(wire_type.code)
+
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        return unpack_from(data, at)[0], at + size
+
+    return decode
+
+
+def _array_encoder(array: t.ArrayOf, version: int, flexible: bool, nullable: bool) -> t.Encoder:
+    write_length = t.length_encoder("i", flexible)
+    encode_element = _value_encoder(array.element, version, flexible, nullable=False)
+
+    def encode(values: list[Any] | None, out: t.Writer) -> None:
+        if values is None:
+            if not nullable:
+                raise LocalProtocolError("null in an array that may not be null")
+            write_length(-1, out)
+            return
+        write_length(len(values), out)
+        for value in values:
+            encode_element(value, out)
+
+    return encode
+
+
+def _array_decoder(array: t.ArrayOf, version: int, flexible: bool, nullable: bool) -> t.Decoder:
+    read_length = t.length_decoder("i", flexible)
+
+    def check(length: int, data: bytes, at: int) -> None:
+        if length < 0 and not nullable:
+            raise RemoteProtocolError("null in an array that may not be null")
+        # Every element takes at least a byte: a count beyond that is a lie about memory.
+        if length > len(data) - at:
+            raise RemoteProtocolError(f"array of {length} elements in {len(data) - at} bytes")
+
+    if isinstance(array.element, t.FixedType):
+        code = array.element.code
+        element_size = struct.calcsize(">" + code)
+
+        def decode_fixed(data: bytes, at: int) -> tuple[list[Any] | None, int]:
+            length, at = read_length(data, at)
+            check(length, data, at)
+            if length <= 0:
+                return (None if length < 0 else []), at
+            values = struct.unpack_from(f">{length}{code}", data, at)
+            return list(values), at + length * element_size
+
+        return decode_fixed
+    decode_element = _value_decoder(array.element, version, flexible, nullable=False)
+
+    def decode(data: bytes, at: int) -> tuple[list[Any] | None, int]:
+        length, at = read_length(data, at)
+        check(length, data, at)
+        if length < 0:
+            return None, at
+        values = []
+        for _ in range(length):
+            value, at = decode_element(data, at)
+            values.append(value)
+        return values, at
+
+    return decode
+
+
+def _struct_encoder(cls: type, version: int, flexible: bool) -> t.Encoder:
+    plain: list[tuple[str, t.Encoder]] = []
+    tagged: list[tuple[int, str, t.Encoder, Any]] = []
+    absent: list[tuple[str, Any]] = []
+    defaults = cls()
+    for field, spec in _wire_fields(cls):
+        default = getattr(defaults, field.name)
+        if not _holds(spec.versions, version):
+            if not spec.ignorable:
+                absent.append((field.name, default))
+            continue
+        nullable = _holds(spec.nullable, version)
+        encode_value = _value_encoder(spec.wire_type, version, flexible, nullable)
+        if spec.tag is None:
+            plain.append((field.name, encode_value))
+        else:
+            tagged.append((spec.tag, field.name, encode_value, default))
+    tagged.sort(key=lambda entry: entry[0])
+
+    def encode(message: Any, out: t.Writer) -> None:
+        for name, default in absent:
+            if getattr(message, name) != default:
+                raise LocalProtocolError(
+                    f"{cls.__name__} v{version} cannot carry {name}={getattr(message, name)!r}"
+                )
+        for name, encode_value in plain:
+            encode_value(getattr(message, name), out)
+        if flexible:
+            _encode_tags(message, tagged, out)
+
+    return encode
+
+
+def _encode_tags(
+    message: Any, tagged: list[tuple[int, str, t.Encoder, Any]], out: t.Writer
+) -> None:
+    """Tagged fields travel only when they differ from their default."""
+    present = []
+    for tag, name, encode_value, default in tagged:
+        value = getattr(message, name)
+        if value != default:
+            nested = t.Writer()
+            encode_value(value, nested)
+            present.append((tag, bytes(nested.tail)))
+    t.write_unsigned_varint(len(present), out.tail)
+    for tag, encoded in present:
+        t.write_unsigned_varint(tag, out.tail)
+        t.write_unsigned_varint(len(encoded), out.tail)
+        out.tail += encoded
+
+
+class _Step(NamedTuple):
+    """Reads fields ``first … last-1``: neighbours of fixed size at once, others one by one."""
+
+    first: int
+    last: int
+    unpack_from: Callable[[bytes, int], tuple[Any, ...]] | None
+    size: int
+    decode: t.Decoder | None
+
+
+def _decode_steps(cls: type, version: int, flexible: bool) -> list[_Step]:
+    steps: list[_Step] = []
+    codes, first = "", 0
+
+    def end_run(last: int) -> None:
+        nonlocal codes
+        if codes:
+            unpack_from, size = t.fixed_decoder(codes)
+            steps.append(_Step(first, last, unpack_from, size, None))
+            codes = ""
+
+    fields = _wire_fields(cls)
+    for index, (_, spec) in enumerate(fields):
+        if not _holds(spec.versions, version) or spec.tag is not None:
+            end_run(index)
+        elif isinstance(spec.wire_type, t.FixedType):
+            if not codes:
+                first = index
+            codes += spec.wire_type.code
+        else:
+            end_run(index)
+            nullable = _holds(spec.nullable, version)
+            decode = _value_decoder(spec.wire_type, version, flexible, nullable)
+            steps.append(_Step(index, index + 1, None, 0, decode))
+    end_run(len(fields))
+    return steps
+
+
+def _struct_decoder(cls: type, version: int, flexible: bool) -> t.Decoder:
+    steps = _decode_steps(cls, version, flexible)
+    read_here = {index for step in steps for index in range(step.first, step.last)}
+    template: list[Any] = []
+    factories: list[tuple[int, Callable[[], Any]]] = []
+    tagged: dict[int, tuple[int, t.Decoder]] = {}
+    for index, (field, spec) in enumerate(_wire_fields(cls)):
+        has_default = field.default is not dataclasses.MISSING
+        template.append(field.default if has_default else None)
+        if index not in read_here and callable(field.default_factory):
+            factories.append((index, field.default_factory))
+        if spec.tag is not None and _holds(spec.versions, version):
+            nullable = _holds(spec.nullable, version)
+            decoder = _value_decoder(spec.wire_type, version, flexible, nullable)
+            tagged[spec.tag] = (index, decoder)
+
+    def decode(data: bytes, at: int) -> tuple[Any, int]:
+        values = template[:]
+        for index, factory in factories:
+            values[index] = factory()
+        for first, last, unpack_from, size, decode_value in steps:
+            if decode_value is not None:
+                values[first], at = decode_value(data, at)
+            elif unpack_from is not None:
+                values[first:last] = unpack_from(data, at)
+                at += size
+        if flexible:
+            at = _decode_tags(data, at, tagged, values)
+        return cls(*values), at
+
+    return decode
+
+
+def _decode_tags(
+    data: bytes, at: int, tagged: dict[int, tuple[int, t.Decoder]], values: list[Any]
+) -> int:
+    count, at = t.read_unsigned_varint(data, at)
+    for _ in range(count):
+        tag, at = t.read_unsigned_varint(data, at)
+        size, at = t.read_unsigned_varint(data, at)
+        end = at + size
+        if end > len(data):
+            raise RemoteProtocolError(f"tagged field of {size} bytes, {len(data) - at} left")
+        known = tagged.get(tag)
+        if known is not None:
+            index, decode_value = known
+            values[index], stop = decode_value(data[:end], at)
+            if stop != end:
+                raise RemoteProtocolError(f"tagged field {tag}: {end - stop} bytes too many")
+        at = end
+    return at
+
+
+def skip_tags(data: bytes, at: int) -> int:
+    """Step over a tag buffer of which nothing is known (response headers)."""
+    return _decode_tags(data, at, {}, [])

@@ -1,0 +1,1 @@
+"""Per-record work, compiled by numba."""
