@@ -8,8 +8,8 @@ Source: ``NetworkClient``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
@@ -51,6 +51,11 @@ class ClientSettings(NamedTuple):
     socket_connection_setup_timeout_max_ms: int
     connections_max_idle_ms: int
 
+    @classmethod
+    def of(cls, config: Any) -> ClientSettings:
+        """The settings out of a configuration that has fields of the same names."""
+        return cls(**{name: getattr(config, name) for name in cls._fields})
+
 
 class NetworkClient:
     """Sends requests to nodes and completes them, one way or the other, always."""
@@ -74,6 +79,8 @@ class NetworkClient:
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
         self._completed: list[tuple[OnComplete, ClientResponse]] = []
+        self.on_disconnect: Callable[[Node], None] | None = None
+        """Called when a connection was lost or did not come about."""
 
     # --- what the owner asks -------------------------------------------------------------------
 
@@ -240,6 +247,8 @@ class NetworkClient:
         connection.last_failure = reason
         connection.retry_at_ms = now_ms + self._reconnect.backoff_ms(connection.failed_attempts)
         connection.failed_attempts += 1
+        if self.on_disconnect is not None:
+            self.on_disconnect(connection.node)
         for request in lost:
             self._complete(connection.node, request, now_ms, failure=reason, is_timeout=is_timeout)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
@@ -118,9 +117,17 @@ def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
     return message  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=None)
-def _codec(cls: Any, version: int, flexible: bool) -> tuple[t.Encoder, t.Decoder]:
-    return _struct_encoder(cls, version, flexible), _struct_decoder(cls, version, flexible)
+_codecs: dict[tuple[type, int, bool], tuple[t.Encoder, t.Decoder]] = {}
+
+
+def _codec(cls: type, version: int, flexible: bool) -> tuple[t.Encoder, t.Decoder]:
+    """Encoder and decoder of ``cls``; compiled on first use and kept."""
+    key = (cls, version, flexible)
+    codec = _codecs.get(key)
+    if codec is None:
+        codec = _struct_encoder(cls, version, flexible), _struct_decoder(cls, version, flexible)
+        _codecs[key] = codec
+    return codec
 
 
 def _wire_fields(cls: type) -> list[tuple[dataclasses.Field[Any], WireField]]:

@@ -1,0 +1,35 @@
+"""Lets Spark find the sink by itself.
+
+Spark imports every top-level module whose name begins with ``pyspark_`` and registers its
+``DefaultSource``. An exception here would break the lookup of everybody's Python data sources, so
+none leaves this module: with a pyspark that is too old, the sink says so when it is used.
+"""
+
+try:
+    from spark_kafka_sink.source import KafkaSinkDataSource as DefaultSource
+except ImportError as error:
+    _reason = str(error)
+    try:
+        from pyspark.sql.datasource import DataSource
+    except ImportError:
+        pass  # no Python data sources at all: nobody will look for one
+    else:
+
+        class DefaultSource(DataSource):  # type: ignore[no-redef]
+            """Stands in where the sink cannot be loaded."""
+
+            @classmethod
+            def name(cls):  # type: ignore[no-untyped-def]
+                """The name to give to ``format()``."""
+                return "pykafka-sink"
+
+            def writer(self, schema, overwrite):  # type: ignore[no-untyped-def]
+                """Raises: says why the sink cannot be loaded."""
+                raise ImportError(_reason)
+
+            def streamWriter(self, schema, overwrite):  # type: ignore[no-untyped-def]  # noqa: N802
+                """Raises: says why the sink cannot be loaded."""
+                raise ImportError(_reason)
+
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,20 @@
+"""Where the DataFrame keeps what a Kafka record is made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ColumnPlan(NamedTuple):
+    """Positions of the columns in every Arrow batch; None for a column that is absent.
+
+    topic_option: the ``topic`` option, which overrides the topic column.
+    """
+
+    value: int
+    key: int | None = None
+    headers: int | None = None
+    topic: int | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+    topic_option: str | None = None

@@ -1,0 +1,164 @@
+"""Arrow RecordBatch → what the kernels read: no copy of keys, values or headers.
+
+Slices, 32- and 64-bit offsets, absent columns and all-null columns all take the one form of
+:mod:`spark_kafka_sink.columns.views`. Only small per-row integers (topic index, milliseconds) are
+computed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.views import (
+    ABSENT_BYTES,
+    ABSENT_HEADERS,
+    ABSENT_INTEGERS,
+    BytesView,
+    HeadersView,
+    IntegersView,
+    RecordColumns,
+)
+from spark_kafka_sink.errors import RecordError
+
+_US_PER_MS = 1000
+
+
+class ArrowRecords(NamedTuple):
+    """One Arrow batch of at least one row, ready to be appended.
+
+    topics: names that occur; topic_indices: int32[n] into them, None when there is one topic
+    timestamps: int64[n] ms since 1970, None when the DataFrame has no timestamp column
+    owner: the Arrow batch, which must outlive the addresses
+    """
+
+    rows_count: int
+    topics: list[str]
+    topic_indices: npt.NDArray[np.int32] | None
+    partition: IntegersView
+    columns: RecordColumns
+    timestamps: npt.NDArray[np.int64] | None
+    owner: Any
+    plan: ColumnPlan
+
+    def partition_at(self, row: int) -> int:
+        """The explicit partition of ``row``, for error messages."""
+        assert self.plan.partition is not None
+        partition: int = self.owner.column(self.plan.partition)[row].as_py()
+        return partition
+
+
+def arrow_records(arrow_batch: Any, plan: ColumnPlan, timestamp_ms: int) -> ArrowRecords:
+    """Views of ``arrow_batch`` by ``plan``. ``timestamp_ms`` stands in for null timestamps.
+
+    Raises RecordError for what a type cannot rule out: a null topic, a null header key, a
+    timestamp before 1970.
+    """
+    key, headers, partition, timestamps = ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS, None
+    if plan.key is not None:
+        key = bytes_view(arrow_batch.column(plan.key))
+    if plan.headers is not None:
+        headers = headers_view(arrow_batch.column(plan.headers))
+    if plan.partition is not None:
+        partition = integers_view(arrow_batch.column(plan.partition))
+    if plan.timestamp is not None:
+        timestamps = timestamps_ms(arrow_batch.column(plan.timestamp), timestamp_ms)
+    topics, topic_indices = _topics(arrow_batch, plan)
+    value = bytes_view(arrow_batch.column(plan.value))
+    columns = RecordColumns(key, value, headers)
+    rows_count = arrow_batch.num_rows
+    return ArrowRecords(
+        rows_count, topics, topic_indices, partition, columns, timestamps, arrow_batch, plan
+    )
+
+
+def bytes_view(array: Any) -> BytesView:
+    """A view of a (large_)binary or (large_)string array, sliced or not."""
+    is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+    _, offsets, data = array.buffers()
+    offset_bytes, offsets_address = _offsets(array, offsets, is_large)
+    # An array of nulls or empty values alone may come without a data buffer.
+    data_address = 0 if data is None else data.address
+    return BytesView(offset_bytes, offsets_address, data_address, *_validity(array))
+
+
+def headers_view(array: Any) -> HeadersView:
+    """A view of a (large_)list<struct<key, value>> array. Raises RecordError for a null key."""
+    entries = array.values
+    if len(entries) == 0:
+        return ABSENT_HEADERS
+    if entries.null_count or entries.field(0).null_count:
+        _check_headers(array)
+    offset_bytes, offsets_address = _offsets(
+        array, array.buffers()[1], pa.types.is_large_list(array.type)
+    )
+    keys, values = bytes_view(entries.field(0)), bytes_view(entries.field(1))
+    return HeadersView(offset_bytes, offsets_address, *_validity(array), keys, values)
+
+
+def integers_view(array: Any) -> IntegersView:
+    """A view of an int32 array, sliced or not."""
+    values = array.buffers()[1]
+    return IntegersView(values.address + 4 * array.offset, *_validity(array))
+
+
+def timestamps_ms(array: Any, timestamp_ms: int) -> npt.NDArray[np.int64] | None:
+    """Milliseconds of a timestamp[us] array, ``timestamp_ms`` for nulls; None if all are null.
+
+    Raises RecordError for an instant before 1970: Kafka has none.
+    """
+    if array.null_count == len(array):
+        return None
+    micros = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
+    millis: npt.NDArray[np.int64] = micros // _US_PER_MS
+    if array.null_count:
+        millis[array.is_null().to_numpy(zero_copy_only=False)] = timestamp_ms
+    if millis.min() < 0:
+        first = int(millis[np.argmax(millis < 0)])
+        raise RecordError(
+            f"Invalid timestamp: {first} ms since 1970-01-01 00:00:00 UTC. Timestamps of Kafka "
+            "records must not be negative; null stands for the current time."
+        )
+    return millis
+
+
+def _validity(array: Any) -> tuple[int, int]:
+    """(address, bit of row 0) of the validity bitmap; (0, 0) when nothing is null."""
+    if array.null_count == 0:
+        return 0, 0
+    return array.buffers()[0].address, array.offset
+
+
+def _offsets(array: Any, buffer: Any, is_large: bool) -> tuple[int, int]:
+    offset_bytes = 8 if is_large else 4
+    return offset_bytes, buffer.address + offset_bytes * array.offset
+
+
+def _check_headers(array: Any) -> None:
+    """Nulls that no row refers to are legal: look again, at those that a row does."""
+    entries = array.flatten()
+    if entries.null_count:
+        raise RecordError("null header in the data. Each header must be a struct of key and value.")
+    if entries.field(0).null_count:
+        raise RecordError("null header key in the data. Each header of a record must have a key.")
+
+
+def _topics(arrow_batch: Any, plan: ColumnPlan) -> tuple[list[str], npt.NDArray[np.int32] | None]:
+    if plan.topic_option is not None:
+        return [plan.topic_option], None
+    assert plan.topic is not None
+    column = arrow_batch.column(plan.topic)
+    if column.null_count:
+        raise RecordError(
+            "null topic present in the data. Use the topic option for setting a default topic."
+        )
+    encoded = pc.dictionary_encode(column)
+    topics = encoded.dictionary.to_pylist()
+    if len(topics) == 1:
+        return topics, None
+    return topics, encoded.indices.to_numpy(zero_copy_only=True)

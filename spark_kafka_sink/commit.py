@@ -1,0 +1,135 @@
+"""What a task tells the driver, and what the driver says about it.
+
+Source of the shape: Spark's Python Data Source API hands ``commit`` and ``abort`` the pickled
+messages of all tasks, None for those that failed, in another process than the one that planned.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+
+logger = logging.getLogger("spark_kafka_sink")
+
+
+@dataclass
+class KafkaCommitMessage(WriterCommitMessage):
+    """Everything that one task wrote is acknowledged.
+
+    partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters
+    query_id: of a streaming query, else None
+    """
+
+    partition_id: int
+    attempt_number: int
+    query_id: str | None = None
+    partitions: DeliveryReport = field(default_factory=dict)
+    metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
+
+    @property
+    def records(self) -> int:
+        """Records that brokers acknowledged."""
+        return sum(report.records for report in self.partitions.values())
+
+
+@dataclass
+class BatchSummary:
+    """The merged messages of all tasks of one job or micro-batch."""
+
+    tasks: int = 0
+    failed_tasks: int = 0
+    query_id: str | None = None
+    partitions: DeliveryReport = field(default_factory=dict)
+    metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
+
+    @classmethod
+    def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
+        """Add up. None stands for a task that failed."""
+        summary = cls()
+        for message in messages:
+            summary.tasks += 1
+            if not isinstance(message, KafkaCommitMessage):
+                summary.failed_tasks += 1
+                continue
+            summary.query_id = summary.query_id or message.query_id
+            summary.metrics.add(message.metrics)
+            for topic_partition, report in message.partitions.items():
+                merged = summary.partitions.setdefault(topic_partition, PartitionReport())
+                merged.add(report)
+        return summary
+
+    def as_json(self, event: str, micro_batch_id: int | None, **more: Any) -> str:
+        """One line: what happened to which batch, in total and per partition."""
+        records = sum(report.records for report in self.partitions.values())
+        line = {
+            "sink": "pykafka-sink",
+            "event": event,
+            "query_id": self.query_id,
+            "batch_id": micro_batch_id,
+            "tasks": self.tasks,
+            "failed_tasks": self.failed_tasks,
+            "records_acknowledged": records,
+            **more,
+            "metrics": self.metrics.report(),
+            "partitions": _by_topic(self.partitions),
+        }
+        return json.dumps({name: value for name, value in line.items() if value is not None})
+
+
+def _by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]]:
+    topics: dict[str, dict[int, dict[str, int]]] = {}
+    for topic_partition in sorted(partitions):
+        report = partitions[topic_partition]
+        topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = {
+            "first_offset": report.first_offset,
+            "last_offset": report.last_offset,
+            "records": report.records,
+            "compressed_bytes": report.compressed_bytes,
+            "uncompressed_bytes": report.uncompressed_bytes,
+        }
+    return topics
+
+
+def report_commit(
+    messages: Sequence[WriterCommitMessage | None], micro_batch_id: int | None, path: str | None
+) -> None:
+    """Log that a batch is written, and append the same line to ``path``."""
+    summary = BatchSummary.merge(messages)
+    _emit(logging.INFO, summary.as_json("commit", micro_batch_id), path)
+
+
+def report_abort(
+    messages: Sequence[WriterCommitMessage | None], micro_batch_id: int | None, path: str | None
+) -> None:
+    """Log what is known of a batch that failed: records of finished tasks stay in Kafka."""
+    summary = BatchSummary.merge(messages)
+    note = (
+        "records_acknowledged by finished tasks are in Kafka and will be written again when the "
+        "batch is retried; failed tasks may have written more"
+    )
+    _emit(logging.WARNING, summary.as_json("abort", micro_batch_id, note=note), path)
+
+
+def _emit(level: int, line: str, path: str | None) -> None:
+    ensure_log_handler()
+    logger.log(level, line)
+    if path is not None:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+
+def ensure_log_handler() -> None:
+    """Log to standard error, the driver's log, unless the application has set up logging."""
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)

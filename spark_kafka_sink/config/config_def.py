@@ -1,0 +1,148 @@
+"""Options as a table: name, type, default, validator, importance, documentation.
+
+Parsing, validation, error messages and docs/options.md all come from the table.
+
+Source: ``ConfigDef`` of Kafka's clients.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.errors import ConfigError
+
+Validator = Callable[[Any], str | None]
+"""Returns what is wrong with a parsed value, or None."""
+
+
+class ConfigType(Enum):
+    """Types of values, named as in Kafka's documentation."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    STRING = "string"
+    LIST = "list"
+
+
+class Importance(Enum):
+    """How likely a user is to need the key."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Required:
+    """Default of a key that has none."""
+
+
+REQUIRED = Required()
+
+_INTEGER_RANGES = {
+    ConfigType.INT: (-(2**31), 2**31 - 1),
+    ConfigType.LONG: (-(2**63), 2**63 - 1),
+}
+
+
+class ConfigKey(NamedTuple):
+    """One option.
+
+    java_default, difference: set when the default is not the Java client's; the second says why.
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    validator: Validator | None
+    importance: Importance
+    doc: str
+    java_default: Any = None
+    difference: str | None = None
+
+    @property
+    def field(self) -> str:
+        """The name as a Python identifier: dots become underscores."""
+        return self.name.replace(".", "_")
+
+    def parse(self, value: str) -> Any:
+        """``value`` in the key's type, validated. Raises ConfigError."""
+        try:
+            parsed = _parse(self.type, value.strip())
+        except ValueError:
+            raise self._invalid(value, f"not a {self.type.value}") from None
+        problem = self.validator(parsed) if self.validator is not None else None
+        if problem is not None:
+            raise self._invalid(value, problem)
+        return parsed
+
+    def _invalid(self, value: str, problem: str) -> ConfigError:
+        return ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
+
+
+def _parse(config_type: ConfigType, text: str) -> Any:
+    if config_type is ConfigType.STRING:
+        return text
+    if config_type is ConfigType.LIST:
+        return [item.strip() for item in text.split(",") if item.strip()]
+    if config_type is ConfigType.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise ValueError(text)
+        return text.lower() == "true"
+    number = int(text)
+    lowest, highest = _INTEGER_RANGES[config_type]
+    if not lowest <= number <= highest:
+        raise ValueError(text)
+    return number
+
+
+def at_least(lowest: int) -> Validator:
+    """Numbers from ``lowest`` on."""
+    return lambda value: None if value >= lowest else f"must be at least {lowest}"
+
+
+def between(lowest: int, highest: int) -> Validator:
+    """Numbers from ``lowest`` to ``highest``."""
+    return lambda value: (
+        None if lowest <= value <= highest else f"must be between {lowest} and {highest}"
+    )
+
+
+def one_of(*allowed: str) -> Validator:
+    """One of the given words, exactly."""
+    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+class ConfigDef:
+    """A table of keys."""
+
+    def __init__(self, keys: Iterable[ConfigKey]) -> None:
+        self.keys: dict[str, ConfigKey] = {key.name: key for key in keys}
+
+    def parse(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """Every key of the table by its field name: given values parsed, others at their default.
+
+        Raises ConfigError for an unknown key, a wrong value, or a required key that is missing.
+        """
+        for name in values:
+            if name not in self.keys:
+                raise ConfigError(f"unknown option '{name}'{self.suggestion(name)}")
+        parsed = {}
+        for key in self.keys.values():
+            if key.name in values:
+                parsed[key.field] = key.parse(values[key.name])
+            elif key.default is REQUIRED:
+                raise ConfigError(
+                    f"Missing required configuration {key.name}, which has no default"
+                )
+            else:
+                parsed[key.field] = key.default
+        return parsed
+
+    def suggestion(self, name: str, prefix: str = "", others: Iterable[str] = ()) -> str:
+        """``. Did you mean 'x'?`` for the nearest known name; empty when nothing is near."""
+        near = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
+        return f". Did you mean '{prefix}{near[0]}'?" if near else ""

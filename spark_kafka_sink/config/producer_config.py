@@ -1,0 +1,274 @@
+"""The producer's keys: Kafka's names, the Java client's defaults unless a bulk sink needs others.
+
+Source: ``ProducerConfig``, ``CommonClientConfigs`` of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
+from spark_kafka_sink.config.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    at_least,
+    between,
+    one_of,
+)
+from spark_kafka_sink.errors import ConfigError
+
+ACKS_ALL = -1
+_ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
+_MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
+_INT_MAX = 2**31 - 1
+
+BOOLEAN, INT, LONG = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG
+STRING, LIST = ConfigType.STRING, ConfigType.LIST
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+def _gzip_level(value: int) -> str | None:
+    return None if value == -1 or 1 <= value <= 9 else "must be -1 or between 1 and 9"
+
+
+PRODUCER_CONFIG = ConfigDef(
+    [
+        ConfigKey(
+            "bootstrap.servers", LIST, REQUIRED, None, HIGH,
+            "Brokers to begin with, as host:port, separated by commas. The rest of the cluster is "
+            "learned from them.",
+        ),
+        ConfigKey(
+            "acks", STRING, "all", one_of(*_ACKS), LOW,
+            "Who must have a record before it counts as written: 0 nobody, 1 the leader, all (-1) "
+            "every in-sync replica. Idempotence needs all.",
+        ),
+        ConfigKey(
+            "batch.size", INT, 131072, at_least(0), MEDIUM,
+            "Bytes of a record batch as it is sent, that is, after compression (estimated while "
+            "rows are appended). A single larger record makes a batch of its own.",
+            16384,
+            "A task writes in bulk: eight times fewer batches to compress, send and store.",
+        ),
+        ConfigKey(
+            "linger.ms", LONG, 5, at_least(0), MEDIUM,
+            "How long the input may pause before batches that are not full are sent. While rows "
+            "keep coming, a batch waits to be filled, for at most a second (or linger.ms, if "
+            "longer); at the end of the task everything goes at once.",
+        ),
+        ConfigKey(
+            "buffer.memory", LONG, 33554432, at_least(65536), HIGH,
+            "Bytes for records that are not acknowledged yet. When they are used up, the task "
+            "waits for the brokers, at most max.block.ms.",
+        ),
+        ConfigKey(
+            "max.block.ms", LONG, 60000, at_least(0), MEDIUM,
+            "How long a task waits for buffer memory, or for the metadata of a topic.",
+        ),
+        ConfigKey(
+            "max.request.size", INT, 1048576, at_least(0), MEDIUM,
+            "Largest produce request, and with it the largest record, in bytes before compression. "
+            "The topic's max.message.bytes must allow it too.",
+        ),
+        ConfigKey(
+            "request.timeout.ms", INT, 30000, at_least(0), MEDIUM,
+            "How long to wait for a broker's answer before the connection is given up and the "
+            "request retried.",
+        ),
+        ConfigKey(
+            "delivery.timeout.ms", INT, 120000, at_least(0), MEDIUM,
+            "From a batch being closed to its acknowledgement, retries included. When it has "
+            "passed, the task fails. At least linger.ms + request.timeout.ms.",
+        ),
+        ConfigKey(
+            "retries", INT, _INT_MAX, between(0, _INT_MAX), HIGH,
+            "How often a batch is sent again after a retriable error. Leave it, and bound the time "
+            "with delivery.timeout.ms.",
+        ),
+        ConfigKey(
+            "retry.backoff.ms", LONG, 100, at_least(0), LOW,
+            "Pause before the first retry; doubles with each further one.",
+        ),
+        ConfigKey(
+            "retry.backoff.max.ms", LONG, 1000, at_least(0), LOW,
+            "Longest pause before a retry.",
+        ),
+        ConfigKey(
+            "max.in.flight.requests.per.connection", INT, 5, at_least(1), LOW,
+            "Requests to one broker that wait for their answer. At most 5 with idempotence; "
+            "without it, more than 1 may reorder records when a request is retried.",
+        ),
+        ConfigKey(
+            "enable.idempotence", BOOLEAN, True, None, LOW,
+            "Let brokers recognise a batch that is sent again, so that the producer's own retries "
+            "neither double nor reorder records. Needs acks=all and retries.",
+        ),
+        ConfigKey(
+            "compression.type", STRING, "none", one_of("none", "gzip", "snappy", "lz4", "zstd"),
+            HIGH,
+            "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
+        ),
+        ConfigKey(
+            "compression.gzip.level", INT, -1, _gzip_level, MEDIUM,
+            "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use "
+            "ISA-L's much faster deflate.",
+        ),
+        ConfigKey(
+            "compression.lz4.level", INT, 9, between(1, 17), MEDIUM,
+            "9 is LZ4's fast compressor, as in the Java client; any other level is LZ4 HC.",
+        ),
+        ConfigKey(
+            "compression.zstd.level", INT, 3, between(-131072, 22), MEDIUM,
+            "Negative (fast) to 22 (small).",
+        ),
+        ConfigKey(
+            "partitioner.ignore.keys", BOOLEAN, False, None, LOW,
+            "Spread records over partitions regardless of their key.",
+        ),
+        ConfigKey(
+            "metadata.max.age.ms", LONG, 300000, at_least(0), LOW,
+            "After how long cluster metadata is refreshed although nothing has failed.",
+        ),
+        ConfigKey(
+            "client.id", STRING, "pykafka-sink", None, MEDIUM,
+            "Name of the client in the broker's logs, metrics and quotas.",
+            "producer-N",
+            "Tasks come and go: a number per producer would make a new quota identity each.",
+        ),
+        ConfigKey(
+            "connections.max.idle.ms", LONG, 540000, None, MEDIUM,
+            "Close a connection that was not used for so long. -1: never.",
+        ),
+        ConfigKey(
+            "reconnect.backoff.ms", LONG, 50, at_least(0), LOW,
+            "Pause before a lost connection is tried again; doubles with each failure.",
+        ),
+        ConfigKey(
+            "reconnect.backoff.max.ms", LONG, 1000, at_least(0), LOW,
+            "Longest pause before a lost connection is tried again.",
+        ),
+        ConfigKey(
+            "socket.connection.setup.timeout.ms", LONG, 10000, at_least(1), MEDIUM,
+            "How long a connection may take to come about; doubles with each failure.",
+        ),
+        ConfigKey(
+            "socket.connection.setup.timeout.max.ms", LONG, 30000, at_least(1), MEDIUM,
+            "Longest time a connection may take to come about.",
+        ),
+        ConfigKey(
+            "send.buffer.bytes", INT, 131072, at_least(-1), MEDIUM,
+            "TCP send buffer. -1: the operating system decides.",
+        ),
+        ConfigKey(
+            "receive.buffer.bytes", INT, 32768, at_least(-1), MEDIUM,
+            "TCP receive buffer. -1: the operating system decides.",
+        ),
+        ConfigKey(
+            "security.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT"), MEDIUM,
+            "How to talk to brokers. This version speaks PLAINTEXT only.",
+        ),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """Parsed and checked configuration; Kafka's keys with dots as underscores.
+
+    acks: ACKS_ALL, 0 or 1. enable_idempotence: after the rules across keys.
+    """
+
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    acks: int
+    batch_size: int
+    linger_ms: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    request_timeout_ms: int
+    delivery_timeout_ms: int
+    retries: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    max_in_flight_requests_per_connection: int
+    enable_idempotence: bool
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    partitioner_ignore_keys: bool
+    metadata_max_age_ms: int
+    client_id: str
+    connections_max_idle_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    send_buffer_bytes: int
+    receive_buffer_bytes: int
+    security_protocol: str
+
+    @classmethod
+    def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
+        """From Kafka's keys and textual values. Raises ConfigError."""
+        parsed = PRODUCER_CONFIG.parse(values)
+        servers = parsed["bootstrap_servers"]
+        parsed["bootstrap_servers"] = tuple(parse_bootstrap_servers(",".join(servers)))
+        parsed["acks"] = _ACKS[parsed["acks"]]
+        _check_idempotence(parsed, values)
+        _check_delivery_timeout(parsed, values)
+        return cls(**parsed)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the chosen codec; None for codecs without levels."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+
+def _check_idempotence(parsed: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Idempotence gives way to acks and retries that forbid it, unless it was asked for.
+
+    Source: ``ProducerConfig.postProcessAndValidateIdempotenceConfigs``, KIP-679.
+    """
+    if not parsed["enable_idempotence"]:
+        return
+    is_asked_for = "enable.idempotence" in given
+    if parsed["retries"] == 0:
+        if is_asked_for:
+            raise ConfigError("Must set retries to non-zero when using the idempotent producer.")
+        parsed["enable_idempotence"] = False
+    if parsed["acks"] != ACKS_ALL:
+        if is_asked_for:
+            raise ConfigError(
+                "Must set acks to all in order to use the idempotent producer. "
+                "Otherwise we cannot guarantee idempotence."
+            )
+        parsed["enable_idempotence"] = False
+    in_flight = parsed["max_in_flight_requests_per_connection"]
+    if parsed["enable_idempotence"] and in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
+        raise ConfigError(
+            "To use the idempotent producer, max.in.flight.requests.per.connection must be set "
+            f"to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}."
+        )
+
+
+def _check_delivery_timeout(parsed: dict[str, Any], given: Mapping[str, str]) -> None:
+    """Source: ``KafkaProducer.configureDeliveryTimeout``."""
+    least = min(parsed["linger_ms"] + parsed["request_timeout_ms"], _INT_MAX)
+    if parsed["delivery_timeout_ms"] >= least:
+        return
+    if "delivery.timeout.ms" in given:
+        raise ConfigError(
+            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+        )
+    parsed["delivery_timeout_ms"] = least

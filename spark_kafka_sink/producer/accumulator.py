@@ -1,0 +1,191 @@
+"""Closed batches per partition, between the task thread that fills them and the sender thread.
+
+The task thread enqueues and waits; the sender asks what is ready, drains it, and completes, puts
+back or expires it. Everything here happens under one monitor.
+
+Source: ``RecordAccumulator``.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.monitor import Monitor
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_state import ProducerState
+
+_ABSENT = object()
+
+
+@dataclass(slots=True)
+class ReadyPartitions:
+    """What could be sent now.
+
+    by_node: partitions with a batch to send, under their leader
+    next_check_ms: after how long a batch that backs off may be ready; None: none does
+    unknown_leader_topics: topics of batches whose partition has no known leader
+    """
+
+    by_node: dict[Node, list[TopicPartition]] = field(default_factory=dict)
+    next_check_ms: int | None = None
+    unknown_leader_topics: set[str] = field(default_factory=set)
+
+
+class RecordAccumulator:
+    """Queues of closed batches, in sequence order per partition."""
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        pool: BufferPool,
+        state: ProducerState | None,
+        retry_backoff: ExponentialBackoff,
+    ) -> None:
+        self.monitor = monitor
+        self.pool = pool
+        self._state = state
+        self._retry_backoff = retry_backoff
+        # Only partitions that have something queued, in the order in which they are served.
+        self._queues: OrderedDict[TopicPartition, deque[ProducerBatch]] = OrderedDict()
+        self._muted: set[TopicPartition] = set()
+        # Queued or in flight, in the order in which they were closed.
+        self._incomplete: dict[ProducerBatch, object] = {}
+        self.failure: Exception | None = None
+
+    # --- task thread ---------------------------------------------------------------------------
+
+    def enqueue(self, batch: ProducerBatch) -> None:
+        """Hand a closed batch over."""
+        with self.monitor:
+            if self.failure is not None:
+                return  # whoever appends will be told
+            self._incomplete[batch] = None
+            self._queue(batch.topic_partition).append(batch)
+
+    @property
+    def incomplete_count(self) -> int:
+        """Batches that are not acknowledged yet, queued or in flight."""
+        return len(self._incomplete)
+
+    def bytes_by_partition(self) -> dict[TopicPartition, int]:
+        """Bytes that wait for an acknowledgement, for error messages. The monitor must be held."""
+        sizes: dict[TopicPartition, int] = {}
+        for batch in self._incomplete:
+            held = len(batch.pages) * self.pool.page_size
+            sizes[batch.topic_partition] = sizes.get(batch.topic_partition, 0) + held
+        return sizes
+
+    # --- sender thread -------------------------------------------------------------------------
+
+    def ready(self, cluster: ClusterSnapshot, now_ms: int) -> ReadyPartitions:
+        """Which partitions have a batch that may be sent, by leader."""
+        ready = ReadyPartitions()
+        with self.monitor:
+            for topic_partition, queue in self._queues.items():
+                leader = cluster.leader(topic_partition)
+                if leader is None:
+                    ready.unknown_leader_topics.add(topic_partition.topic)
+                    continue
+                if topic_partition in self._muted:
+                    continue
+                head = queue[0]
+                head.leader_epoch = cluster.leader_epoch(topic_partition)
+                wait_ms = head.retry_at_ms - now_ms
+                if wait_ms > 0 and not head.has_new_leader:
+                    if ready.next_check_ms is None or wait_ms < ready.next_check_ms:
+                        ready.next_check_ms = wait_ms
+                    continue
+                ready.by_node.setdefault(leader, []).append(topic_partition)
+        return ready
+
+    def drain(
+        self, partitions: Iterable[TopicPartition], max_size_bytes: int, now_ms: int
+    ) -> list[ProducerBatch]:
+        """At most one batch per partition, ``max_size_bytes`` together (or a single larger one).
+
+        Fixes sequence numbers. Partitions that were served go to the end of the line.
+        """
+        drained: list[ProducerBatch] = []
+        size_bytes = 0
+        with self.monitor:
+            for topic_partition in partitions:
+                queue = self._queues.get(topic_partition)
+                if queue is None or self._must_wait(queue[0]):
+                    continue
+                if drained and size_bytes + queue[0].size_bytes > max_size_bytes:
+                    break
+                batch = queue.popleft()
+                if queue:
+                    self._queues.move_to_end(topic_partition)
+                else:
+                    del self._queues[topic_partition]
+                size_bytes += batch.size_bytes
+                batch.drained_at_ms = now_ms
+                drained.append(batch)
+                if self._state is not None:
+                    self._state.assign_sequence(batch)
+        for batch in drained:
+            if not batch.is_sealed:
+                batch.seal()
+        return drained
+
+    def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
+        """Put a batch back after a failed attempt, where its sequence number belongs."""
+        batch.reenqueued(now_ms, self._retry_backoff.backoff_ms(batch.attempts - 1))
+        with self.monitor:
+            queue = self._queue(batch.topic_partition)
+            position = 0
+            if self._state is not None:
+                while position < len(queue) and queue[position].precedes(batch):
+                    position += 1
+            queue.insert(position, batch)
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """Acknowledged: its memory is free, and whoever waits for either is told."""
+        with self.monitor:
+            if self._incomplete.pop(batch, _ABSENT) is _ABSENT:
+                return  # the producer has failed in the meantime
+            self.pool.give_back(batch.pages)
+            batch.pages = []
+            self.monitor.notify_all()
+
+    def oldest_incomplete(self) -> ProducerBatch | None:
+        """The batch, queued or in flight, that was closed first."""
+        with self.monitor:
+            return next(iter(self._incomplete), None)
+
+    def mute(self, topic_partition: TopicPartition) -> None:
+        """Send nothing more of a partition until ``unmute``: keeps order without idempotence."""
+        self._muted.add(topic_partition)
+
+    def unmute(self, topic_partition: TopicPartition) -> None:
+        self._muted.discard(topic_partition)
+
+    def fail(self, failure: Exception) -> None:
+        """Give up: forget everything queued and tell whoever waits. Only the first failure counts.
+
+        Memory is not given back: a socket may still refer to it, and the producer ends here.
+        """
+        with self.monitor:
+            if self.failure is None:
+                self.failure = failure
+            self._queues.clear()
+            self._incomplete.clear()
+            self.monitor.notify_all()
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _queue(self, topic_partition: TopicPartition) -> deque[ProducerBatch]:
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = deque()
+        return queue
+
+    def _must_wait(self, batch: ProducerBatch) -> bool:
+        return self._state is not None and self._state.must_wait(batch)

@@ -1,0 +1,292 @@
+"""The task thread's half of the producer: rows into open batches, full batches to the accumulator.
+
+A batch is closed when the next row does not fit; when memory runs out; when it has been open for a
+second; at the end of the task; and when the input has paused for ``linger.ms``, which the sender
+thread does, because the task thread is then waiting for Spark. It may do so only between appends.
+
+Source: ``KafkaProducer.doSend``, ``RecordAccumulator.append``; KIP-480.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.columns.record_columns import ArrowRecords
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, TopicError
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.batch_closer import BatchCloser
+from spark_kafka_sink.producer.compression_ratio import CompressionRatio
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.metrics import ProducerMetrics
+from spark_kafka_sink.producer.open_batches import OpenBatches
+from spark_kafka_sink.producer.partitioner import Shuffler, StickyPartitioner
+from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
+from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
+from spark_kafka_sink.record.kernels.sizing import largest_record
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+
+_MAX_OPEN_MS = 1000
+_RESERVE_PAGES = 32
+_NO_ADDRESS = 0
+_NO_SLOT = -1
+
+
+class TopicSlots:
+    """One topic's part of the table of open batches."""
+
+    def __init__(self, name: str, first_slot: int, partitions_count: int, rng: Shuffler) -> None:
+        self.name = name
+        self.first_slot = first_slot
+        self.partitions_count = partitions_count
+        self.sticky_slot = _NO_SLOT
+        self.partitioner = StickyPartitioner(rng)
+        self.compression = CompressionRatio()
+
+
+class Appender:
+    """Appends Arrow batches. All methods are the task thread's, except ``close_lingering``."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        open_batches: OpenBatches,
+        closer: BatchCloser,
+        lingering_closer: BatchCloser,
+        wakeup_sender: Callable[[], None],
+        clock: Clock,
+        rng: Shuffler,
+        metrics: ProducerMetrics,
+    ) -> None:
+        self._config = config
+        self._accumulator = accumulator
+        self._monitor = accumulator.monitor
+        self._pool = accumulator.pool
+        self._open_batches = open_batches
+        self._closer = closer
+        self._lingering_closer = lingering_closer
+        self._wakeup_sender = wakeup_sender
+        self._clock = clock
+        self._rng = rng
+        self._metrics = metrics
+        self._batch_size = max(config.batch_size, 1)
+        self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
+        self._topics: dict[str, TopicSlots] = {}
+        self._topic_of_slot: list[TopicSlots] = []
+        self._is_appending = False
+        self._last_append_ms = 0
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(self, records: ArrowRecords, cluster: ClusterSnapshot, timestamp_ms: int) -> None:
+        """Append all rows, or raise before the first one is.
+
+        Raises RecordTooLargeError and TopicError for what no broker would take,
+        BufferExhaustedError when brokers do not keep up, and the failure of the sender.
+        """
+        self._check_sizes(records)
+        with self._monitor:
+            self._is_appending = True
+        try:
+            topics = [self._topic(name, cluster) for name in records.topics]
+            slots = self._assign(records, topics)
+            for topic in topics:
+                self._choose_sticky(topic, cluster)
+            self._append_rows(records, slots, topics, cluster, timestamp_ms)
+            now_ms = self._clock.now_ms()
+            self._close_all(self._open_batches.slots_older_than(now_ms - self._max_open_ms))
+        finally:
+            with self._monitor:
+                self._is_appending = False
+                self._last_append_ms = self._clock.now_ms()
+            self._wakeup_sender()
+
+    def close_open(self) -> None:
+        """Close every open batch, and give back memory that no batch uses."""
+        self._close_all(self._open_batches.open_slots())
+        with self._monitor:
+            self._open_batches.release_reserve()
+        self._wakeup_sender()
+
+    def close_lingering(self, now_ms: int) -> int | None:
+        """Close open batches if the input has paused for ``linger.ms``. For the sender thread.
+
+        Returns after how long to call again; None when nothing is open, or an append is under way,
+        which ends with a wake-up.
+        """
+        with self._monitor:
+            if self._is_appending:
+                return None
+            slots = self._open_batches.open_slots()
+            if not slots:
+                return None
+            wait_ms = self._last_append_ms + self._config.linger_ms - now_ms
+            if wait_ms > 0:
+                return wait_ms
+            # Under the monitor, so that no later batch of a partition can be queued before.
+            for slot in slots:
+                self._close(slot, self._lingering_closer)
+        return None
+
+    def _append_rows(
+        self,
+        records: ArrowRecords,
+        slots: npt.NDArray[np.int32],
+        topics: list[TopicSlots],
+        cluster: ClusterSnapshot,
+        timestamp_ms: int,
+    ) -> None:
+        sticky_slots = np.array([topic.sticky_slot for topic in topics], np.int32)
+        self._open_batches.sticky_slots = sticky_slots
+        row = 0
+        while True:
+            now_ms = self._clock.now_ms()
+            started_ns = self._clock.perf_ns()
+            stop = self._open_batches.append(records, slots, row, timestamp_ms, now_ms)
+            self._metrics.encode_ns += self._clock.perf_ns() - started_ns
+            row = stop.row
+            if stop.status == APPENDED_ALL:
+                return
+            if stop.status == BATCH_FULL:
+                self._close_full(stop.slot)
+            else:
+                self._reserve_pages(stop.pages_needed)
+            for index, topic in enumerate(topics):
+                if topic.sticky_slot == _NO_SLOT:
+                    self._choose_sticky(topic, cluster)
+                    sticky_slots[index] = topic.sticky_slot
+
+    # --- topics and partitions -----------------------------------------------------------------
+
+    def _topic(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
+        """The topic's slots; new ones when the topic is new or has got more partitions."""
+        topic = self._topics.get(name)
+        count = cluster.partitions_count(name)
+        if topic is not None and topic.partitions_count >= count:
+            return topic
+        if topic is not None:
+            # Rows appended so far must not be overtaken by rows in the new slots.
+            last_slot = topic.first_slot + topic.partitions_count
+            own = range(topic.first_slot, last_slot)
+            self._close_all([slot for slot in self._open_batches.open_slots() if slot in own])
+        first_slot = self._open_batches.add_slots(name, count, self._batch_size)
+        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng)
+        self._topic_of_slot.extend([topic] * count)
+        return topic
+
+    def _assign(self, records: ArrowRecords, topics: list[TopicSlots]) -> npt.NDArray[np.int32]:
+        """The slot of each row. Raises TopicError for a partition that does not exist."""
+        slots = np.empty(records.rows_count, np.int32)
+        indices = records.topic_indices
+        row = assign_slots(
+            _NO_ADDRESS if indices is None else indices.ctypes.data,
+            np.array([topic.first_slot for topic in topics], np.int32),
+            np.array([topic.partitions_count for topic in topics], np.int32),
+            records.partition,
+            records.columns.key,
+            self._config.partitioner_ignore_keys,
+            slots,
+        )
+        if row != ALL_ASSIGNED:
+            topic = topics[0 if indices is None else int(indices[row])]
+            raise TopicError(
+                f"Invalid partition {records.partition_at(row)} for topic '{topic.name}', which "
+                f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}. "
+                "Correct the partition column, or leave it null to let the key decide"
+            )
+        return slots
+
+    def _choose_sticky(self, topic: TopicSlots, cluster: ClusterSnapshot) -> None:
+        if topic.sticky_slot == _NO_SLOT:
+            available = cluster.available_partitions(topic.name)
+            partition = topic.partitioner.next_partition(available)
+            topic.sticky_slot = topic.first_slot + partition
+
+    def _check_sizes(self, records: ArrowRecords) -> None:
+        """Raises RecordTooLargeError, as ``KafkaProducer.ensureValidRecordSize``."""
+        size, row = largest_record(records.rows_count, records.columns)
+        limits = {
+            "max.request.size": self._config.max_request_size,
+            "buffer.memory": self._pool.memory_bytes,
+        }
+        for option, limit in limits.items():
+            if size + RECORD_BATCH_OVERHEAD > limit:
+                raise RecordTooLargeError(
+                    f"The message is {size + RECORD_BATCH_OVERHEAD} bytes when serialized which is "
+                    f"larger than {limit}, which is the value of the {option} configuration "
+                    f"(row {row} of an Arrow batch of {records.rows_count}). Raise kafka.{option}"
+                    ", and the topic's max.message.bytes if need be, or send smaller values"
+                )
+        self._open_batches.ensure_spill(size)
+
+    # --- closing -------------------------------------------------------------------------------
+
+    def _close_full(self, slot: int) -> None:
+        batch_bytes, uncompressed_bytes = self._close(slot, self._closer)
+        if self._config.compression_type != "none":
+            topic = self._topic_of_slot[slot]
+            topic.compression.observe(uncompressed_bytes, batch_bytes)
+            limit_bytes = topic.compression.uncompressed_limit(self._batch_size)
+            self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
+        self._wakeup_sender()
+
+    def _close(self, slot: int, closer: BatchCloser) -> tuple[int, int]:
+        """Close and enqueue; returns the batch's size compressed and uncompressed."""
+        batch = closer.close(self._open_batches.detach(slot))
+        topic = self._topic_of_slot[slot]
+        if topic.sticky_slot == slot:
+            topic.sticky_slot = _NO_SLOT
+        self._accumulator.enqueue(batch)
+        return batch.size_bytes, batch.uncompressed_bytes
+
+    def _close_all(self, slots: list[int]) -> None:
+        for slot in slots:
+            self._close(slot, self._closer)
+
+    # --- memory --------------------------------------------------------------------------------
+
+    def _reserve_pages(self, needed: int) -> None:
+        """Have at least ``needed`` pages in the reserve; close batches and wait if need be."""
+        missing = needed - self._open_batches.reserve_count
+        with self._monitor:
+            if self._pool.free_count >= missing:
+                self._fill_reserve(missing)
+                return
+        self._close_all(self._open_batches.largest_slots(max(missing, self._pool.pages_count // 4)))
+        self._wakeup_sender()
+        started_ns = self._clock.perf_ns()
+        self._await_pages(missing)
+        self._metrics.buffer_wait_ns += self._clock.perf_ns() - started_ns
+
+    def _await_pages(self, missing: int) -> None:
+        deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+        with self._monitor:
+            while self._pool.free_count < missing:
+                if self._accumulator.failure is not None:
+                    raise self._accumulator.failure
+                left_ms = deadline_ms - self._clock.now_ms()
+                if left_ms <= 0:
+                    raise self._buffer_exhausted(missing)
+                self._monitor.wait(left_ms)
+            self._fill_reserve(missing)
+
+    def _fill_reserve(self, missing: int) -> None:
+        """Take a few pages more than needed, so that the next rows need not ask."""
+        self._open_batches.fill_reserve(min(self._pool.free_count, max(missing, _RESERVE_PAGES)))
+
+    def _buffer_exhausted(self, missing: int) -> BufferExhaustedError:
+        held = self._accumulator.bytes_by_partition()
+        top = sorted(held.items(), key=lambda item: -item[1])[:5]
+        partitions = ", ".join(f"{partition}: {size} bytes" for partition, size in top)
+        return BufferExhaustedError(
+            f"Failed to allocate {missing * self._pool.page_size} bytes within kafka.max.block.ms "
+            f"= {self._config.max_block_ms}: kafka.buffer.memory holds {self._pool.used_bytes} of "
+            f"{self._pool.memory_bytes} bytes, waiting for acknowledgements of {len(held)} "
+            f"partition(s) ({partitions}). The brokers do not keep up: check them, or raise "
+            "kafka.max.block.ms or kafka.buffer.memory"
+        )

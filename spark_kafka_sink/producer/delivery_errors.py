@@ -1,0 +1,46 @@
+"""The words of a failed delivery: which partition, which broker, which error, what to do."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import DeliveryError, KafkaErrorCode, advice_for
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+
+
+def expired(batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str) -> DeliveryError:
+    """A batch ran out of ``delivery.timeout.ms``. ``why`` it could not be sent, as last seen."""
+    age_ms = now_ms - batch.created_at_ms
+    advice = advice_for(batch.last_error) if batch.last_error is not None else ""
+    return DeliveryError(
+        f"{_subject(batch)} not acknowledged within kafka.delivery.timeout.ms = "
+        f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}. "
+        f"{_what_to_do(advice)} To wait longer, raise kafka.delivery.timeout.ms"
+    )
+
+
+def refused(batch: ProducerBatch, error: KafkaErrorCode, now_ms: int) -> DeliveryError:
+    """The broker's answer says that sending again will not help, or retries are used up."""
+    age_ms = now_ms - batch.created_at_ms
+    return DeliveryError(
+        f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
+        f"{_what_to_do(advice_for(error))}"
+    )
+
+
+def _subject(batch: ProducerBatch) -> str:
+    return f"{batch.records_count} record(s) for {batch.topic_partition}"
+
+
+def _attempts(batch: ProducerBatch) -> str:
+    return f"{batch.attempts} failed attempt{'' if batch.attempts == 1 else 's'}"
+
+
+def _last_error(batch: ProducerBatch) -> str:
+    if batch.last_error is None:
+        return ""
+    node = "" if batch.last_node is None else f" from {batch.last_node}"
+    detail = "" if not batch.last_error_detail else f": {batch.last_error_detail.rstrip('.')}"
+    return f"Last error{node}: {batch.last_error}{detail}. "
+
+
+def _what_to_do(advice: str) -> str:
+    return f"What to do: {advice}." if advice else ""

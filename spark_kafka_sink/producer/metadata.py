@@ -1,0 +1,220 @@
+"""What is known of the cluster: nodes, topics, leaders; when to ask again; what went wrong.
+
+Written by the sender thread, read by both. A snapshot is never changed, only replaced.
+
+Source: ``Metadata``, ``ProducerMetadata``, ``MetadataSnapshot``; KIP-320 (leader epochs),
+KIP-516 (topic ids), KIP-951 (new leader in the produce response).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.errors import KafkaErrorCode, advice_for, error_for_code
+from spark_kafka_sink.model import NO_LEADER_EPOCH, NO_NODE_ID, ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+
+class PartitionMetadata(NamedTuple):
+    """Leader of one partition; ``leader_id`` is -1 while it has none."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class TopicMetadata(NamedTuple):
+    """Partitions in order of their number."""
+
+    topic_id: UUID
+    partitions: Sequence[PartitionMetadata]
+
+
+class ClusterSnapshot(NamedTuple):
+    """The cluster at one moment."""
+
+    nodes: Mapping[int, Node]
+    topics: Mapping[str, TopicMetadata]
+    cluster_id: str | None = None
+
+    def leader(self, topic_partition: TopicPartition) -> Node | None:
+        """The partition's leader, if it and its address are known."""
+        partition = self._partition(topic_partition)
+        return None if partition is None else self.nodes.get(partition.leader_id)
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> int:
+        """The epoch of the partition's leader, -1 when unknown."""
+        partition = self._partition(topic_partition)
+        return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
+
+    def partitions_count(self, topic: str) -> int:
+        """Partitions of a known topic."""
+        return len(self.topics[topic].partitions)
+
+    def available_partitions(self, topic: str) -> list[int]:
+        """Partitions that have a leader; all of them when none has."""
+        partitions = self.topics[topic].partitions
+        led = [index for index, p in enumerate(partitions) if p.leader_id in self.nodes]
+        return led or list(range(len(partitions)))
+
+    def topic_id(self, topic: str) -> UUID:
+        """The topic's id; all zeros when the topic or its id is unknown."""
+        known = self.topics.get(topic)
+        return ZERO_UUID if known is None else known.topic_id
+
+    def _partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition >= len(topic.partitions):
+            return None
+        return topic.partitions[topic_partition.partition]
+
+
+class TopicProblem(NamedTuple):
+    """Why a topic has no usable metadata. A fatal one will not go away by asking again."""
+
+    message: str
+    is_fatal: bool
+
+
+class Metadata:
+    """The current snapshot, the topics of interest, and when to refresh."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        max_age_ms: int,
+        retry_backoff: ExponentialBackoff,
+    ) -> None:
+        self.bootstrap_nodes = [
+            Node(-1 - index, host, port) for index, (host, port) in enumerate(bootstrap)
+        ]
+        self.snapshot = ClusterSnapshot({}, {})
+        self.version = 0
+        self.problems: dict[str, TopicProblem] = {}
+        self._topics: set[str] = set()
+        self._max_age_ms = max_age_ms
+        self._retry_backoff = retry_backoff
+        self._is_update_requested = True
+        self._last_success_ms: int | None = None
+        self._retry_at_ms: int | None = None
+        self._failed_attempts = 0
+
+    # --- what to ask, and when -----------------------------------------------------------------
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of interest, sorted."""
+        return sorted(self._topics)
+
+    def add_topic(self, topic: str) -> None:
+        """Keep metadata of ``topic`` from now on."""
+        if topic not in self._topics:
+            self._topics = self._topics | {topic}
+            self._is_update_requested = True
+
+    def request_update(self) -> None:
+        """Refresh as soon as the back-off allows."""
+        self._is_update_requested = True
+
+    def time_to_next_update_ms(self, now_ms: int) -> int:
+        """0 when a request is due."""
+        due_ms = 0
+        if not self._is_update_requested and self._last_success_ms is not None:
+            due_ms = max(0, self._last_success_ms + self._max_age_ms - now_ms)
+        if self._retry_at_ms is not None:
+            due_ms = max(due_ms, self._retry_at_ms - now_ms)
+        return due_ms
+
+    def candidate_nodes(self) -> list[Node]:
+        """Nodes to ask. When the known ones keep failing, the bootstrap addresses again."""
+        nodes = list(self.snapshot.nodes.values())
+        if not nodes or self._failed_attempts > len(nodes):
+            nodes += self.bootstrap_nodes
+        return nodes
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def failed_update(self, now_ms: int) -> None:
+        """An attempt got no answer: wait before the next."""
+        self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._failed_attempts)
+        self._failed_attempts += 1
+
+    def update(self, response: MetadataResponse, now_ms: int) -> None:
+        """Take over an answer. Topics with a retriable problem are asked for again, later."""
+        nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        topics, is_incomplete = {}, False
+        for topic in response.topics:
+            name = topic.name or ""
+            error = error_for_code(topic.error_code)
+            if topic.error_code:
+                self.problems[name] = _problem(name, error)
+                is_incomplete = is_incomplete or error.retriable
+                continue
+            known = self.snapshot.topics.get(name)
+            if known is not None and _is_recreated(known, topic):
+                message = (
+                    f"topic '{name}' was deleted and created again while the job ran (topic id "
+                    f"{known.topic_id} became {topic.topic_id}): what was written before is gone. "
+                    "Start the job again"
+                )
+                self.problems[name] = TopicProblem(message, is_fatal=True)
+                continue
+            self.problems.pop(name, None)
+            topics[name] = _merge(known, topic)
+            is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
+        self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id)
+        self.version += 1
+        self._last_success_ms = now_ms
+        self._is_update_requested = is_incomplete or not self._topics <= topics.keys()
+        if self._is_update_requested:
+            self.failed_update(now_ms)
+        else:
+            self._failed_attempts = 0
+            self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(0)
+
+    def update_leader(
+        self, topic_partition: TopicPartition, leader: PartitionMetadata, nodes: Iterable[Node]
+    ) -> None:
+        """Take over a new leader that a produce response names, unless it is older news."""
+        topic = self.snapshot.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition >= len(topic.partitions):
+            return
+        if leader.leader_epoch <= topic.partitions[topic_partition.partition].leader_epoch:
+            return
+        known_nodes = {**self.snapshot.nodes, **{node.node_id: node for node in nodes}}
+        if leader.leader_id not in known_nodes:
+            return
+        partitions = list(topic.partitions)
+        partitions[topic_partition.partition] = leader
+        topics = {
+            **self.snapshot.topics,
+            topic_partition.topic: topic._replace(partitions=partitions),
+        }
+        self.snapshot = self.snapshot._replace(nodes=known_nodes, topics=topics)
+        self.version += 1
+
+
+def _problem(topic: str, error: KafkaErrorCode) -> TopicProblem:
+    advice = advice_for(error)
+    return TopicProblem(
+        f"topic '{topic}': {error}{': ' if advice else ''}{advice}", not error.retriable
+    )
+
+
+def _is_recreated(known: TopicMetadata, topic: MetadataResponseTopic) -> bool:
+    return ZERO_UUID not in (known.topic_id, topic.topic_id) and known.topic_id != topic.topic_id
+
+
+def _merge(known: TopicMetadata | None, topic: MetadataResponseTopic) -> TopicMetadata:
+    """Partitions of the answer; where an older answer knew a newer leader epoch, that stays."""
+    count = 1 + max((p.partition_index for p in topic.partitions), default=-1)
+    partitions = [PartitionMetadata(NO_NODE_ID, NO_LEADER_EPOCH)] * count
+    for p in topic.partitions:
+        partitions[p.partition_index] = PartitionMetadata(p.leader_id, p.leader_epoch)
+    if known is not None:
+        for index, old in enumerate(known.partitions[:count]):
+            if partitions[index].leader_epoch < old.leader_epoch:
+                partitions[index] = old
+    return TopicMetadata(topic.topic_id, partitions)

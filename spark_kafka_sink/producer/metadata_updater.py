@@ -1,0 +1,83 @@
+"""Asks the cluster for metadata whenever :class:`Metadata` says that it is due.
+
+Source: ``NetworkClient.DefaultMetadataUpdater``.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import UnsupportedVersionError, error_for_code
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.monitor import Monitor
+from spark_kafka_sink.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+
+_CONNECTING_RECHECK_MS = 1000
+
+
+class MetadataUpdater:
+    """Keeps at most one metadata request under way."""
+
+    def __init__(self, metadata: Metadata, client: NetworkClient, monitor: Monitor) -> None:
+        self._metadata = metadata
+        self._client = client
+        self._monitor = monitor
+        self._is_in_progress = False
+        self.last_failure: str | None = None
+
+    def maybe_update(self, now_ms: int) -> int:
+        """Send a request if one is due and possible; returns after how long to call again."""
+        if self._is_in_progress:
+            return _CONNECTING_RECHECK_MS
+        wait_ms = self._metadata.time_to_next_update_ms(now_ms)
+        if wait_ms > 0:
+            return wait_ms
+        nodes = self._metadata.candidate_nodes()
+        node = self._client.least_loaded_node(nodes, now_ms)
+        if node is None:
+            self._note_unreachable(nodes, now_ms)
+            return self._metadata.time_to_next_update_ms(now_ms)
+        if not self._client.ready(node, now_ms):
+            return _CONNECTING_RECHECK_MS
+        self._send(node, now_ms)
+        return _CONNECTING_RECHECK_MS
+
+    def _note_unreachable(self, nodes: list[Node], now_ms: int) -> None:
+        """Every candidate is backing off: say why, and wait."""
+        reasons = [f"{node.address} ({self._client.last_failure(node)})" for node in nodes]
+        self.last_failure = f"no broker reachable: {', '.join(reasons)}"
+        self._metadata.failed_update(now_ms)
+
+    def _send(self, node: Node, now_ms: int) -> None:
+        topics = [MetadataRequestTopic(name=topic) for topic in self._metadata.topics]
+        request = MetadataRequest(topics, allow_auto_topic_creation=True)
+        try:
+            self._client.send(node, request, now_ms, self._complete)
+        except UnsupportedVersionError as error:
+            self.last_failure = f"{node}: {error}"
+            self._metadata.failed_update(now_ms)
+        else:
+            self._is_in_progress = True
+
+    def _complete(self, result: ClientResponse, now_ms: int) -> None:
+        self._is_in_progress = False
+        with self._monitor:
+            if not isinstance(result.response, MetadataResponse):
+                self.last_failure = f"{result.node}: {result.failure}"
+                self._metadata.failed_update(now_ms)
+            elif result.response.error_code:
+                self.last_failure = f"{result.node}: {error_for_code(result.response.error_code)}"
+                self._metadata.failed_update(now_ms)
+            elif not result.response.brokers:
+                # A broker that is still starting knows of nobody, itself included.
+                self.last_failure = f"{result.node}: knows of no brokers yet"
+                self._metadata.failed_update(now_ms)
+            else:
+                self.last_failure = None
+                self._metadata.update(result.response, now_ms)
+            self._monitor.notify_all()

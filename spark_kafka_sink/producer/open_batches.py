@@ -1,0 +1,185 @@
+"""The batches that rows are being appended to: one per partition, in a table that kernels read.
+
+Owned by the task thread, except while no append is under way: then the sender thread may take out
+batches that have lingered. The accumulator's monitor decides whose turn it is.
+
+Source: ``RecordAccumulator.append``, ``MemoryRecordsBuilder``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.columns.record_columns import ArrowRecords
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.record.kernels import append as table
+from spark_kafka_sink.record.kernels.append import append_records, copy_chain
+
+_NO_ADDRESS = 0
+
+
+class DetachedBatch(NamedTuple):
+    """An open batch that was taken out of the table, not compressed yet."""
+
+    slot: int
+    topic_partition: TopicPartition
+    first_page: int
+    size_bytes: int
+    records_count: int
+    base_timestamp: int
+    max_timestamp: int
+
+
+class AppendStop(NamedTuple):
+    """Why the kernel came back: row to go on with, status, slot and pages concerned."""
+
+    row: int
+    status: int
+    slot: int
+    pages_needed: int
+
+
+class OpenBatches:
+    """Table of open batches. A slot is one topic-partition; a topic's slots are neighbours."""
+
+    def __init__(self, pool: BufferPool) -> None:
+        self._pool = pool
+        self._table: npt.NDArray[np.int64] = np.zeros((0, table.OPEN_BATCH_FIELDS), np.int64)
+        self._slots: list[TopicPartition] = []
+        self.sticky_slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._reserve: npt.NDArray[np.int32] = np.zeros(pool.pages_count, np.int32)
+        self._reserve_count: npt.NDArray[np.int64] = np.zeros(1, np.int64)
+        self._spill: npt.NDArray[np.uint8] = np.empty(pool.page_size, np.uint8)
+
+    # --- slots ---------------------------------------------------------------------------------
+
+    def add_slots(self, topic: str, partitions_count: int, limit_bytes: int) -> int:
+        """Make room for a topic's partitions; returns the slot of partition 0."""
+        first_slot = len(self._slots)
+        rows = np.zeros((partitions_count, table.OPEN_BATCH_FIELDS), np.int64)
+        rows[:, table.LIMIT_BYTES] = limit_bytes
+        self._table = np.concatenate([self._table, rows])
+        self._slots.extend(TopicPartition(topic, index) for index in range(partitions_count))
+        return first_slot
+
+    def set_limit(self, first_slot: int, partitions_count: int, limit_bytes: int) -> None:
+        """Let batches of a topic grow to ``limit_bytes`` before compression."""
+        self._table[first_slot : first_slot + partitions_count, table.LIMIT_BYTES] = limit_bytes
+
+    def topic_partition(self, slot: int) -> TopicPartition:
+        """Which partition ``slot`` stands for."""
+        return self._slots[slot]
+
+    # --- memory --------------------------------------------------------------------------------
+
+    @property
+    def reserve_count(self) -> int:
+        return int(self._reserve_count[0])
+
+    def fill_reserve(self, count: int) -> None:
+        """Take ``count`` pages out of the pool for the next appends."""
+        held = self.reserve_count
+        self._reserve[held : held + count] = self._pool.take(count)
+        self._reserve_count[0] = held + count
+
+    def release_reserve(self) -> None:
+        """Give the pages back that no append has used."""
+        self._pool.give_back(self._reserve[: self.reserve_count].tolist())
+        self._reserve_count[0] = 0
+
+    def ensure_spill(self, size_bytes: int) -> None:
+        """Have a buffer for a record of ``size_bytes`` that goes over the end of a page."""
+        if len(self._spill) < size_bytes:
+            self._spill = np.empty(size_bytes, np.uint8)
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: ArrowRecords,
+        slots: npt.NDArray[np.int32],
+        first_row: int,
+        timestamp_ms: int,
+        now_ms: int,
+    ) -> AppendStop:
+        """Append from ``first_row`` on until the end, a full batch, or an empty reserve."""
+        timestamps = records.timestamps
+        stop = append_records(
+            first_row,
+            records.rows_count,
+            slots,
+            self.sticky_slots,
+            records.columns,
+            _NO_ADDRESS if timestamps is None else timestamps.ctypes.data,
+            timestamp_ms,
+            now_ms,
+            self._table,
+            self._pool.arena_address,
+            self._pool.page_size,
+            self._pool.next_page,
+            self._reserve,
+            self._reserve_count,
+            self._spill.ctypes.data,
+        )
+        return AppendStop(*stop)
+
+    # --- taking out ----------------------------------------------------------------------------
+
+    def detach(self, slot: int) -> DetachedBatch:
+        """Take the batch of ``slot`` out; the slot is empty afterwards."""
+        row = self._table[slot].tolist()
+        self._table[slot, table.RECORDS_COUNT] = 0
+        return DetachedBatch(
+            slot,
+            self._slots[slot],
+            row[table.FIRST_PAGE],
+            row[table.BATCH_BYTES],
+            row[table.RECORDS_COUNT],
+            row[table.BASE_TIMESTAMP],
+            row[table.MAX_TIMESTAMP],
+        )
+
+    def copy_records(self, batch: DetachedBatch, out_address: int) -> None:
+        """Copy the records of ``batch``, without the header's room, to ``out_address``."""
+        copy_chain(
+            self._pool.arena_address,
+            self._pool.page_size,
+            self._pool.next_page,
+            batch.first_page,
+            table.RECORD_BATCH_OVERHEAD,
+            batch.size_bytes - table.RECORD_BATCH_OVERHEAD,
+            out_address,
+        )
+
+    def open_slots(self) -> list[int]:
+        """Slots that have a batch."""
+        found: list[int] = np.flatnonzero(self._table[:, table.RECORDS_COUNT]).tolist()
+        return found
+
+    def slots_older_than(self, created_before_ms: int) -> list[int]:
+        """Slots whose batch was begun at or before ``created_before_ms``."""
+        is_open = self._table[:, table.RECORDS_COUNT] > 0
+        is_old = self._table[:, table.CREATED_AT_MS] <= created_before_ms
+        found: list[int] = np.flatnonzero(is_open & is_old).tolist()
+        return found
+
+    def largest_slots(self, pages_count: int) -> list[int]:
+        """The slots with the largest batches, as many as hold ``pages_count`` pages together."""
+        open_slots = np.flatnonzero(self._table[:, table.RECORDS_COUNT])
+        sizes = self._table[open_slots, table.BATCH_BYTES]
+        order = np.argsort(-sizes, kind="stable")
+        pages = np.cumsum(-(-sizes[order] // self._pool.page_size))
+        count = int(np.searchsorted(pages, pages_count)) + 1
+        found: list[int] = open_slots[order[:count]].tolist()
+        return found
+
+    def bytes_by_partition(self) -> dict[TopicPartition, int]:
+        """Bytes of every open batch, for error messages."""
+        return {
+            self._slots[slot]: int(self._table[slot, table.BATCH_BYTES])
+            for slot in self.open_slots()
+        }

@@ -1,0 +1,231 @@
+"""The producer that one Spark task holds: append Arrow batches, flush, read the report, close.
+
+Two threads: the task's own appends, a sender thread sends. Everything that blocks has a deadline,
+and a failure of either thread reaches the task as an exception.
+
+Source: ``KafkaProducer``.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+from spark_kafka_sink.backoff import ExponentialBackoff
+from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import KafkaSinkError, ProducerClosedError, TopicError
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.transport import Network, SelectorNetwork
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.appender import Appender
+from spark_kafka_sink.producer.batch_closer import BatchCloser
+from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.metadata import ClusterSnapshot, Metadata
+from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
+from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
+from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
+from spark_kafka_sink.producer.open_batches import OpenBatches
+from spark_kafka_sink.producer.producer_id import ProducerIdRequester
+from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.record.compression import create_compressor
+
+_PAGE_BYTES = 32768
+_SMALLEST_PAGE_BYTES = 4096
+_FEWEST_PAGES = 16
+_CLOSE_TIMEOUT_S = 10.0
+
+
+class KafkaProducer:
+    """A producer without threads of its own: :class:`ThreadedProducer` adds the sender thread.
+
+    Errors: every method raises the producer's failure once it has one. After that it can only be
+    closed.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        network: Network,
+        clock: Clock,
+        rng: random.Random,
+        monitor: Monitor,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._monitor = monitor
+        self.metrics = ProducerMetrics()
+        self.report: DeliveryReport = {}
+        retry_backoff = ExponentialBackoff(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, rng
+        )
+        self.client = NetworkClient(ClientSettings.of(config), network, clock, rng)
+        self._metadata = Metadata(
+            config.bootstrap_servers, config.metadata_max_age_ms, retry_backoff
+        )
+        self._updater = MetadataUpdater(self._metadata, self.client, monitor)
+        self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
+        state = ProducerState() if config.enable_idempotence else None
+        self.accumulator = RecordAccumulator(monitor, self.pool, state, retry_backoff)
+        self._appender = self._create_appender(rng)
+        producer_id = None
+        if state is not None:
+            producer_id = ProducerIdRequester(
+                self.client, self._metadata, state, retry_backoff, self.accumulator.fail
+            )
+        self.sender = Sender(
+            config,
+            self.client,
+            self._metadata,
+            self._updater,
+            self.accumulator,
+            state,
+            producer_id,
+            self._appender.close_lingering,
+            clock,
+            self.metrics,
+            self.report,
+        )
+
+    def _create_appender(self, rng: random.Random) -> Appender:
+        config, clock, metrics = self._config, self._clock, self.metrics
+        open_batches = OpenBatches(self.pool)
+        closer, lingering_closer = (
+            BatchCloser(
+                open_batches,
+                self.pool,
+                self._monitor,
+                create_compressor(config.compression_type, config.compression_level),
+                clock,
+                metrics,
+            )
+            for _ in ("task thread", "sender thread")
+        )
+        return Appender(
+            config,
+            self.accumulator,
+            open_batches,
+            closer,
+            lingering_closer,
+            self.client.wakeup,
+            clock,
+            rng,
+            metrics,
+        )
+
+    def append(self, arrow_batch: Any, plan: ColumnPlan) -> None:
+        """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
+
+        Raises RecordError, RecordTooLargeError, TopicError for rows that no broker would take;
+        none of this Arrow batch is sent then. Raises BufferExhaustedError, DeliveryError and
+        others when brokers do not.
+        """
+        self._raise_failure()
+        if arrow_batch.num_rows == 0:
+            return
+        timestamp_ms = self._clock.timestamp_ms()
+        records = arrow_records(arrow_batch, plan, timestamp_ms)
+        cluster = self._await_topics(records.topics)
+        self._appender.append(records, cluster, timestamp_ms)
+
+    def flush(self) -> None:
+        """Send everything and wait until it is acknowledged.
+
+        Raises what went wrong. Ends by itself: each batch is acknowledged or fails within
+        ``delivery.timeout.ms``.
+        """
+        self._raise_failure()
+        self._appender.close_open()
+        started_ns = self._clock.perf_ns()
+        # The sender enforces delivery.timeout.ms; this is for a sender that no longer runs.
+        patience_ms = self._config.delivery_timeout_ms + self._config.request_timeout_ms
+        deadline_ms = self._clock.now_ms() + patience_ms
+        with self._monitor:
+            while self.accumulator.failure is None and self.accumulator.incomplete_count:
+                left_ms = deadline_ms - self._clock.now_ms()
+                if left_ms <= 0:
+                    raise ProducerClosedError(
+                        f"{self.accumulator.incomplete_count} batch(es) neither acknowledged nor "
+                        f"failed within {patience_ms} ms: the sender does not run"
+                    )
+                self._monitor.wait(left_ms)
+        self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self.accumulator.failure is not None:
+            raise self.accumulator.failure
+
+    def _await_topics(self, topics: list[str]) -> ClusterSnapshot:
+        """A snapshot that knows all ``topics``. Source: ``KafkaProducer.waitOnMetadata``."""
+        snapshot = self._metadata.snapshot
+        if all(topic in snapshot.topics for topic in topics):
+            return snapshot
+        started_ns = self._clock.perf_ns()
+        deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+        with self._monitor:
+            for topic in topics:
+                self._metadata.add_topic(topic)
+            self.client.wakeup()
+            for topic in topics:
+                self._await_topic(topic, deadline_ms)
+            snapshot = self._metadata.snapshot
+        self.metrics.metadata_wait_ns += self._clock.perf_ns() - started_ns
+        return snapshot
+
+    def _await_topic(self, topic: str, deadline_ms: int) -> None:
+        while topic not in self._metadata.snapshot.topics:
+            self._raise_failure()
+            problem = self._metadata.problems.get(topic)
+            left_ms = deadline_ms - self._clock.now_ms()
+            if problem is not None and (problem.is_fatal or left_ms <= 0):
+                raise TopicError(problem.message)
+            if left_ms <= 0:
+                why = self._updater.last_failure or "the cluster did not answer"
+                raise TopicError(
+                    f"Topic {topic} not present in metadata after kafka.max.block.ms = "
+                    f"{self._config.max_block_ms}: {why}"
+                )
+            self._monitor.wait(left_ms)
+
+
+class ThreadedProducer(KafkaProducer):
+    """A producer with its sender thread. Close it, always."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
+        super().__init__(config, network, SystemClock(), random.Random(), ThreadMonitor())
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self.sender.run_once(self._clock.now_ms())
+        except Exception as error:  # whatever it is, the task must not wait for it in vain
+            failure = KafkaSinkError(f"the sender thread failed: {error!r}")
+            failure.__cause__ = error
+            self.sender.fail(failure)
+        finally:
+            self.client.close()
+
+    def close(self) -> None:
+        """Close connections and end the sender thread. What was not flushed is dropped."""
+        self._is_closing = True
+        self.client.wakeup()
+        self._thread.join(_CLOSE_TIMEOUT_S)
+        if not self.accumulator.failure:
+            self.accumulator.fail(ProducerClosedError("the producer is closed"))
+
+
+def _page_size(buffer_memory: int) -> int:
+    """32 KiB, less where memory is so small that there would be too few pages."""
+    page_size = _PAGE_BYTES
+    while page_size > _SMALLEST_PAGE_BYTES and buffer_memory // page_size < _FEWEST_PAGES:
+        page_size //= 2
+    return page_size

@@ -1,0 +1,116 @@
+"""A closed batch on its way: what it holds, and what has happened to it so far.
+
+Source: ``ProducerBatch``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.errors import KafkaErrorCode
+from spark_kafka_sink.model import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    Node,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
+from spark_kafka_sink.record.record_batch import BatchHeader, write_header
+
+_SEQUENCE_SPACE = 2**31
+
+
+def increment_sequence(sequence: int, by: int) -> int:
+    """Sequence numbers wrap from 2^31 - 1 to 0. Source: ``DefaultRecordBatch``."""
+    return (sequence + by) % _SEQUENCE_SPACE
+
+
+@dataclass(slots=True, eq=False)
+class ProducerBatch:
+    """Encoded, compressed records of one partition.
+
+    buffers: the batch's bytes; the first begins with room for the header
+    pages: of the buffer pool, given back when the batch is complete
+    size_bytes: of all buffers; uncompressed_bytes: header and records before compression
+    created_at_ms: when the batch was closed; delivery.timeout.ms counts from here
+    """
+
+    topic_partition: TopicPartition
+    buffers: list[memoryview]
+    pages: list[int]
+    size_bytes: int
+    uncompressed_bytes: int
+    records_count: int
+    codec_id: int
+    base_timestamp: int
+    max_timestamp: int
+    created_at_ms: int
+
+    producer: ProducerIdAndEpoch = NO_PRODUCER
+    base_sequence: int = NO_SEQUENCE
+    is_sealed: bool = False
+    has_been_renumbered: bool = False
+    attempts: int = 0
+    drained_at_ms: int = 0
+    retry_at_ms: int = 0
+    leader_epoch: int = NO_LEADER_EPOCH
+    failed_leader_epoch: int = NO_LEADER_EPOCH
+    last_error: KafkaErrorCode | None = None
+    last_error_detail: str | None = None
+    last_node: Node | None = None
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether the batch was drained before, by an idempotent producer."""
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record."""
+        return increment_sequence(self.base_sequence, self.records_count - 1)
+
+    @property
+    def has_new_leader(self) -> bool:
+        """Whether the partition's leader has changed since the last attempt failed (KIP-951)."""
+        return self.leader_epoch > self.failed_leader_epoch
+
+    def precedes(self, other: ProducerBatch) -> bool:
+        """Whether this batch's sequence comes before ``other``'s, across the wrap."""
+        if not self.has_sequence:
+            return False
+        distance = (other.base_sequence - self.base_sequence) % _SEQUENCE_SPACE
+        return 0 < distance < _SEQUENCE_SPACE // 2
+
+    def set_producer_state(self, producer: ProducerIdAndEpoch, base_sequence: int) -> None:
+        """Give the batch its numbers; the header is written at the next drain."""
+        self.producer = producer
+        self.base_sequence = base_sequence
+        self.is_sealed = False
+
+    def seal(self) -> None:
+        """Write the header with its CRC, once: a retry sends the same bytes, so that the broker
+        can recognise them.
+        """
+        header = BatchHeader(
+            attributes=self.codec_id,
+            base_timestamp=self.base_timestamp,
+            max_timestamp=self.max_timestamp,
+            producer=self.producer,
+            base_sequence=self.base_sequence,
+            records_count=self.records_count,
+        )
+        write_header(header, self.buffers, self.size_bytes)
+        self.is_sealed = True
+
+    def note_failure(self, node: Node | None, error: KafkaErrorCode, detail: str | None) -> None:
+        """Count a failed attempt, and remember why it failed."""
+        self.attempts += 1
+        self.last_node = node
+        self.last_error = error
+        self.last_error_detail = detail
+
+    def reenqueued(self, now_ms: int, backoff_ms: int) -> None:
+        """Wait for the next attempt, unless the partition gets a new leader before."""
+        self.failed_leader_epoch = self.leader_epoch
+        self.retry_at_ms = now_ms + backoff_ms

@@ -1,0 +1,155 @@
+"""Idempotence: producer id and epoch, the next sequence of each partition, what is in flight.
+
+The broker accepts a batch only if its sequence follows the last one of the same producer id and
+epoch, and answers a repeated batch with its first offset. So: sequences are fixed when a batch is
+first drained; up to five batches per partition are in flight; once one is being retried, the
+others wait for it. Where the broker has lost the producer's state, the epoch is bumped and what is
+in flight is numbered anew from 0.
+
+A batch that fails for good ends the producer, and with it this state: there is no numbering to
+repair after a failure.
+
+Source: ``TransactionManager``, ``TxnPartitionEntry``; KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.errors import KafkaErrorCode
+from spark_kafka_sink.model import (
+    NO_OFFSET,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
+from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
+
+_MAX_EPOCH = 2**15 - 1
+# The broker recognises a repeated batch among the last five of a producer and partition.
+_MAX_IN_FLIGHT_PER_PARTITION = 5
+
+
+@dataclass(slots=True)
+class _PartitionSequences:
+    """Numbering of one partition. ``in_flight``: drained and not complete, in sequence order."""
+
+    producer: ProducerIdAndEpoch = NO_PRODUCER
+    next_sequence: int = 0
+    last_acked_sequence: int = NO_SEQUENCE
+    last_acked_offset: int = NO_OFFSET
+    in_flight: list[ProducerBatch] = field(default_factory=list)
+
+
+class ProducerState:
+    """Sequences of all partitions. Used by the sender thread alone."""
+
+    def __init__(self) -> None:
+        self.producer = NO_PRODUCER
+        self._partitions: dict[TopicPartition, _PartitionSequences] = {}
+        self._to_renumber: set[TopicPartition] = set()
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer.is_valid
+
+    def in_flight(self, topic_partition: TopicPartition) -> list[ProducerBatch]:
+        """Batches of a partition that are drained and not complete."""
+        return self._sequences(topic_partition).in_flight
+
+    # --- draining ------------------------------------------------------------------------------
+
+    def must_wait(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch``, the first in its queue, may not be sent yet."""
+        if not self.has_producer_id:
+            return True
+        sequences = self._sequences(batch.topic_partition)
+        if not batch.has_sequence:
+            # A new epoch starts at 0: not before everything of the old one is complete.
+            is_old_open = bool(sequences.in_flight) and sequences.producer != self.producer
+            return is_old_open or len(sequences.in_flight) >= _MAX_IN_FLIGHT_PER_PARTITION
+        # A retry goes out only when nothing before it is open.
+        return sequences.in_flight[0] is not batch
+
+    def assign_sequence(self, batch: ProducerBatch) -> None:
+        """Fix the numbers of a batch that is drained for the first time."""
+        if batch.has_sequence:
+            return
+        sequences = self._sequences(batch.topic_partition)
+        if sequences.producer != self.producer:
+            sequences.producer = self.producer
+            sequences.next_sequence = 0
+            sequences.last_acked_sequence = NO_SEQUENCE
+        batch.set_producer_state(self.producer, sequences.next_sequence)
+        sequences.next_sequence = increment_sequence(sequences.next_sequence, batch.records_count)
+        sequences.in_flight.append(batch)
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        sequences = self._sequences(batch.topic_partition)
+        if batch.producer == sequences.producer and not batch.has_been_renumbered:
+            sequences.last_acked_sequence = batch.last_sequence
+        if base_offset != NO_OFFSET:
+            last_offset = base_offset + batch.records_count - 1
+            sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
+        sequences.in_flight.remove(batch)
+
+    def forget(self, batch: ProducerBatch) -> None:
+        """The batch is replaced by others (split)."""
+        self._sequences(batch.topic_partition).in_flight.remove(batch)
+
+    def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
+        """Whether sending ``batch`` again may help; asks for a new epoch where that is needed."""
+        if error.name == "UNKNOWN_PRODUCER_ID":
+            # Without the log start offset the broker itself is still finding its way.
+            if log_start_offset != NO_OFFSET and not batch.has_been_renumbered:
+                self._to_renumber.add(batch.topic_partition)
+            return True
+        if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
+            # Expected when an earlier batch failed first; a gap if this is the next in line.
+            if self._is_next_in_line(batch) and not batch.has_been_renumbered:
+                self._to_renumber.add(batch.topic_partition)
+            return True
+        return error.retriable
+
+    def _is_next_in_line(self, batch: ProducerBatch) -> bool:
+        last_acked = self._sequences(batch.topic_partition).last_acked_sequence
+        return batch.base_sequence == increment_sequence(last_acked, 1)
+
+    # --- epochs --------------------------------------------------------------------------------
+
+    def bump_epoch_if_needed(self) -> None:
+        """Start a new epoch if a partition needs it. Epochs run out after 2^15: then a new id."""
+        if not self._to_renumber:
+            return
+        producer_id, epoch = self.producer
+        if epoch == _MAX_EPOCH:
+            self.producer = NO_PRODUCER
+            return
+        self.set_producer(ProducerIdAndEpoch(producer_id, epoch + 1))
+
+    def set_producer(self, producer: ProducerIdAndEpoch) -> None:
+        """Use this identity from now on, also for what must be numbered anew."""
+        self.producer = producer
+        for topic_partition in self._to_renumber:
+            self._renumber(self._sequences(topic_partition))
+        self._to_renumber.clear()
+
+    def _renumber(self, sequences: _PartitionSequences) -> None:
+        sequence = 0
+        for batch in sequences.in_flight:
+            batch.set_producer_state(self.producer, sequence)
+            batch.has_been_renumbered = True
+            sequence = increment_sequence(sequence, batch.records_count)
+        sequences.producer = self.producer
+        sequences.next_sequence = sequence
+        sequences.last_acked_sequence = NO_SEQUENCE
+
+    def _sequences(self, topic_partition: TopicPartition) -> _PartitionSequences:
+        sequences = self._partitions.get(topic_partition)
+        if sequences is None:
+            sequences = self._partitions[topic_partition] = _PartitionSequences()
+        return sequences

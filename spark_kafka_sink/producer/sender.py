@@ -1,0 +1,302 @@
+"""The sender: a state machine that turns ready batches into requests and answers into results.
+
+``run_once(now_ms)`` does one round: producer id, metadata, lingering batches, drain and send,
+expiry, and one poll of the network. The thread around it only repeats it; tests and the simulator
+step it by hand.
+
+Source: ``Sender.runOnce``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import (
+    KafkaErrorCode,
+    UnsupportedVersionError,
+    error_for_code,
+    error_named,
+)
+from spark_kafka_sink.model import NO_OFFSET, ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.producer import delivery_errors
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import Metadata, PartitionMetadata
+from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
+from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_id import ProducerIdRequester
+from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.protocol.messages.produce import (
+    TOPIC_IDS_VERSION,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from spark_kafka_sink.protocol.types import Records
+
+_NONE = error_named("NONE")
+_NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
+_REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
+_DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
+_LONGEST_POLL_MS = 60_000
+
+BatchesByPartition = dict[TopicPartition, ProducerBatch]
+
+
+class Sender:
+    """Sends batches and completes them. Used by one thread, or by a test that steps it."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        client: NetworkClient,
+        metadata: Metadata,
+        metadata_updater: MetadataUpdater,
+        accumulator: RecordAccumulator,
+        state: ProducerState | None,
+        producer_id: ProducerIdRequester | None,
+        close_lingering: Callable[[int], int | None],
+        clock: Clock,
+        metrics: ProducerMetrics,
+        report: DeliveryReport,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._metadata = metadata
+        self._metadata_updater = metadata_updater
+        self._accumulator = accumulator
+        self._state = state
+        self._producer_id = producer_id
+        self._close_lingering = close_lingering
+        self._clock = clock
+        self._metrics = metrics
+        self._report = report
+        # Without idempotence, order survives a retry only if nothing else is in flight.
+        self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
+        client.on_disconnect = lambda node: metadata.request_update()
+
+    # --- one round -----------------------------------------------------------------------------
+
+    def run_once(self, now_ms: int) -> None:
+        """Do what is due at ``now_ms``, then wait for the network until the next thing is."""
+        waits: list[int | None] = [_LONGEST_POLL_MS]
+        if self._accumulator.failure is None:
+            waits.append(self._close_lingering(now_ms))
+            waits.append(self._metadata_updater.maybe_update(now_ms))
+            if self._state is not None and self._producer_id is not None:
+                self._state.bump_epoch_if_needed()
+                waits.append(self._producer_id.maybe_request(now_ms))
+            waits.append(self._send_ready(now_ms))
+            waits.append(self._expire(now_ms))
+        timeout_ms = min(wait for wait in waits if wait is not None)
+        self._client.poll(timeout_ms, now_ms)
+
+    def fail(self, failure: Exception) -> None:
+        """End the producer: the task gets ``failure``."""
+        self._accumulator.fail(failure)
+
+    def _send_ready(self, now_ms: int) -> int | None:
+        """Send one request to each node that is ready for it; returns when to come again."""
+        ready = self._accumulator.ready(self._metadata.snapshot, now_ms)
+        for topic in ready.unknown_leader_topics:
+            self._metadata.add_topic(topic)
+        if ready.unknown_leader_topics:
+            self._metadata.request_update()
+        wait_ms = ready.next_check_ms
+        for node, partitions in ready.by_node.items():
+            if self._client.ready(node, now_ms):
+                batches = self._accumulator.drain(partitions, self._config.max_request_size, now_ms)
+                if batches:
+                    self._send(node, batches, now_ms)
+                    wait_ms = 0
+            else:
+                delay_ms = self._client.poll_delay_ms(node, now_ms)
+                if delay_ms is not None and (wait_ms is None or delay_ms < wait_ms):
+                    wait_ms = delay_ms
+        return wait_ms
+
+    def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:
+        by_partition = {batch.topic_partition: batch for batch in batches}
+        if self._mutes_partitions:
+            for topic_partition in by_partition:
+                self._accumulator.mute(topic_partition)
+        request, at_most_version = self._produce_request(batches)
+        self._metrics.requests += 1
+        try:
+            self._client.send(
+                node,
+                request,
+                now_ms,
+                lambda result, at_ms: self._complete_request(by_partition, result, at_ms),
+                expect_response=self._config.acks != 0,
+                at_most_version=at_most_version,
+            )
+        except UnsupportedVersionError as error:
+            self.fail(error)
+
+    def _produce_request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
+        """The request, and the highest version it may be sent in."""
+        topics: dict[str, TopicProduceData] = {}
+        at_most_version = None
+        for batch in batches:
+            name = batch.topic_partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self._metadata.snapshot.topic_id(name)
+                topic = topics[name] = TopicProduceData(name, topic_id)
+                if topic_id == ZERO_UUID:
+                    at_most_version = TOPIC_IDS_VERSION - 1
+            records = Records(batch.buffers, batch.size_bytes)
+            topic.partition_data.append(
+                PartitionProduceData(batch.topic_partition.partition, records)
+            )
+        request = ProduceRequest(
+            acks=self._config.acks,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+        return request, at_most_version
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def _complete_request(
+        self, batches: BatchesByPartition, result: ClientResponse, now_ms: int
+    ) -> None:
+        if self._accumulator.failure is not None:
+            return
+        metrics = self._metrics
+        metrics.request_latency_ms += result.latency_ms
+        metrics.request_latency_max_ms = max(metrics.request_latency_max_ms, result.latency_ms)
+        if result.failure is not None:
+            error = _REQUEST_TIMED_OUT if result.is_timeout else _NETWORK_EXCEPTION
+            for batch in batches.values():
+                self._complete(batch, result.node, error, result.failure, now_ms)
+        elif isinstance(result.response, ProduceResponse):
+            metrics.throttle_time_ms += result.response.throttle_time_ms
+            self._complete_answered(batches, result.response, result.node, now_ms)
+        else:
+            # acks=0: sent is all that will ever be known.
+            for batch in batches.values():
+                self._acknowledge(batch, NO_OFFSET)
+
+    def _complete_answered(
+        self, batches: BatchesByPartition, response: ProduceResponse, node: Node, now_ms: int
+    ) -> None:
+        unanswered = dict(batches)
+        topic_names = {self._metadata.snapshot.topic_id(tp.topic): tp.topic for tp in batches}
+        for topic in response.responses:
+            name = topic.name or topic_names.get(topic.topic_id, "")
+            for partition in topic.partition_responses:
+                batch = unanswered.pop(TopicPartition(name, partition.index), None)
+                if batch is not None:
+                    self._take_leader(response, batch.topic_partition, partition)
+                    self._complete_partition(batch, partition, node, now_ms)
+        for batch in unanswered.values():
+            detail = "the broker's answer does not mention the partition"
+            self._complete(batch, node, _NETWORK_EXCEPTION, detail, now_ms)
+
+    def _take_leader(
+        self,
+        response: ProduceResponse,
+        topic_partition: TopicPartition,
+        partition: PartitionProduceResponse,
+    ) -> None:
+        """A broker that is not the leader says who is (KIP-951)."""
+        current = partition.current_leader
+        if partition.error_code and current.leader_id >= 0 and current.leader_epoch >= 0:
+            leader = PartitionMetadata(current.leader_id, current.leader_epoch)
+            nodes = [Node(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints]
+            self._metadata.update_leader(topic_partition, leader, nodes)
+
+    def _complete_partition(
+        self, batch: ProducerBatch, partition: PartitionProduceResponse, node: Node, now_ms: int
+    ) -> None:
+        error = error_for_code(partition.error_code)
+        if error in (_NONE, _DUPLICATE_SEQUENCE_NUMBER):
+            # A duplicate is an old acquaintance whose offset the broker has forgotten.
+            offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
+            self._acknowledge(batch, offset)
+            return
+        detail = partition.error_message
+        if partition.record_errors:
+            first = partition.record_errors[0]
+            detail = f"{detail or ''} record {first.batch_index}: {first.batch_index_error_message}"
+        self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
+
+    def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
+        if self._state is not None:
+            self._state.acknowledged(batch, base_offset)
+        report = self._report.setdefault(batch.topic_partition, PartitionReport())
+        report.acknowledge(
+            base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
+        )
+        self._accumulator.unmute(batch.topic_partition)
+        self._accumulator.complete(batch)
+
+    def _complete(
+        self,
+        batch: ProducerBatch,
+        node: Node,
+        error: KafkaErrorCode,
+        detail: str | None,
+        now_ms: int,
+        log_start_offset: int = NO_OFFSET,
+    ) -> None:
+        """A failed attempt: again, or never."""
+        batch.note_failure(node, error, detail)
+        if error.refresh_metadata:
+            self._metadata.request_update()
+        self._accumulator.unmute(batch.topic_partition)
+        if batch.attempts <= self._config.retries and self._can_retry(
+            batch, error, log_start_offset
+        ):
+            self._metrics.retries += 1
+            self._metrics.record_retries += batch.records_count
+            self._accumulator.reenqueue(batch, now_ms)
+        else:
+            self.fail(delivery_errors.refused(batch, error, now_ms))
+
+    def _can_retry(
+        self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
+    ) -> bool:
+        if self._state is None:
+            return error.retriable
+        return self._state.can_retry(batch, error, log_start_offset)
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def _expire(self, now_ms: int) -> int | None:
+        """Fail if the oldest batch is out of time; returns after how long it will be."""
+        oldest = self._accumulator.oldest_incomplete()
+        if oldest is None:
+            return None
+        left_ms = oldest.created_at_ms + self._config.delivery_timeout_ms - now_ms
+        if left_ms > 0:
+            return left_ms
+        why = self._why_not_sent(oldest)
+        timeout_ms = self._config.delivery_timeout_ms
+        self.fail(delivery_errors.expired(oldest, timeout_ms, now_ms, why))
+        return None
+
+    def _why_not_sent(self, batch: ProducerBatch) -> str:
+        """What stands in the way of ``batch`` now."""
+        topic_partition = batch.topic_partition
+        problem = self._metadata.problems.get(topic_partition.topic)
+        if problem is not None:
+            return problem.message
+        if self._producer_id is not None and self._producer_id.last_failure is not None:
+            return self._producer_id.last_failure
+        leader = self._metadata.snapshot.leader(topic_partition)
+        if leader is None:
+            unreachable = self._metadata_updater.last_failure
+            return f"{topic_partition} has no leader" + (f"; {unreachable}" if unreachable else "")
+        failure = self._client.last_failure(leader)
+        if failure is not None:
+            return f"The leader, {leader}, cannot be reached: {failure}"
+        return f"The leader is {leader}"

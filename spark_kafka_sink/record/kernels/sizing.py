@@ -1,0 +1,35 @@
+"""The sizing kernel: how large the largest record of an Arrow batch can get.
+
+Source: ``DefaultRecord.recordSizeUpperBound``, ``AbstractRecords.estimateSizeInBytesUpperBound``:
+the same records are refused as by the Java producer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.encoding import bytes_length, bytes_size, headers_size
+from spark_kafka_sink.record.kernels.jit import kernel
+
+MAX_RECORD_OVERHEAD = 21
+"""Length, attributes, timestamp delta and offset delta at their widest."""
+
+
+@kernel
+def largest_record(rows_count: int, columns: Any) -> Any:
+    """(upper bound of the size in bytes without batch header, row) of the largest record."""
+    largest = np.int64(-1)
+    largest_row = np.int64(-1)
+    for row in range(rows_count):
+        size = (
+            MAX_RECORD_OVERHEAD
+            + bytes_size(bytes_length(columns.key, row))
+            + bytes_size(bytes_length(columns.value, row))
+            + headers_size(columns.headers, row)
+        )
+        if size > largest:
+            largest = size
+            largest_row = np.int64(row)
+    return largest, largest_row
