@@ -44,7 +44,8 @@ def write_partition(
 
     from spark_kafka_sink.producer.producer import ThreadedProducer
 
-    producer = ThreadedProducer(options.producer)
+    topics = [] if plan.topic_option is None else [plan.topic_option]
+    producer = ThreadedProducer(options.producer, topics)
     try:
         producer.append(first, plan)
         del first

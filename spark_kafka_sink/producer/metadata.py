@@ -113,6 +113,9 @@ class Metadata:
         if topic not in self._topics:
             self._topics = self._topics | {topic}
             self._is_update_requested = True
+            # A topic is new once: the pause after an earlier answer is not for it.
+            if self._failed_attempts == 0:
+                self._retry_at_ms = None
 
     def request_update(self) -> None:
         """Refresh as soon as the back-off allows."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from spark_kafka_sink.backoff import ExponentialBackoff
@@ -196,9 +197,12 @@ class KafkaProducer:
 class ThreadedProducer(KafkaProducer):
     """A producer with its sender thread. Close it, always."""
 
-    def __init__(self, config: ProducerConfig) -> None:
+    def __init__(self, config: ProducerConfig, topics: Sequence[str] = ()) -> None:
+        """``topics``: known beforehand, so that the first metadata request asks for them."""
         network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
         super().__init__(config, network, SystemClock(), random.Random(), ThreadMonitor())
+        for topic in topics:
+            self._metadata.add_topic(topic)
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()

@@ -1,0 +1,40 @@
+# make demo   real flights into a real Kafka, in a fresh virtual environment
+# make test   ruff, mypy --strict, pytest with real Kafka and real Spark
+#
+# Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# numba keeps compiled kernels per source file; helpers inlined from another file would go unseen.
+KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
+export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
+
+.PHONY: demo test lint types clean
+
+demo: $(VENV)/demo.installed
+	$(BIN)/python jobs/demo.py
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.installed
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/dev.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

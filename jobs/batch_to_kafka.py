@@ -1,0 +1,69 @@
+"""Write files to a Kafka topic once: every row becomes a JSON value, keyed by one of its columns.
+
+    spark-submit --properties-file conf/throughput.conf jobs/batch_to_kafka.py \\
+        --input /data/flights --topic flights --key dest
+
+Every setting may stand in the properties file instead: spark.pykafka.job.input,
+spark.pykafka.topic, spark.pykafka.kafka.bootstrap.servers, … Ctrl-C and SIGTERM cancel the write;
+what was written until then stays in the topic.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.jobs.background import BackgroundAction
+from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
+from spark_kafka_sink.jobs.settings import JobArguments
+from spark_kafka_sink.jobs.shutdown import GracefulStop
+
+
+def declare_arguments() -> JobArguments:
+    """The job's arguments."""
+    arguments = JobArguments("Write files to a Kafka topic as JSON.")
+    declare_input(arguments)
+    return arguments
+
+
+def run(spark: SparkSession) -> int:
+    """Write everything, or cancel when somebody wants the job to stop."""
+    conf = spark.sparkContext.getConf().getAll()
+    settings = declare_arguments().parse(sys.argv[1:], conf)
+    rows = (
+        spark.read.format(file_format(settings))
+        .schema(input_schema(spark, settings))
+        .options(**settings.reader_options)
+        .load(settings.require("input"))
+    )
+    records = to_records(rows, settings.get("key"))
+    writer = records.write.format("pykafka-sink").options(**settings.sink_options).mode("append")
+    action = BackgroundAction(spark, writer.save, SystemClock())
+    with GracefulStop(spark) as stop:
+        action.follow(stop)
+    if action.was_cancelled:
+        print("batch_to_kafka: cancelled; what was written stays in the topic", file=sys.stderr)
+        return 1
+    if action.failure is not None:
+        print(f"batch_to_kafka: the write failed: {action.failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main() -> int:
+    """Exit status: 0 when everything was written, 1 when not, 2 for wrong settings."""
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        return run(spark)
+    except ConfigError as error:
+        print(f"batch_to_kafka: {error}", file=sys.stderr)
+        return 2
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

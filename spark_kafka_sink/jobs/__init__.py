@@ -1,0 +1,1 @@
+"""What the spark-submit jobs in ``jobs/`` share: settings, progress, a clean stop."""

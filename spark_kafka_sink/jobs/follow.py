@@ -1,0 +1,72 @@
+"""Watching a streaming query until it ends or is asked to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.jobs.file_lag import FileLag
+from spark_kafka_sink.jobs.progress import ProgressLine, Totals
+from spark_kafka_sink.jobs.shutdown import GracefulStop
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_S = 0.25
+_LAG_INTERVAL_MS = 2000
+_FINISH_BATCH_MS = 20_000
+
+
+class Follower:
+    """Shows the progress of one query, and stops it between two micro-batches."""
+
+    def __init__(
+        self, query: StreamingQuery, lag: FileLag, stop: GracefulStop, clock: Clock
+    ) -> None:
+        self._query = query
+        self._lag = lag
+        self._stop = stop
+        self._clock = clock
+        self._line = ProgressLine(clock)
+        self._last_batch_id = -1
+        self._lag_counted_at_ms: int | None = None
+        self.totals = Totals()
+
+    def follow(self) -> None:
+        """Return when the query has ended, by itself or because it was asked to."""
+        while self._query.isActive and not self._stop.wait(_POLL_S):
+            self._look()
+        if self._query.isActive:
+            self._line.show(f"{self.totals.describe()} | stopping")
+            self._finish_batch()
+            self._query.stop()
+        self._lag_counted_at_ms = None
+        self._look()
+        self._line.finish(self.totals.describe())
+
+    def _look(self) -> None:
+        is_news = self._count_batches()
+        now_ms = self._clock.now_ms()
+        counted_at_ms = self._lag_counted_at_ms
+        if is_news or counted_at_ms is None or now_ms - counted_at_ms >= _LAG_INTERVAL_MS:
+            self.totals.files = self._lag.count()
+            self._lag_counted_at_ms = now_ms
+        self._line.show(self.totals.describe())
+
+    def _count_batches(self) -> bool:
+        """Add the micro-batches that ended since the last look; False if there are none."""
+        first = self._last_batch_id + 1
+        for progress in self._query.recentProgress:
+            if progress["batchId"] >= first and progress["numInputRows"]:
+                self.totals.add(progress)
+                self._last_batch_id = progress["batchId"]
+        return self._last_batch_id >= first
+
+    def _finish_batch(self) -> None:
+        """Wait for the end of the micro-batch in progress, so that it need not be repeated."""
+        deadline_ms = self._clock.now_ms() + _FINISH_BATCH_MS
+        while self._query.isActive and self._clock.now_ms() < deadline_ms:
+            is_busy = self._query.status["isTriggerActive"]
+            if self._count_batches() or not is_busy:
+                return
+            self._stop.pause(_POLL_S)

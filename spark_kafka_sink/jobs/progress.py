@@ -1,0 +1,75 @@
+"""Progress of a job: one line that updates itself on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from spark_kafka_sink.clock import Clock
+
+_LOG_INTERVAL_MS = 5000
+_CLEAR_LINE = "\r\033[K"
+
+
+@dataclass
+class Totals:
+    """What a stream has done since it was started. files: (processed, found), None if unknown."""
+
+    rows: int = 0
+    batches: int = 0
+    rows_per_second: float = 0.0
+    files: tuple[int, int] | None = None
+
+    def add(self, progress: Mapping[str, Any]) -> None:
+        """Count one StreamingQueryProgress, as a dictionary."""
+        rows = int(progress.get("numInputRows") or 0)
+        if rows:
+            self.rows += rows
+            self.batches += 1
+            duration_ms = (progress.get("durationMs") or {}).get("triggerExecution") or 0
+            self.rows_per_second = rows * 1000 / duration_ms if duration_ms else 0.0
+
+    def describe(self) -> str:
+        """``336,776 rows | 41,230 rows/s | 12 batches | 0 of 12 files left``."""
+        parts = [
+            f"{self.rows:,} rows",
+            f"{self.rows_per_second:,.0f} rows/s",
+            f"{self.batches:,} batch{'' if self.batches == 1 else 'es'}",
+        ]
+        if self.files is not None:
+            processed, found = self.files
+            parts.append(f"{max(0, found - processed):,} of {found:,} files left")
+        return " | ".join(parts)
+
+
+class ProgressLine:
+    """Shows a text that changes. Not on a terminal: a line every few seconds, if it has changed."""
+
+    def __init__(self, clock: Clock, out: TextIO | None = None) -> None:
+        self._clock = clock
+        self._out = sys.stderr if out is None else out
+        self._is_terminal = self._out.isatty()
+        self._shown = ""
+        self._shown_at_ms: int | None = None
+
+    def show(self, text: str) -> None:
+        """Show ``text`` now (terminal) or when it is time for another line (log)."""
+        if text == self._shown:
+            return
+        now_ms = self._clock.now_ms()
+        if self._is_terminal:
+            self._out.write(_CLEAR_LINE + text)
+        elif self._shown_at_ms is None or now_ms - self._shown_at_ms >= _LOG_INTERVAL_MS:
+            self._out.write(text + "\n")
+        else:
+            return
+        self._out.flush()
+        self._shown = text
+        self._shown_at_ms = now_ms
+
+    def finish(self, text: str) -> None:
+        """The last word, on a line of its own."""
+        self._out.write((_CLEAR_LINE if self._is_terminal else "") + text + "\n")
+        self._out.flush()

@@ -1,0 +1,134 @@
+"""Settings of the jobs: the properties file first, the command line over it.
+
+``spark-submit --properties-file conf/demo.conf`` may hold, besides Spark's own keys:
+
+- ``spark.pykafka.<option>``: any option of the sink, e.g.
+  ``spark.pykafka.kafka.bootstrap.servers`` or ``spark.pykafka.topic``;
+- ``spark.pykafka.job.<name>``: any argument of the job, e.g. ``spark.pykafka.job.input``.
+
+``spark-submit --conf`` overrides the file, and the job's own arguments override both.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
+from spark_kafka_sink.config.sink_options import KAFKA_PREFIX, SINK_OPTIONS
+from spark_kafka_sink.errors import ConfigError
+
+CONF_PREFIX = "spark.pykafka."
+JOB_PREFIX = CONF_PREFIX + "job."
+READER_PREFIX = JOB_PREFIX + "reader."
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """What one run of a job was asked to do.
+
+    sink_options: for ``.options()`` of the writer; reader_options: of the file reader
+    job: the job's arguments by name, None where nothing was given
+    """
+
+    job: Mapping[str, str | None]
+    sink_options: Mapping[str, str]
+    reader_options: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """An argument of the job."""
+        value = self.job.get(name)
+        return default if value is None else value
+
+    def require(self, name: str) -> str:
+        """An argument of the job that must be given. Raises ConfigError, naming both ways."""
+        value = self.job.get(name)
+        if value is None:
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is missing: give it on the command line, or as "
+                f"{JOB_PREFIX}{name.replace('_', '.')} in the properties file"
+            )
+        return value
+
+
+class JobArguments:
+    """The arguments of a job: declared once, read from the command line and from Spark's conf."""
+
+    def __init__(self, description: str) -> None:
+        self._parser = argparse.ArgumentParser(description=description)
+        self._names: list[str] = []
+        add = self._parser.add_argument
+        add("--bootstrap-servers", help="short for --option kafka.bootstrap.servers=…")
+        add("--topic", help="short for --option topic=…")
+        add("--option", action="append", default=[], metavar="NAME=VALUE",
+            help="an option of the sink, e.g. kafka.linger.ms=50; may be repeated")  # fmt: skip
+        add("--reader-option", action="append", default=[], metavar="NAME=VALUE",
+            help="an option of the file reader, e.g. header=true; may be repeated")  # fmt: skip
+
+    def add(self, name: str, help_text: str) -> None:
+        """Declare ``--name``; in the properties file ``spark.pykafka.job.name``."""
+        self._names.append(name)
+        self._parser.add_argument(f"--{name.replace('_', '-')}", help=help_text)
+
+    def parse(self, arguments: Sequence[str], conf: Iterable[tuple[str, str]]) -> JobSettings:
+        """Merge the command line over Spark's configuration.
+
+        Raises ConfigError for a name under ``spark.pykafka.`` that nobody knows.
+        """
+        parsed = self._parser.parse_args(arguments)
+        job: dict[str, str | None] = dict.fromkeys(self._names)
+        sink: dict[str, str] = {}
+        reader: dict[str, str] = {}
+        for key, value in conf:
+            if key.startswith(READER_PREFIX):
+                reader[key.removeprefix(READER_PREFIX)] = value
+            elif key.startswith(JOB_PREFIX):
+                job[self._job_name(key)] = value
+            elif key.startswith(CONF_PREFIX):
+                sink[_sink_option(key)] = value
+        sink.update(_pairs(parsed.option))
+        reader.update(_pairs(parsed.reader_option))
+        self._apply(parsed, job, sink)
+        return JobSettings(job, sink, reader)
+
+    def _apply(
+        self, parsed: argparse.Namespace, job: dict[str, str | None], sink: dict[str, str]
+    ) -> None:
+        if parsed.bootstrap_servers is not None:
+            sink["kafka.bootstrap.servers"] = parsed.bootstrap_servers
+        if parsed.topic is not None:
+            sink["topic"] = parsed.topic
+        for name in self._names:
+            value: Any = getattr(parsed, name)
+            if value is not None:
+                job[name] = value
+
+    def _job_name(self, key: str) -> str:
+        name = key.removeprefix(JOB_PREFIX).replace(".", "_")
+        if name not in self._names:
+            known = ", ".join(known.replace("_", ".") for known in self._names)
+            raise ConfigError(f"{key}: this job has no such argument. It has: {known}")
+        return name
+
+
+def _sink_option(key: str) -> str:
+    """The option without the prefix. A typing error here must not go unseen, so it is checked."""
+    option = key.removeprefix(CONF_PREFIX)
+    name = option.lower()
+    if not name.startswith(KAFKA_PREFIX) and name not in SINK_OPTIONS.keys:
+        known = [KAFKA_PREFIX + kafka for kafka in PRODUCER_CONFIG.keys]
+        suggestion = SINK_OPTIONS.suggestion(name, others=known)
+        raise ConfigError(f"{key}: the sink has no option '{option}'{suggestion}")
+    return option
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator:
+            raise ConfigError(f"'{text}' is not NAME=VALUE")
+        pairs[name.strip()] = value.strip()
+    return pairs

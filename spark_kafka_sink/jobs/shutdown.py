@@ -1,0 +1,82 @@
+"""Ctrl-C and SIGTERM end a stream between two micro-batches.
+
+Under spark-submit the JVM is the parent: it gets the SIGTERM, and together with Python the Ctrl-C.
+So the JVM is told to leave Ctrl-C to Python, and runs a shutdown hook that waits until Python has
+stopped the query, before Spark's own hooks take the session away.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+# Spark stops its context at priority 50 and removes its temporary folders after that.
+_BEFORE_SPARK = 100
+_FINISH_TIMEOUT_S = 25.0
+
+
+class GracefulStop:
+    """Turns signals into ``is_requested``. A context manager around the job's main loop."""
+
+    def __init__(self, spark: Any) -> None:
+        self._spark = spark
+        self._requested = threading.Event()
+        self._finished = threading.Event()
+        self._restore: list[Callable[[], object]] = []
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether somebody wants the job to end."""
+        return self._requested.is_set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a request; True if there is one."""
+        return self._requested.wait(timeout_s)
+
+    def pause(self, timeout_s: float) -> None:
+        """Wait, also after a request."""
+        self._finished.wait(timeout_s)
+
+    def __enter__(self) -> GracefulStop:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous = signal.signal(number, lambda *_: self._requested.set())
+            self._restore.append(partial(signal.signal, number, previous))
+        self._prepare_jvm()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._finished.set()
+        for restore in self._restore:
+            restore()
+
+    def _prepare_jvm(self) -> None:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        gateway = self._spark.sparkContext._gateway
+        jvm = gateway.jvm
+        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("INT"), jvm.sun.misc.SignalHandler.SIG_IGN)
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        hook = _ShutdownHook(self._requested, self._finished)
+        manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+        manager.addShutdownHook(hook, _BEFORE_SPARK)
+
+
+class _ShutdownHook:
+    """A java.lang.Runnable that the JVM runs when it ends."""
+
+    def __init__(self, requested: threading.Event, finished: threading.Event) -> None:
+        self._requested = requested
+        self._finished = finished
+
+    def run(self) -> None:
+        """Ask the job to end, and wait until it has."""
+        self._requested.set()
+        self._finished.wait(_FINISH_TIMEOUT_S)
+
+    class Java:
+        """Read by py4j."""
+
+        implements = ("java.lang.Runnable",)
