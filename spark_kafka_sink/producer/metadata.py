@@ -94,6 +94,8 @@ class Metadata:
         self.version = 0
         self.problems: dict[str, TopicProblem] = {}
         self._topics: set[str] = set()
+        # The id under which each topic was first seen: what is written belongs to that topic.
+        self._topic_ids: dict[str, UUID] = {}
         self._max_age_ms = max_age_ms
         self._retry_backoff = retry_backoff
         self._is_update_requested = True
@@ -155,17 +157,12 @@ class Metadata:
                 self.problems[name] = _problem(name, error)
                 is_incomplete = is_incomplete or error.retriable
                 continue
-            known = self.snapshot.topics.get(name)
-            if known is not None and _is_recreated(known, topic):
-                message = (
-                    f"topic '{name}' was deleted and created again while the job ran (topic id "
-                    f"{known.topic_id} became {topic.topic_id}): what was written before is gone. "
-                    "Start the job again"
-                )
-                self.problems[name] = TopicProblem(message, is_fatal=True)
+            first_id = self._topic_ids.setdefault(name, topic.topic_id)
+            if first_id != topic.topic_id and ZERO_UUID not in (first_id, topic.topic_id):
+                self.problems[name] = _recreated(name, first_id, topic.topic_id)
                 continue
             self.problems.pop(name, None)
-            topics[name] = _merge(known, topic)
+            topics[name] = _merge(self.snapshot.topics.get(name), topic)
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id)
         self.version += 1
@@ -206,8 +203,12 @@ def _problem(topic: str, error: KafkaErrorCode) -> TopicProblem:
     )
 
 
-def _is_recreated(known: TopicMetadata, topic: MetadataResponseTopic) -> bool:
-    return ZERO_UUID not in (known.topic_id, topic.topic_id) and known.topic_id != topic.topic_id
+def _recreated(topic: str, first_id: UUID, topic_id: UUID) -> TopicProblem:
+    message = (
+        f"topic '{topic}' was deleted and created again while the job ran (its topic id was "
+        f"{first_id} and is {topic_id}): what was written before is gone. Start the job again"
+    )
+    return TopicProblem(message, is_fatal=True)
 
 
 def _merge(known: TopicMetadata | None, topic: MetadataResponseTopic) -> TopicMetadata:

@@ -67,8 +67,13 @@ class ProducerState:
         sequences = self._sequences(batch.topic_partition)
         if not batch.has_sequence:
             # A new epoch starts at 0: not before everything of the old one is complete.
-            is_old_open = bool(sequences.in_flight) and sequences.producer != self.producer
-            return is_old_open or len(sequences.in_flight) >= _MAX_IN_FLIGHT_PER_PARTITION
+            if sequences.in_flight and sequences.producer != self.producer:
+                return True
+            # A broker that knows nothing of a producer takes any sequence from it: if the first
+            # batch failed and the second did not, their order would be lost.
+            if sequences.in_flight and sequences.last_acked_sequence == NO_SEQUENCE:
+                return True
+            return len(sequences.in_flight) >= _MAX_IN_FLIGHT_PER_PARTITION
         # A retry goes out only when nothing before it is open.
         return sequences.in_flight[0] is not batch
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
+    DeliveryError,
     KafkaErrorCode,
     UnsupportedVersionError,
     error_for_code,
@@ -106,6 +107,10 @@ class Sender:
         ready = self._accumulator.ready(self._metadata.snapshot, now_ms)
         for topic in ready.unknown_leader_topics:
             self._metadata.add_topic(topic)
+            problem = self._metadata.problems.get(topic)
+            if problem is not None and problem.is_fatal:
+                self.fail(DeliveryError(problem.message))
+                return None
         if ready.unknown_leader_topics:
             self._metadata.request_update()
         wait_ms = ready.next_check_ms

@@ -1,0 +1,104 @@
+"""assign_slots against its twin, and murmur2 against Kafka's own test vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.columns.record_columns import bytes_view, integers_view
+from spark_kafka_sink.columns.views import ABSENT_BYTES, ABSENT_INTEGERS
+from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
+from tests import twin
+
+# Kafka's UtilsTest.testMurmur2.
+MURMUR2_VECTORS = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+def assign(keys, counts=(7,), topics=None, partition=None, ignore_keys=False, firsts=None):
+    """Slots of all rows by the kernel."""
+    rows = len(keys) if keys is not None else len(partition)
+    out = np.full(rows, -99, np.int32)
+    first_slots = np.array(firsts or np.cumsum([0, *counts[:-1]]), np.int32)
+    array = None if keys is None else pa.array(keys, pa.binary())
+    key = ABSENT_BYTES if array is None else bytes_view(array)
+    chosen = None if partition is None else pa.array(partition, pa.int32())
+    view = ABSENT_INTEGERS if chosen is None else integers_view(chosen)
+    indices = None if topics is None else np.array(topics, np.int32)
+    bad = assign_slots(
+        0 if indices is None else indices.ctypes.data,
+        first_slots,
+        np.array(counts, np.int32),
+        view,
+        key,
+        ignore_keys,
+        out,
+    )
+    return bad, out.tolist()
+
+
+@pytest.mark.parametrize(("key", "expected"), MURMUR2_VECTORS.items())
+def test_murmur2_is_kafkas(key, expected):
+    unsigned = expected & 0xFFFFFFFF
+    assert twin.murmur2(key) == unsigned
+    bad, slots = assign([key], counts=(2**31 - 1,))
+    assert bad == ALL_ASSIGNED
+    assert slots == [(unsigned & 0x7FFFFFFF) % (2**31 - 1)]
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=50)), min_size=1), st.integers(1, 1000))
+def test_keys_go_where_java_sends_them(keys, count):
+    bad, slots = assign(keys, counts=(count,))
+    assert bad == ALL_ASSIGNED
+    assert slots == [-1 if k is None else twin.partition_for_key(k, count) for k in keys]
+
+
+def test_an_empty_key_is_a_key():
+    assert assign([b"", None], counts=(5,))[1] == [twin.partition_for_key(b"", 5), -1]
+
+
+def test_a_partition_column_decides_and_null_leaves_it_to_the_key():
+    bad, slots = assign([b"k", b"k", None], counts=(10,), partition=[9, None, 0])
+    assert bad == ALL_ASSIGNED
+    assert slots == [9, twin.partition_for_key(b"k", 10), 0]
+
+
+@pytest.mark.parametrize("wrong", [-1, 3, 2**31 - 1, -(2**31)])
+def test_the_first_row_with_a_partition_that_does_not_exist_is_reported(wrong):
+    bad, _ = assign(None, counts=(3,), partition=[0, 2, wrong, wrong])
+    assert bad == 2
+
+
+def test_each_topic_has_its_own_slots_and_sticky_partition():
+    bad, slots = assign([b"a", b"a", None, None], counts=(3, 4), topics=[0, 1, 0, 1])
+    assert bad == ALL_ASSIGNED
+    expected = [twin.partition_for_key(b"a", 3), 3 + twin.partition_for_key(b"a", 4), -1, -2]
+    assert slots == expected
+
+
+def test_keys_can_be_ignored():
+    assert assign([b"a", None], ignore_keys=True)[1] == [-1, -1]
+
+
+def test_slices_and_large_offsets_are_read_from_their_start():
+    keys = [b"zero", None, b"two", b"three", None, b"five"]
+    for type_ in (pa.binary(), pa.large_binary(), pa.string(), pa.large_string()):
+        values = keys if pa.types.is_binary(type_) or type_ == pa.large_binary() else [
+            None if k is None else k.decode() for k in keys
+        ]  # fmt: skip
+        array = pa.array(values, type_).slice(1, 4)
+        out = np.zeros(4, np.int32)
+        one = np.zeros(1, np.int32)
+        count = np.array([11], np.int32)
+        assign_slots(0, one, count, ABSENT_INTEGERS, bytes_view(array), False, out)
+        expected = [-1 if k is None else twin.partition_for_key(k, 11) for k in keys[1:5]]
+        assert out.tolist() == expected

@@ -1,0 +1,195 @@
+"""A simulated network: the producer's Network interface on one side, brokers on the other.
+
+Bytes of a request are read from the producer's buffers in two halves at different times, as a
+socket does with a large request: a buffer that is reused too early gives itself away.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from spark_kafka_sink.network.transport import (
+    Address,
+    Connected,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    SendCompleted,
+)
+from spark_kafka_sink.protocol.types import Buffer
+from tests.simulation.time import Scheduler
+
+
+class Server(Protocol):
+    """A broker as the network sees it."""
+
+    is_up: bool
+
+    def receive(self, channel: Channel, data: bytes) -> None: ...
+
+
+@dataclass
+class Channel:
+    """One simulated connection."""
+
+    channel_id: int
+    server: Server
+    is_open: bool = True
+    is_connected: bool = False
+    to_server: bytearray = field(default_factory=bytearray)
+    # Answers of a connection arrive in the order in which they were sent.
+    last_arrival_ms: int = 0
+
+
+@dataclass
+class NetworkFaults:
+    """Chances in each step, all zero until a test says otherwise."""
+
+    latency_ms: tuple[int, int] = (1, 3)
+    cut_during_request: float = 0.0
+    cut_before_response: float = 0.0
+    cut_next_response: bool = False
+    delay_response: float = 0.0
+    long_delay_ms: tuple[int, int] = (1000, 40_000)
+
+
+class SimNetwork:
+    """A Network whose other side are simulated brokers."""
+
+    def __init__(self, scheduler: Scheduler, rng: random.Random) -> None:
+        self._scheduler = scheduler
+        self._rng = rng
+        self._servers: dict[tuple[str, int], Server] = {}
+        self._channels: dict[int, Channel] = {}
+        self._events: list[NetworkEvent] = []
+        self._is_woken = False
+        self.faults = NetworkFaults()
+        self.polls = 0
+
+    def add_server(self, host: str, port: int, server: Server) -> None:
+        self._servers[host, port] = server
+
+    def open_channels(self) -> int:
+        return len(self._channels)
+
+    # --- the producer's side -------------------------------------------------------------------
+
+    def resolve(self, host: str, port: int) -> list[Address]:
+        return [Address(0, (host, port))]
+
+    def connect(self, channel_id: int, address: Address) -> None:
+        server = self._servers.get(address.sockaddr)  # type: ignore[call-overload]
+        if server is None or not server.is_up:
+            self._after(lambda: self._tell(Disconnected(channel_id, "Connection refused")))
+            return
+        channel = self._channels[channel_id] = Channel(channel_id, server)
+        self._after(lambda: self._finish_connect(channel))
+
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            return  # already cut; the producer learns of it at its next poll
+        half = len(buffers) // 2
+        if self._chance(self.faults.cut_during_request):
+            channel.to_server += b"".join(buffers[:half])
+            self._after(lambda: self.cut(channel, "cut during the request"))
+            return
+        channel.to_server += b"".join(buffers[:half])
+
+        def finish() -> None:
+            if channel.is_open:
+                channel.to_server += b"".join(buffers[half:])
+                self._tell(SendCompleted(channel_id))
+                self._after(lambda: self._deliver(channel))
+
+        self._after(finish)
+
+    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+        self.polls += 1
+        deadline_ms = self._scheduler.clock.ms + timeout_ms
+        while True:
+            self._scheduler.run_due()
+            if self._events or self._is_woken:
+                self._is_woken = False
+                events, self._events = self._events, []
+                return events
+            next_at_ms = self._scheduler.next_at_ms()
+            if next_at_ms is None or next_at_ms > deadline_ms:
+                self._scheduler.clock.ms = deadline_ms
+                return []
+            self._scheduler.clock.ms = next_at_ms
+
+    def close_channel(self, channel_id: int) -> None:
+        channel = self._channels.pop(channel_id, None)
+        if channel is not None:
+            channel.is_open = False
+
+    def wakeup(self) -> None:
+        self._is_woken = True
+
+    def close(self) -> None:
+        for channel_id in list(self._channels):
+            self.close_channel(channel_id)
+
+    # --- the brokers' side ---------------------------------------------------------------------
+
+    def respond(self, channel: Channel, data: bytes) -> None:
+        """Send bytes to the producer, in chunks of any size."""
+        if self.faults.cut_next_response or self._chance(self.faults.cut_before_response):
+            self.faults.cut_next_response = False
+            self._after(lambda: self.cut(channel, "cut before the response"))
+            return
+        delay_ms = 0
+        if self._chance(self.faults.delay_response):
+            delay_ms = self._rng.randint(*self.faults.long_delay_ms)
+        now_ms = self._scheduler.clock.ms
+        arrival_ms = now_ms + self._rng.randint(*self.faults.latency_ms) + delay_ms
+        channel.last_arrival_ms = max(channel.last_arrival_ms, arrival_ms)
+        delay_ms = channel.last_arrival_ms - now_ms
+        self._scheduler.after(delay_ms, lambda: self._arrive(channel, data))
+
+    def cut(self, channel: Channel, reason: str) -> None:
+        """Break a connection: what is on its way is lost."""
+        if channel.is_open:
+            self.close_channel(channel.channel_id)
+            self._tell(Disconnected(channel.channel_id, reason))
+
+    def cut_all(self, server: Server, reason: str) -> None:
+        for channel in [c for c in self._channels.values() if c.server is server]:
+            self.cut(channel, reason)
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _finish_connect(self, channel: Channel) -> None:
+        if not channel.is_open:
+            return
+        if channel.server.is_up:
+            channel.is_connected = True
+            self._tell(Connected(channel.channel_id))
+        else:
+            self.cut(channel, "Connection refused")
+
+    def _deliver(self, channel: Channel) -> None:
+        if channel.is_open and channel.server.is_up:
+            data = bytes(channel.to_server)
+            channel.to_server.clear()
+            channel.server.receive(channel, data)
+
+    def _arrive(self, channel: Channel, data: bytes) -> None:
+        if channel.is_open:
+            middle = self._rng.randint(0, len(data))
+            for part in (data[:middle], data[middle:]):
+                if part:
+                    self._tell(Received(channel.channel_id, part))
+
+    def _tell(self, event: NetworkEvent) -> None:
+        self._events.append(event)
+
+    def _after(self, callback: Callable[[], None]) -> None:
+        self._scheduler.after(self._rng.randint(*self.faults.latency_ms), callback)
+
+    def _chance(self, probability: float) -> bool:
+        return probability > 0 and self._rng.random() < probability

@@ -1,0 +1,43 @@
+"""Simulated time: a clock that only the scheduler moves, and what is to happen when."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+
+class SimClock:
+    """A Clock that stands still until somebody moves it."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+        self._perf_ns = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def timestamp_ms(self) -> int:
+        return 1_700_000_000_000 + self.ms
+
+    def perf_ns(self) -> int:
+        return self.ms * 1_000_000
+
+
+class Scheduler:
+    """Callbacks by time, and by order of arrival where times are equal."""
+
+    def __init__(self, clock: SimClock) -> None:
+        self.clock = clock
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def after(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.clock.ms + delay_ms, next(self._order), callback))
+
+    def next_at_ms(self) -> int | None:
+        return self._queue[0][0] if self._queue else None
+
+    def run_due(self) -> None:
+        while self._queue and self._queue[0][0] <= self.clock.ms:
+            heapq.heappop(self._queue)[2]()
