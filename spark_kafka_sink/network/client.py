@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 from spark_kafka_sink import __version__
 from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import RemoteProtocolError, error_for_code
+from spark_kafka_sink.errors import (
+    RemoteProtocolError,
+    UnsupportedVersionError,
+    error_for_code,
+)
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.node_connection import (
     ClientResponse,
@@ -186,6 +190,8 @@ class NetworkClient:
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is not None:
             timeout_ms = min(timeout_ms, deadline_ms - now_ms)
+        if self._completed:
+            timeout_ms = 0  # disconnect() left something to tell
         events = self._network.poll(max(0, timeout_ms))
         now_ms = self._clock.now_ms()
         for event in events:
@@ -295,7 +301,7 @@ class NetworkClient:
             responses = connection.protocol.receive(data)
             for received in responses:
                 self._handle_response(connection, received, now_ms)
-        except RemoteProtocolError as error:
+        except (RemoteProtocolError, UnsupportedVersionError) as error:
             self._lose(connection, str(error), now_ms)
 
     def _handle_response(

@@ -209,7 +209,9 @@ class SelectorNetwork:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
 
     def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
-        channel = self._channels[channel_id]
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            return  # lost in this very poll: the event that says so is on its way
         channel.queue(buffers)
         try:
             channel.write()

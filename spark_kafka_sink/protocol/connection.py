@@ -10,6 +10,7 @@ Style: sans-I/O, as h11 and kafka-python's parser. Source: ``NetworkReceive``, `
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
@@ -66,10 +67,12 @@ class Connection:
             self._awaiting.append(sent)
         return sent, buffers
 
-    def receive(self, data: Buffer) -> list[ResponseReceived]:
-        """Take bytes as they come, in any chunks; return the answers that are complete."""
+    def receive(self, data: Buffer) -> Iterator[ResponseReceived]:
+        """Take bytes as they come, in any chunks; give the answers that are complete.
+
+        An answer before a broken one is given before RemoteProtocolError is raised.
+        """
         self._received += data
-        events = []
         while len(self._received) >= api.SIZE_BYTES:
             size = self._checked_size()
             end = api.SIZE_BYTES + size
@@ -77,8 +80,7 @@ class Connection:
                 break
             frame = bytes(self._received[api.SIZE_BYTES : end])
             del self._received[:end]
-            events.append(self._receive_frame(frame))
-        return events
+            yield self._receive_frame(frame)
 
     def _checked_size(self) -> int:
         size = api.decode_size(self._received)

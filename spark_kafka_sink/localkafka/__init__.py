@@ -1,0 +1,11 @@
+"""A real Apache Kafka from its own jars, for demo, tests and users' own tests.
+
+Needs Java 17 and pyspark; nothing is installed, and nothing stays behind except downloaded jars.
+"""
+
+from spark_kafka_sink.localkafka.cluster import DEFAULT_VERSION, LocalKafka
+from spark_kafka_sink.localkafka.errors import LocalKafkaError
+from spark_kafka_sink.localkafka.jars import fetch_jars
+from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
+
+__all__ = ["DEFAULT_VERSION", "FAST_FAILOVER", "LocalKafka", "LocalKafkaError", "fetch_jars"]

@@ -1,0 +1,172 @@
+"""The process that runs a LocalKafka's JVMs, and ends them when its parent is gone.
+
+::
+
+    python -m spark_kafka_sink.localkafka.keeper PARENT_PID FOLDER
+
+It makes a data folder inside FOLDER, takes commands as JSON lines on stdin and answers each on
+stdout. When stdin ends, when its parent process changes, or at SIGTERM, it kills every process that
+it started, paused ones too, removes the data folder and exits. Nothing that can happen to the
+parent prevents that: SIGKILL closes the pipe as well, and where a forked child of the parent still
+holds the other end, the parent's id tells. On Linux the kernel kills the JVMs even if it is this
+process that dies.
+
+Commands: ``start`` (name, argv, stdout, stderr) -> pid; ``signal`` (name, number) -> null;
+``wait`` (names, timeout_ms) -> the exit codes of those that have ended, as soon as there is one.
+Source of the idea: testcontainers' Ryuk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.clock import SystemClock
+
+_IDLE_S = 0.25
+_WAITING_S = 0.01
+_KILL_TIMEOUT_S = 30
+_READ_BYTES = 65536
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class _Wait(NamedTuple):
+    """A ``wait`` command that has no answer yet."""
+
+    request_id: int
+    names: list[str]
+    deadline_ms: int
+
+
+class Keeper:
+    """Serves one parent until it is gone."""
+
+    def __init__(self, parent_pid: int, folder: Path) -> None:
+        self._parent_pid = parent_pid
+        self._folder = folder
+        self._clock = SystemClock()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._received = bytearray()
+        self._wait: _Wait | None = None
+
+    def run(self) -> None:
+        """Serve commands until the parent is gone."""
+        self._answer(0, {"folder": str(self._folder)})
+        while os.getppid() == self._parent_pid:
+            timeout = _IDLE_S if self._wait is None else _WAITING_S
+            readable, _, _ = select.select([sys.stdin.fileno()], [], [], timeout)
+            if readable and not self._read():
+                return
+            for process in self._processes.values():
+                process.poll()
+            self._answer_wait()
+
+    def _read(self) -> bool:
+        """Take what has arrived; False at the end of stdin."""
+        data = os.read(sys.stdin.fileno(), _READ_BYTES)
+        self._received += data
+        while b"\n" in self._received:
+            line, _, self._received = self._received.partition(b"\n")
+            self._handle(json.loads(line))
+        return bool(data)
+
+    def _handle(self, command: dict[str, Any]) -> None:
+        self._wait = None  # a parent that sends the next command was interrupted while it waited
+        request_id = command["id"]
+        try:
+            if command["do"] == "start":
+                self._answer(request_id, self._start(command))
+            elif command["do"] == "signal":
+                self._processes[command["name"]].send_signal(command["number"])
+                self._answer(request_id, None)
+            else:
+                deadline_ms = self._clock.now_ms() + command["timeout_ms"]
+                self._wait = _Wait(request_id, command["names"], deadline_ms)
+        except (OSError, KeyError) as error:
+            self._write({"id": request_id, "error": f"{type(error).__name__}: {error}"})
+
+    def _start(self, command: dict[str, Any]) -> int:
+        with open(command["stdout"], "ab") as stdout, open(command["stderr"], "ab") as stderr:
+            process = subprocess.Popen(
+                command["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=self._folder,
+                preexec_fn=None if _LIBC is None else _die_with(os.getpid()),
+            )
+        self._processes[command["name"]] = process
+        return process.pid
+
+    def _answer_wait(self) -> None:
+        if self._wait is None:
+            return
+        codes = {name: self._processes[name].returncode for name in self._wait.names}
+        ended = {name: code for name, code in codes.items() if code is not None}
+        if ended or self._clock.now_ms() >= self._wait.deadline_ms:
+            self._answer(self._wait.request_id, ended)
+            self._wait = None
+
+    def _answer(self, request_id: int, result: Any) -> None:
+        self._write({"id": request_id, "result": result})
+
+    def _write(self, answer: dict[str, Any]) -> None:
+        os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
+
+    def end(self) -> None:
+        """Kill every process and remove the data folder."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            try:
+                process.wait(_KILL_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                pass  # hangs in the kernel; it will die as soon as it can
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _die_with(keeper_pid: int) -> Any:
+    """What the child does between fork and exec: ask the kernel to kill it when we die."""
+
+    def ask() -> None:
+        assert _LIBC is not None
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != keeper_pid:
+            os._exit(1)  # we died before the kernel knew
+
+    return ask
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def main() -> None:
+    """Entry point. Arguments: the parent's process id, the folder for the data folder."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _exit)
+    folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-kafka-", dir=sys.argv[2]))
+    keeper = Keeper(int(sys.argv[1]), folder)
+    try:
+        keeper.run()
+    except BrokenPipeError:
+        pass  # the parent went away before it read the answer
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        keeper.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""What a broker is told: server.properties and JVM arguments. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+HOST = "127.0.0.1"
+MAIN_LISTENER = "PLAINTEXT"
+_CONTROLLER_LISTENER = "CONTROLLER"
+
+FAST_FAILOVER: Mapping[str, str] = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "250",
+}
+"""Server properties for tests that kill brokers. By default it takes 9 s until a dead broker's
+partitions get other leaders, and as long until the broker itself may come back. Not a default here:
+on a starved machine a broker that is only slow would be taken for dead."""
+
+# As kafka-run-class.sh starts brokers, so that measurements hold.
+_BROKER_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+# A tool runs for a second: compile little, collect simply.
+_TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_LOGGER = "org.slf4j.simpleLogger"
+
+
+class BrokerPorts(NamedTuple):
+    """Ports of one node: the listener of the Raft quorum, and those for clients by name."""
+
+    controller: int
+    listeners: Mapping[str, int]
+
+
+def server_properties(
+    broker_id: int,
+    ports: Mapping[int, BrokerPorts],
+    protocols: Mapping[str, str],
+    log_directory: Path,
+) -> dict[str, str]:
+    """A combined node for tests: broker and controller in one.
+
+    ``protocols``: security protocol by listener name.
+    """
+    mine = ports[broker_id]
+    replicas = min(3, len(ports))
+    in_sync = min(2, replicas)
+    clients = [f"{name}://{HOST}:{port}" for name, port in mine.listeners.items()]
+    controllers = [f"{node}@{HOST}:{its.controller}" for node, its in ports.items()]
+    protocol_map = {**protocols, _CONTROLLER_LISTENER: "PLAINTEXT"}
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(broker_id),
+        "controller.quorum.voters": ",".join(controllers),
+        "controller.listener.names": _CONTROLLER_LISTENER,
+        "listeners": ",".join((*clients, f"{_CONTROLLER_LISTENER}://{HOST}:{mine.controller}")),
+        "advertised.listeners": ",".join(clients),
+        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocol_map.items()),
+        "inter.broker.listener.name": MAIN_LISTENER,
+        "log.dirs": str(log_directory),
+        "default.replication.factor": str(replicas),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+        **_TEST_PROPERTIES,
+    }
+
+
+_TEST_PROPERTIES = {
+    "num.partitions": "1",
+    "auto.create.topics.enable": "true",
+    "controlled.shutdown.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
+    # 50 each by default: seconds of start-up for the first consumer or transaction.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    # Test data may carry any timestamp; a week's retention would delete old ones in half a minute.
+    "log.retention.ms": "-1",
+    # 128 MB of heap by default.
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+
+
+def render_properties(properties: Mapping[str, str]) -> str:
+    """The text of a Java properties file."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
+
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escape(text: str) -> str:
+    escaped = "".join(_escape_character(character) for character in text)
+    return "\\" + escaped if escaped.startswith((" ", "#", "!")) else escaped
+
+
+def _escape_character(character: str) -> str:
+    """Java reads the file as Latin-1: anything but ASCII becomes ``\\uXXXX`` per UTF-16 unit."""
+    if character <= "~":
+        return _ESCAPES.get(character, character)
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+def broker_command(
+    java: str, jars: Sequence[Path], heap: str, folder: Path, jvm_options: Sequence[str]
+) -> list[str]:
+    """The command that runs ``kafka.Kafka`` on ``folder/server.properties``."""
+    options = [*_BROKER_JVM, f"-Xmx{heap}", *_common_options(folder, "info"), *jvm_options]
+    return [java, *options, *_class_path(jars), "kafka.Kafka", str(folder / "server.properties")]
+
+
+def tool_command(
+    java: str, jars: Sequence[Path], folder: Path, class_name: str, arguments: Sequence[str]
+) -> list[str]:
+    """The command that runs one of Kafka's command-line classes."""
+    options = [*_TOOL_JVM, *_common_options(folder, "warn")]
+    return [java, *options, *_class_path(jars), class_name, *arguments]
+
+
+def _class_path(jars: Sequence[Path]) -> list[str]:
+    return ["-cp", os.pathsep.join(str(jar) for jar in jars)]
+
+
+def _common_options(folder: Path, log_level: str) -> list[str]:
+    return [
+        "-Djava.awt.headless=true",
+        # Files that a killed JVM would leave in the system's temporary folder.
+        "-XX:-UsePerfData",
+        f"-Djava.io.tmpdir={folder}",
+        f"-D{_LOGGER}.defaultLogLevel={log_level}",
+        f"-D{_LOGGER}.showDateTime=true",
+        f"-D{_LOGGER}.dateTimeFormat=[yyyy-MM-dd HH:mm:ss,SSS]",
+        # Hundreds of lines that repeat the configuration.
+        f"-D{_LOGGER}.log.org.apache.kafka.common.config.AbstractConfig=warn",
+        f"-D{_LOGGER}.log.kafka.server.KafkaConfig=warn",
+    ]

@@ -1,0 +1,16 @@
+"""Fixtures that several folders of tests use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.localkafka import LocalKafka
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[LocalKafka]:
+    """One real broker for the whole session. Do not stop it; give topics names of your own."""
+    with LocalKafka() as local_kafka:
+        yield local_kafka

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import TracebackType
+
+import pytest
+
+import spark_kafka_sink
+from spark_kafka_sink import localkafka
+from spark_kafka_sink.cli import TopicArgument, main
+from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError
+
+
+class FakeKafka:
+    """Fails as told; remembers what it was asked for."""
+
+    asked: tuple[object, ...] = ()
+    topics: dict[str, int]
+    failure = "broker 1 ended by itself"
+
+    def __init__(self, brokers: int, version: str) -> None:
+        type(self).asked = (brokers, version)
+        type(self).topics = {}
+        self.bootstrap_servers = "127.0.0.1:1"
+
+    def __enter__(self) -> FakeKafka:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.topics[name] = partitions
+
+    def await_failure(self, timeout_ms: int) -> str:
+        return self.failure
+
+
+class FailingKafka(FakeKafka):
+    def __enter__(self) -> FakeKafka:
+        raise LocalKafkaError("no java")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["--version"])
+    assert raised.value.code == 0
+    assert capsys.readouterr().out == f"pykafka-sink {spark_kafka_sink.__version__}\n"
+
+
+def test_as_a_module() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "spark_kafka_sink", "--version"], capture_output=True, text=True
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == f"pykafka-sink {spark_kafka_sink.__version__}\n"
+
+
+def test_without_a_command_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "broker" in capsys.readouterr().err
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from spark_kafka_sink.cli import main\n"
+        "try: main(['broker', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numba', 'numpy', 'pyarrow', 'pyspark', 'spark_kafka_sink.localkafka'}\n"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_localkafka_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; import spark_kafka_sink.localkafka\n"
+        "heavy = {'numba', 'numpy', 'pyarrow', 'pyspark'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("wrong", [["nonsense"], ["broker", "--brokers", "2"]])
+def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(wrong)
+    assert raised.value.code == 2
+    assert "usage: pykafka-sink" in capsys.readouterr().err
+
+
+class TestBroker:
+    def test_options(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
+        arguments = [
+            "--brokers",
+            "3",
+            "--version",
+            "3.9.1",
+            "--topic",
+            "a:2",
+            "b",
+            "--topic",
+            "c:1",
+        ]
+        assert main(["broker", *arguments]) == 1
+        assert FakeKafka.asked == (3, "3.9.1")
+        assert FakeKafka.topics == {"a": 2, "b": 1, "c": 1}
+        shown = capsys.readouterr()
+        assert shown.out == "127.0.0.1:1\n"
+        assert shown.err.endswith(f"pykafka-sink: {FakeKafka.failure}\n")
+
+    def test_defaults(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
+        main(["broker"])
+        assert FakeKafka.asked == (1, DEFAULT_VERSION)
+        assert FakeKafka.topics == {}
+
+    def test_failure_is_a_message(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(localkafka, "LocalKafka", FailingKafka)
+        assert main(["broker"]) == 1
+        assert capsys.readouterr().err.endswith("pykafka-sink: no java\n")
+
+    @pytest.mark.parametrize("text", ["", ":3", "a:", "a:x", "a:-1", "a:1:2", "a:²"])
+    def test_wrong_topic(self, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            main(["broker", "--topic", text])
+        assert f"'{text}' is not name or name:partitions" in capsys.readouterr().err
+
+    def test_topic(self) -> None:
+        assert TopicArgument.parse("flights:12") == TopicArgument("flights", 12)
