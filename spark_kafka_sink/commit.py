@@ -99,28 +99,37 @@ def _by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]
 
 
 def report_commit(
-    messages: Sequence[WriterCommitMessage | None], micro_batch_id: int | None, path: str | None
+    messages: Sequence[WriterCommitMessage | None],
+    micro_batch_id: int | None,
+    is_logged: bool,
+    path: str | None,
 ) -> None:
-    """Log that a batch is written, and append the same line to ``path``."""
-    summary = BatchSummary.merge(messages)
-    _emit(logging.INFO, summary.as_json("commit", micro_batch_id), path)
+    """Say that a batch is written: in the log if ``is_logged``, and as a line of ``path``."""
+    line = BatchSummary.merge(messages).as_json("commit", micro_batch_id)
+    if is_logged:
+        _log(logging.INFO, line)
+    _append(line, path)
 
 
 def report_abort(
     messages: Sequence[WriterCommitMessage | None], micro_batch_id: int | None, path: str | None
 ) -> None:
-    """Log what is known of a batch that failed: records of finished tasks stay in Kafka."""
-    summary = BatchSummary.merge(messages)
+    """Say what is known of a batch that failed: records of finished tasks stay in Kafka."""
     note = (
         "records_acknowledged by finished tasks are in Kafka and will be written again when the "
         "batch is retried; failed tasks may have written more"
     )
-    _emit(logging.WARNING, summary.as_json("abort", micro_batch_id, note=note), path)
+    line = BatchSummary.merge(messages).as_json("abort", micro_batch_id, note=note)
+    _log(logging.WARNING, line)
+    _append(line, path)
 
 
-def _emit(level: int, line: str, path: str | None) -> None:
+def _log(level: int, line: str) -> None:
     ensure_log_handler()
     logger.log(level, line)
+
+
+def _append(line: str, path: str | None) -> None:
     if path is not None:
         with open(path, "a", encoding="utf-8") as file:
             file.write(line + "\n")

@@ -72,7 +72,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have written everything."""
-        report_commit(messages, None, self._options.metrics_path)
+        options = self._options
+        report_commit(messages, None, options.metrics_log, options.metrics_path)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good."""
@@ -92,7 +93,8 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of the micro-batch have written everything."""
-        report_commit(messages, batchId, self._options.metrics_path)
+        options = self._options
+        report_commit(messages, batchId, options.metrics_log, options.metrics_path)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task of the micro-batch failed for good."""

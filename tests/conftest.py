@@ -14,3 +14,10 @@ def kafka() -> Iterator[LocalKafka]:
     """One real broker for the whole session. Do not stop it; give topics names of your own."""
     with LocalKafka() as local_kafka:
         yield local_kafka
+
+
+@pytest.fixture(scope="session")
+def strict_kafka() -> Iterator[LocalKafka]:
+    """A real broker that does not create topics by itself."""
+    with LocalKafka(server_properties={"auto.create.topics.enable": "false"}) as local_kafka:
+        yield local_kafka

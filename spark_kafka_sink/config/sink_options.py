@@ -27,6 +27,10 @@ SINK_OPTIONS = ConfigDef(
             "column is written whenever it exists.",
         ),
         ConfigKey(
+            "metrics.log", ConfigType.BOOLEAN, True, None, Importance.LOW,
+            "Log a JSON line for every committed batch on the driver. Aborts are always logged.",
+        ),
+        ConfigKey(
             "metrics.path", ConfigType.STRING, None, None, Importance.MEDIUM,
             "File on the driver to which the JSON line of every committed or aborted batch is "
             "appended, besides the log.",
@@ -78,6 +82,7 @@ class SinkOptions:
 
     producer: ProducerConfig
     topic: str | None
+    metrics_log: bool
     metrics_path: str | None
     notes: tuple[str, ...]
 
@@ -98,7 +103,7 @@ class SinkOptions:
         producer = ProducerConfig.parse(
             {name: value for name, value in kafka.items() if name not in _WITHOUT_EFFECT}
         )
-        return cls(producer, sink["topic"], sink["metrics_path"], tuple(notes))
+        return cls(producer, sink["topic"], sink["metrics_log"], sink["metrics_path"], tuple(notes))
 
 
 def _notes(kafka: Mapping[str, str], others: Mapping[str, str]) -> list[str]:

@@ -59,7 +59,8 @@ class GracefulStop:
         jvm = gateway.jvm
         jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("INT"), jvm.sun.misc.SignalHandler.SIG_IGN)
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-        hook = _ShutdownHook(self._requested, self._finished)
+        # In a Java thread, which brings what a set of hooks asks for: hashCode and equals.
+        hook = jvm.java.lang.Thread(_ShutdownHook(self._requested, self._finished))
         manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
         manager.addShutdownHook(hook, _BEFORE_SPARK)
 

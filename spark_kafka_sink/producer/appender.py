@@ -9,7 +9,8 @@ Source: ``KafkaProducer.doSend``, ``RecordAccumulator.append``; KIP-480.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +79,7 @@ class Appender:
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._topics: dict[str, TopicSlots] = {}
         self._topic_of_slot: list[TopicSlots] = []
-        self._is_appending = False
+        self._is_task_at_work = False
         self._last_append_ms = 0
 
     # --- appending -----------------------------------------------------------------------------
@@ -90,9 +91,7 @@ class Appender:
         BufferExhaustedError when brokers do not keep up, and the failure of the sender.
         """
         self._check_sizes(records)
-        with self._monitor:
-            self._is_appending = True
-        try:
+        with self._turn():
             topics = [self._topic(name, cluster) for name in records.topics]
             slots = self._assign(records, topics)
             for topic in topics:
@@ -100,27 +99,35 @@ class Appender:
             self._append_rows(records, slots, topics, cluster, timestamp_ms)
             now_ms = self._clock.now_ms()
             self._close_all(self._open_batches.slots_older_than(now_ms - self._max_open_ms))
-        finally:
-            with self._monitor:
-                self._is_appending = False
-                self._last_append_ms = self._clock.now_ms()
-            self._wakeup_sender()
 
     def close_open(self) -> None:
         """Close every open batch, and give back memory that no batch uses."""
-        self._close_all(self._open_batches.open_slots())
+        with self._turn():
+            self._close_all(self._open_batches.open_slots())
+            with self._monitor:
+                self._open_batches.release_reserve()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The task thread's turn at the open batches: the sender thread keeps off."""
         with self._monitor:
-            self._open_batches.release_reserve()
-        self._wakeup_sender()
+            self._is_task_at_work = True
+        try:
+            yield
+        finally:
+            with self._monitor:
+                self._is_task_at_work = False
+                self._last_append_ms = self._clock.now_ms()
+            self._wakeup_sender()
 
     def close_lingering(self, now_ms: int) -> int | None:
         """Close open batches if the input has paused for ``linger.ms``. For the sender thread.
 
-        Returns after how long to call again; None when nothing is open, or an append is under way,
-        which ends with a wake-up.
+        Returns after how long to call again; None when nothing is open, or the task thread is at
+        work, which ends with a wake-up.
         """
         with self._monitor:
-            if self._is_appending:
+            if self._is_task_at_work:
                 return None
             slots = self._open_batches.open_slots()
             if not slots:

@@ -132,6 +132,7 @@ class OpenBatches:
     def detach(self, slot: int) -> DetachedBatch:
         """Take the batch of ``slot`` out; the slot is empty afterwards."""
         row = self._table[slot].tolist()
+        assert row[table.RECORDS_COUNT] > 0, f"{self._slots[slot]} has no open batch"
         self._table[slot, table.RECORDS_COUNT] = 0
         return DetachedBatch(
             slot,

@@ -1,0 +1,67 @@
+"""Reading topics back with confluent-kafka: what tests believe, never the package's own code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+
+class Read(NamedTuple):
+    """One record, as another client sees it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def consumer(bootstrap_servers: str, **settings: object) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "tests",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+            **settings,
+        }
+    )
+
+
+def read_topic(bootstrap_servers: str, topic: str) -> list[Read]:
+    """All records that are in ``topic`` now, per partition in order of their offset."""
+    reader = consumer(bootstrap_servers)
+    try:
+        partitions = list(reader.list_topics(topic, timeout=30).topics[topic].partitions)
+        reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        records: list[Read] = []
+        ended: set[int] = set()
+        idle_polls = 0
+        while len(ended) < len(partitions):
+            # consume() waits for so many messages or for the timeout, whatever comes first.
+            messages = reader.consume(10_000, timeout=0.2)
+            idle_polls = 0 if messages else idle_polls + 1
+            assert idle_polls < 150, f"nothing more from {topic} within 30 s"
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended.add(message.partition())
+                    continue
+                headers = tuple((name, value) for name, value in message.headers() or ())
+                records.append(
+                    Read(
+                        message.partition(), message.offset(), message.timestamp()[1],
+                        message.key(), message.value(), headers,
+                    )
+                )  # fmt: skip
+        return sorted(records, key=lambda r: (r.partition, r.offset))
+    finally:
+        reader.close()
+
+
+def values(records: list[Read]) -> list[bytes | None]:
+    return [record.value for record in records]
