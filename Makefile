@@ -1,5 +1,6 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark
+# make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
 
@@ -10,7 +11,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test lint types clean
+.PHONY: demo test lint types bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -25,6 +26,9 @@ lint: $(VENV)/dev.installed
 types: $(VENV)/dev.installed
 	$(BIN)/mypy
 
+bench-ten-million: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.ten_million
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -34,6 +38,10 @@ $(VENV)/demo.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/dev.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/bench.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
 clean:

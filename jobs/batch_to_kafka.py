@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import sys
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.jobs.background import BackgroundAction
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
 from spark_kafka_sink.jobs.settings import JobArguments
 from spark_kafka_sink.jobs.shutdown import GracefulStop
+from spark_kafka_sink.jobs.watched import WatchedAction
 
 
 def declare_arguments() -> JobArguments:
@@ -41,15 +43,15 @@ def run(spark: SparkSession) -> int:
     )
     records = to_records(rows, settings.get("key"))
     writer = records.write.format("pykafka-sink").options(**settings.sink_options).mode("append")
-    action = BackgroundAction(spark, writer.save, SystemClock())
     with GracefulStop(spark) as stop:
-        action.follow(stop)
-    if action.was_cancelled:
-        print("batch_to_kafka: cancelled; what was written stays in the topic", file=sys.stderr)
-        return 1
-    if action.failure is not None:
-        print(f"batch_to_kafka: the write failed: {action.failure}", file=sys.stderr)
-        return 1
+        write = WatchedAction(spark, stop, SystemClock())
+        try:
+            write.run(writer.save)
+        except (PySparkException, Py4JJavaError) as error:
+            cancelled = "cancelled; what was written stays in the topic"
+            reason = cancelled if write.was_cancelled else f"the write failed: {error}"
+            print(f"batch_to_kafka: {reason}", file=sys.stderr)
+            return 1
     return 0
 
 

@@ -49,7 +49,7 @@ _SERIALIZERS = {
 }
 
 # Keys that name Java classes, which no Python worker can load: what to use instead.
-_JAVA_CLASSES = {
+JAVA_CLASS_KEYS = {
     "partitioner.class": "give the row's partition in a 'partition' column, or set "
     "kafka.partitioner.ignore.keys=true",
     "interceptor.classes": "change the DataFrame before the write",
@@ -64,7 +64,7 @@ _JAVA_CLASSES = {
 }
 
 # The Java client's own keys that mean nothing here: accepted, and said so.
-_WITHOUT_EFFECT = {
+KEYS_WITHOUT_EFFECT = {
     "auto.include.jmx.reporter": "there is no JMX here",
     "enable.metrics.push": "client telemetry (KIP-714) is not sent",
     "metrics.num.samples": "metrics are counted per batch, not sampled",
@@ -101,7 +101,7 @@ class SinkOptions:
         known = {name: value for name, value in others.items() if name in SINK_OPTIONS.keys}
         sink = SINK_OPTIONS.parse(known)
         producer = ProducerConfig.parse(
-            {name: value for name, value in kafka.items() if name not in _WITHOUT_EFFECT}
+            {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
         )
         return cls(producer, sink["topic"], sink["metrics_log"], sink["metrics_path"], tuple(notes))
 
@@ -109,8 +109,8 @@ class SinkOptions:
 def _notes(kafka: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
     notes = []
     for name in kafka:
-        if name in _WITHOUT_EFFECT:
-            notes.append(f"option 'kafka.{name}' has no effect: {_WITHOUT_EFFECT[name]}")
+        if name in KEYS_WITHOUT_EFFECT:
+            notes.append(f"option 'kafka.{name}' has no effect: {KEYS_WITHOUT_EFFECT[name]}")
     for name in others:
         if not name.startswith(KAFKA_PREFIX) and name not in SINK_OPTIONS.keys:
             suggestion = SINK_OPTIONS.suggestion(name, others=["kafka.bootstrap.servers"])
@@ -122,13 +122,13 @@ def _check_kafka_keys(kafka: Mapping[str, str]) -> None:
     for name in kafka:
         if name in _SERIALIZERS:
             raise ConfigError(_SERIALIZERS[name])
-        if name in _JAVA_CLASSES:
+        if name in JAVA_CLASS_KEYS:
             raise ConfigError(
                 f"Kafka option '{name}' names a Java class, and there is no JVM here. Instead: "
-                f"{_JAVA_CLASSES[name]}."
+                f"{JAVA_CLASS_KEYS[name]}."
             )
-        if name not in PRODUCER_CONFIG.keys and name not in _WITHOUT_EFFECT:
-            suggestion = PRODUCER_CONFIG.suggestion(name, KAFKA_PREFIX, _JAVA_CLASSES)
+        if name not in PRODUCER_CONFIG.keys and name not in KEYS_WITHOUT_EFFECT:
+            suggestion = PRODUCER_CONFIG.suggestion(name, KAFKA_PREFIX, JAVA_CLASS_KEYS)
             raise ConfigError(
                 f"Kafka option '{KAFKA_PREFIX}{name}' is not a producer option of this sink"
                 f"{suggestion or '. See docs/options.md.'}"

@@ -26,6 +26,8 @@ class GracefulStop:
         self._requested = threading.Event()
         self._finished = threading.Event()
         self._restore: list[Callable[[], object]] = []
+        self._hooks: Any = None
+        self._hook: Any = None
 
     @property
     def is_requested(self) -> bool:
@@ -49,6 +51,10 @@ class GracefulStop:
 
     def __exit__(self, *exception: object) -> None:
         self._finished.set()
+        try:
+            self._hooks.removeShutdownHook(self._hook)
+        except Exception:
+            pass  # the JVM is ending already: the hook is what brought us here
         for restore in self._restore:
             restore()
 
@@ -60,9 +66,9 @@ class GracefulStop:
         jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("INT"), jvm.sun.misc.SignalHandler.SIG_IGN)
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
         # In a Java thread, which brings what a set of hooks asks for: hashCode and equals.
-        hook = jvm.java.lang.Thread(_ShutdownHook(self._requested, self._finished))
-        manager = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
-        manager.addShutdownHook(hook, _BEFORE_SPARK)
+        self._hook = jvm.java.lang.Thread(_ShutdownHook(self._requested, self._finished))
+        self._hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+        self._hooks.addShutdownHook(self._hook, _BEFORE_SPARK)
 
 
 class _ShutdownHook:

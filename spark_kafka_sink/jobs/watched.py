@@ -1,4 +1,8 @@
-"""Running a Spark action in the background, to show its progress and to be able to cancel it."""
+"""Running a Spark action (a write) while another thread shows its progress and can cancel it.
+
+The action stays in the main thread: a Python thread of its own would have no active Spark session,
+and without one Spark does not find Python data sources.
+"""
 
 from __future__ import annotations
 
@@ -13,37 +17,35 @@ from spark_kafka_sink.jobs.shutdown import GracefulStop
 _POLL_S = 0.25
 
 
-class BackgroundAction:
-    """One Spark action (a write) in a thread of its own."""
+class WatchedAction:
+    """One Spark action. ``was_cancelled``: somebody wanted the job to stop before it was done."""
 
-    def __init__(self, spark: Any, action: Callable[[], None], clock: Clock) -> None:
+    def __init__(self, spark: Any, stop: GracefulStop, clock: Clock) -> None:
         self._spark = spark
-        self._action = action
+        self._stop = stop
         self._clock = clock
         self._line = ProgressLine(clock)
         self._started_at_ms = clock.now_ms()
-        self.failure: Exception | None = None
-        self.was_cancelled = False
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="spark-action", daemon=True)
+        self.was_cancelled = False
 
-    def _run(self) -> None:
+    def run(self, action: Callable[[], None]) -> None:
+        """Run ``action``. Raises what it raises."""
+        watcher = threading.Thread(target=self._watch, name="pykafka-sink-watch", daemon=True)
+        watcher.start()
         try:
-            self._action()
-        except Exception as error:
-            self.failure = error
+            action()
         finally:
             self._done.set()
+            watcher.join()
+            self._line.finish(self._describe())
 
-    def follow(self, stop: GracefulStop) -> None:
-        """Run the action, show its progress, cancel it when asked to stop."""
-        self._thread.start()
+    def _watch(self) -> None:
         while not self._done.wait(_POLL_S):
-            self._line.show(self._describe())
-            if stop.is_requested and not self.was_cancelled:
+            if self._stop.is_requested and not self.was_cancelled:
                 self.was_cancelled = True
                 self._spark.sparkContext.cancelAllJobs()
-        self._line.finish(self._describe())
+            self._line.show(self._describe())
 
     def _describe(self) -> str:
         """``1,200,000 rows read | 310,000 rows/s | 3 of 8 tasks left``."""

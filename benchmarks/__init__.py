@@ -1,0 +1,1 @@
+"""Paired runs of this sink and its peers."""

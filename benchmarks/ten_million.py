@@ -1,0 +1,95 @@
+"""10 million 100-byte rows through two tasks, this sink and Spark's JVM sink in turn.
+
+    make bench-ten-million
+
+Checks with confluent-kafka that none is lost and none doubled, and reports the ratio of elapsed
+times of alternating warm pairs, and the peak memory of a Python worker.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from benchmarks import harness
+from spark_kafka_sink.localkafka import LocalKafka
+
+ROWS = 10_000_000
+VALUE_BYTES = 100
+PARTITIONS = 6
+PAIRS = 3
+BUFFER_MEMORY = 32 << 20
+OPTIONS = {"kafka.batch.size": "131072", "kafka.compression.type": "lz4"}
+MEMORY_LIMIT_MIB = 300 + BUFFER_MEMORY / (1 << 20)
+_ID = slice(6, 15)
+
+
+def count_ids(bootstrap_servers: str, topic: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """How often each row's number is in ``topic``."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "ten-million",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": 8 << 20,
+        }
+    )
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    counts = np.zeros(ROWS, np.uint8)
+    ended = 0
+    while ended < PARTITIONS:
+        messages = consumer.consume(50_000, timeout=0.5)
+        ended += sum(1 for m in messages if m.error() is not None and is_end(m))
+        ids = b"".join(m.value()[_ID] for m in messages if m.error() is None)
+        digits = np.frombuffer(ids, np.uint8).reshape(-1, 9).astype(np.int64) - ord("0")
+        numbers = digits @ (10 ** np.arange(8, -1, -1))
+        np.add.at(counts, numbers, 1)
+    consumer.close()
+    return counts
+
+
+def is_end(message: Any) -> bool:
+    """Whether this is the end of a partition; any other error ends the benchmark."""
+    if message.error().code() != KafkaError._PARTITION_EOF:
+        raise RuntimeError(message.error())
+    return True
+
+
+def main() -> int:
+    """Run it; 0 if nothing was lost or doubled and memory stayed within its limit."""
+    with LocalKafka(heap="1g") as kafka, harness.spark_session() as spark:
+        frame = harness.text_rows(spark, ROWS, VALUE_BYTES)
+        ours_topic = harness.create_topic(kafka, PARTITIONS)
+        theirs_topic = harness.create_topic(kafka, PARTITIONS)
+        memory = harness.PeakMemory()
+        with memory:
+            pairs = harness.alternate(
+                lambda: harness.write(frame, "pykafka-sink", kafka, ours_topic, OPTIONS),
+                lambda: harness.write(frame, "kafka", kafka, theirs_topic, OPTIONS),
+                PAIRS,
+            )
+        counts = count_ids(kafka.bootstrap_servers, ours_topic)
+    writes = PAIRS + 1
+    lost, doubled = int((counts < writes).sum()), int((counts > writes).sum())
+    result = {
+        "rows": ROWS,
+        "value_bytes": VALUE_BYTES,
+        "options": OPTIONS,
+        "ours_s": harness.summary([ours for ours, _ in pairs]),
+        "jvm_s": harness.summary([theirs for _, theirs in pairs]),
+        "jvm_over_ours": harness.summary([theirs / ours for ours, theirs in pairs]),
+        "worker_peak_mib": round(memory.mib, 1),
+        "rows_lost": lost,
+        "rows_doubled": doubled,
+    }
+    path = harness.save("ten_million", result)
+    print(path.read_text(encoding="utf-8"))
+    return 0 if lost == doubled == 0 and memory.mib < MEMORY_LIMIT_MIB else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

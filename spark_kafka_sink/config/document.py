@@ -1,0 +1,83 @@
+"""docs/options.md, written from the tables of options.
+
+    python -m spark_kafka_sink.config.document > docs/options.md
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
+from spark_kafka_sink.config.sink_options import (
+    JAVA_CLASS_KEYS,
+    KAFKA_PREFIX,
+    KEYS_WITHOUT_EFFECT,
+    SINK_OPTIONS,
+)
+
+_HEAD = """\
+# Options
+
+Generated from the tables in `spark_kafka_sink/config/`; do not edit.
+
+All options are given to `.option(name, value)` or `.options(...)` of a Spark writer. Names are not
+case-sensitive. In a properties file for the jobs in `jobs/`, put `spark.pykafka.` before the name.
+
+"""
+
+
+def render() -> str:
+    """The whole document."""
+    parts = [_HEAD, "## The sink's own options\n\n", _table(SINK_OPTIONS, "")]
+    parts += [
+        "\n## Producer options: `kafka.*`\n\n",
+        "The names, meanings and defaults are those of Kafka's Java producer; where a default "
+        "differs, the table says why.\n\n",
+        _table(PRODUCER_CONFIG, KAFKA_PREFIX),
+        "\n## Refused, with an alternative\n\n",
+        "Keys that name Java classes cannot work without a JVM:\n\n",
+        "| option | instead |\n| --- | --- |\n",
+        *(f"| `{KAFKA_PREFIX}{name}` | {text} |\n" for name, text in JAVA_CLASS_KEYS.items()),
+        "\n`kafka.key.serializer` and `kafka.value.serializer` are refused as by Spark's own sink. "
+        "Any other key under `kafka.` that is not in these tables is refused, with the nearest "
+        "right name.\n",
+        "\n## Accepted without effect\n\n",
+        "The sink says so in the driver's log:\n\n",
+        "| option | why |\n| --- | --- |\n",
+        *(f"| `{KAFKA_PREFIX}{name}` | {text} |\n" for name, text in KEYS_WITHOUT_EFFECT.items()),
+    ]
+    return "".join(parts)
+
+
+def _table(config: ConfigDef, prefix: str) -> str:
+    rows = ["| option | type | default | importance | meaning |\n| --- | --- | --- | --- | --- |\n"]
+    for key in config.keys.values():
+        rows.append(
+            f"| `{prefix}{key.name}` | {key.type.value} | {_default(key)} | {key.importance.value} "
+            f"| {_meaning(key)} |\n"
+        )
+    return "".join(rows)
+
+
+def _default(key: ConfigKey) -> str:
+    if key.default is REQUIRED:
+        return "required"
+    return _code(key.default)
+
+
+def _code(value: Any) -> str:
+    if value is None:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _meaning(key: ConfigKey) -> str:
+    if key.difference is None:
+        return key.doc
+    return f"{key.doc} **Java: {_code(key.java_default)}.** {key.difference}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

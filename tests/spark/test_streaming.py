@@ -1,0 +1,199 @@
+"""Streams: output modes, restart from a checkpoint, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.broker.processes import eventually
+from tests.reading import read_topic
+
+MICRO_BATCHES = 200
+ROWS_PER_FILE = 20
+
+
+def write_file(folder: Path, number: int, rows: int = ROWS_PER_FILE) -> None:
+    """One input file; it appears at once, as a stream's input must."""
+    lines = [json.dumps({"id": number * rows + row, "file": number}) for row in range(rows)]
+    hidden = folder / f".{number:05}"
+    hidden.write_text("\n".join(lines), encoding="utf-8")
+    # Spark takes files in order of their modification time.
+    os.utime(hidden, (1_700_000_000 + number, 1_700_000_000 + number))
+    hidden.rename(folder / f"{number:05}.json")
+
+
+def read_files(spark, folder: Path):
+    return (
+        spark.readStream.schema("id BIGINT, file INT")
+        .option("maxFilesPerTrigger", "1")
+        .json(str(folder))
+        .selectExpr("cast(id as string) as key", "cast(id as string) as value")
+    )
+
+
+def start(frame, kafka, topic, checkpoint: Path, mode="append", **options):
+    return (
+        frame.writeStream.format("pykafka-sink")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("topic", topic)
+        .option("checkpointLocation", str(checkpoint))
+        .options(**{name.replace("_", "."): value for name, value in options.items()})
+        .outputMode(mode)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def broker_connections(kafka) -> list[int]:
+    """Process ids of Python processes that are connected to the broker."""
+    port = int(kafka.bootstrap_servers.rsplit(":", 1)[1])
+    connected = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "python" in process.name() and process.pid != os.getpid():
+                connected += [
+                    process.pid
+                    for connection in process.net_connections("tcp")
+                    if connection.raddr and connection.raddr.port == port
+                ]
+        except psutil.NoSuchProcess:
+            continue
+    return connected
+
+
+def worker_threads(spark) -> set[str]:
+    """Names of the threads in Spark's Python workers."""
+    names = (
+        spark.sparkContext.parallelize(range(4), 4)
+        .flatMap(lambda _: [thread.name for thread in threading.enumerate()])
+        .collect()
+    )
+    return set(names)
+
+
+def test_two_hundred_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
+    topic, folder, checkpoint = new_topic(3), tmp_path / "in", tmp_path / "checkpoint"
+    metrics = tmp_path / "metrics.jsonl"
+    folder.mkdir()
+    connections: list[int] = []
+    for first in (0, MICRO_BATCHES // 2):
+        for number in range(first, first + MICRO_BATCHES // 2):
+            write_file(folder, number)
+        query = start(
+            read_files(spark, folder), kafka, topic, checkpoint,
+            metrics_path=str(metrics), metrics_log="false",
+        )  # fmt: skip
+        while query.isActive:
+            connections.append(len(broker_connections(kafka)))
+            query.awaitTermination(1)
+        assert query.exception() is None
+    records = read_topic(kafka.bootstrap_servers, topic)
+    assert sorted(int(r.value) for r in records) == list(range(MICRO_BATCHES * ROWS_PER_FILE))
+
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    assert [line["batch_id"] for line in lines] == list(range(MICRO_BATCHES))
+    assert all(line["event"] == "commit" for line in lines)
+    assert sum(line["records_acknowledged"] for line in lines) == len(records)
+    assert len({line["query_id"] for line in lines}) == 1
+    for partition in range(3):
+        mine = [r for r in records if r.partition == partition]
+        reports = [line["partitions"][topic].get(str(partition)) for line in lines]
+        reports = [report for report in reports if report is not None]
+        assert sum(report["records"] for report in reports) == len(mine)
+        assert reports[0]["first_offset"] == mine[0].offset
+        assert reports[-1]["last_offset"] == mine[-1].offset
+
+    # Never more than a producer per task slot and the check on the driver.
+    assert max(connections) <= 4
+    assert eventually(lambda: broker_connections(kafka) == [])
+    assert not {name for name in worker_threads(spark) if "sink" in name}
+
+
+def test_complete_mode_writes_the_whole_result_each_time(spark, kafka, new_topic, tmp_path):
+    topic, folder = new_topic(1), tmp_path / "in"
+    folder.mkdir()
+    for number in range(3):
+        write_file(folder, number, rows=4)
+    frame = (
+        spark.readStream.schema("id BIGINT, file INT")
+        .option("maxFilesPerTrigger", "1")
+        .json(str(folder))
+        .groupBy("file")
+        .count()
+        .selectExpr("cast(file as string) as key", "cast(count as string) as value")
+    )
+    query = start(frame, kafka, topic, tmp_path / "checkpoint", mode="complete")
+    assert query.awaitTermination(120)
+    keys = [r.key for r in read_topic(kafka.bootstrap_servers, topic)]
+    assert sorted(keys) == sorted([b"0"] * 3 + [b"1"] * 2 + [b"2"])
+
+
+def test_inside_foreach_batch(spark, kafka, new_topic, tmp_path):
+    topic, folder = new_topic(2), tmp_path / "in"
+    folder.mkdir()
+    for number in range(4):
+        write_file(folder, number)
+    servers = kafka.bootstrap_servers
+
+    def write(frame, batch_id):
+        frame.write.format("pykafka-sink").mode("append").option(
+            "kafka.bootstrap.servers", servers
+        ).option("topic", topic).save()
+
+    query = (
+        read_files(spark, folder)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    values = sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic))
+    assert values == list(range(4 * ROWS_PER_FILE))
+
+
+def test_a_failed_micro_batch_is_reported_and_repeated_after_a_restart(
+    spark, kafka, new_topic, tmp_path
+):
+    topic, folder = new_topic(1, max_message_bytes="2000"), tmp_path / "in"
+    metrics = tmp_path / "metrics.jsonl"
+    folder.mkdir()
+    write_file(folder, 0)
+    write_file(folder, 1)
+    long = read_files(spark, folder).selectExpr(
+        "key", "repeat(value, if(key = '25', 5000, 1)) as value"
+    )
+    query = start(long, kafka, topic, tmp_path / "checkpoint", metrics_path=str(metrics))
+    with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
+        query.awaitTermination(120)
+    events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    assert [(e["event"], e["batch_id"]) for e in events] == [("commit", 0), ("abort", 1)]
+    assert events[1]["failed_tasks"] == 1
+    query = start(read_files(spark, folder), kafka, topic, tmp_path / "checkpoint")
+    assert query.awaitTermination(120)
+    values = {int(r.value) for r in read_topic(kafka.bootstrap_servers, topic)}
+    assert values == set(range(2 * ROWS_PER_FILE))
+
+
+def test_update_mode_is_refused_by_spark(spark, kafka, new_topic, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_file(folder, 0)
+    with pytest.raises(Exception, match="(?i)does not support update mode"):
+        start(
+            read_files(spark, folder), kafka, new_topic(1), tmp_path / "c", mode="update"
+        ).awaitTermination(60)
+
+
+def test_it_can_also_be_registered_by_hand(spark, kafka, new_topic, write):
+    from spark_kafka_sink.source import KafkaSinkDataSource
+
+    spark.dataSource.register(KafkaSinkDataSource)
+    topic = new_topic(1)
+    write(spark.sql("select 'v' as value"), topic)
+    assert [r.value for r in read_topic(kafka.bootstrap_servers, topic)] == [b"v"]
