@@ -18,7 +18,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyspark
+try:
+    import pyspark
+except ImportError as error:
+    raise ImportError(
+        "pykafka-sink needs pyspark 4.1 or newer, and there is none: "
+        "pip install 'pykafka-sink[spark]'"
+    ) from error
 
 from spark_kafka_sink.errors import ConfigError
 

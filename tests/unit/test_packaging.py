@@ -1,0 +1,100 @@
+"""The wheel, and what Spark finds when pyspark is missing or too old."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+FAKE_PYSPARK = """
+__version__ = "{version}"
+"""
+FAKE_DATASOURCE = """
+class DataSource:
+    def __init__(self, options): self.options = options
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), "."],
+        cwd=REPOSITORY,
+        check=True,
+    )
+    (path,) = folder.glob("*.whl")
+    return path
+
+
+def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {"spark_kafka_sink", "pyspark_kafka_sink.py"} < tops
+    assert tops - {"spark_kafka_sink", "pyspark_kafka_sink.py"} == {
+        top for top in tops if top.endswith(".dist-info")
+    }
+    modules = {
+        str(p.relative_to(REPOSITORY)) for p in (REPOSITORY / "spark_kafka_sink").rglob("*.py")
+    }
+    assert modules <= set(names)
+    assert "spark_kafka_sink/py.typed" in names
+
+
+def test_pyspark_is_only_an_extra(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith("METADATA"))
+        metadata = archive.read(name).decode()
+    required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
+    always = {line.split()[1].split(">")[0] for line in required if "extra" not in line}
+    assert always == {
+        "pyarrow", "numpy", "numba", "lz4", "zstandard", "crc32c", "isal", "cramjam", "mmh3",
+    }  # fmt: skip
+    assert any("pyspark" in line and "extra == 'spark'" in line for line in required)
+
+
+def run_with_pyspark(folder: Path, version: str, code: str) -> subprocess.CompletedProcess[str]:
+    package = folder / "pyspark"
+    (package / "sql").mkdir(parents=True)
+    (package / "__init__.py").write_text(FAKE_PYSPARK.format(version=version))
+    (package / "sql" / "__init__.py").write_text("")
+    (package / "sql" / "datasource.py").write_text(FAKE_DATASOURCE)
+    path = f"import sys; sys.path[:0] = [{str(folder)!r}, {str(REPOSITORY)!r}]\n"
+    return subprocess.run(
+        [sys.executable, "-c", path + code], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_pyspark_that_is_too_old_is_named_when_the_sink_is_used(tmp_path):
+    code = """
+import pyspark_kafka_sink
+source = pyspark_kafka_sink.DefaultSource({})
+assert source.name() == "pykafka-sink"
+source.writer(None, False)
+"""
+    run = run_with_pyspark(tmp_path, "4.0.1", code)
+    assert run.returncode != 0
+    assert "pykafka-sink needs pyspark 4.1 or newer" in run.stderr
+    assert "this is pyspark 4.0.1" in run.stderr
+
+
+def test_without_pyspark_the_import_says_what_is_missing(tmp_path):
+    # -S: no site-packages, as on a machine without pyspark.
+    code = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\nimport pyspark_kafka_sink\nimport spark_kafka_sink.source"
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert run.returncode != 0
+    assert "pykafka-sink needs pyspark 4.1 or newer" in run.stderr
+
+
+def test_lower_bounds_are_stated():
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert all(">=" in requirement for requirement in project["dependencies"])
+    assert project["requires-python"] == ">=3.10"
