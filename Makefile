@@ -1,5 +1,6 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark
+# make test-lowest   most tests, with the oldest versions of all dependencies
 # make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
@@ -11,13 +12,20 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test lint types bench-ten-million clean
+.PHONY: demo test test-lowest lint types bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
 
 test: lint types
 	$(BIN)/python -m pytest
+
+# With the oldest versions that pyproject.toml allows; PYTHON may be a 3.10.
+test-lowest:
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
+	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-lowest/numba-cache/$(KERNELS) \
+	  $(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .
@@ -45,4 +53,4 @@ $(VENV)/bench.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
 from spark_kafka_sink.jobs.follow import Follower
+from spark_kafka_sink.jobs.progress import progress_output
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
@@ -75,7 +76,7 @@ def run(spark: SparkSession) -> int:
     with GracefulStop(spark) as stop:
         query = start(records, settings)
         lag = FileLag(spark, settings.require("input"), settings.require("checkpoint"))
-        Follower(query, lag, stop, SystemClock()).follow()
+        Follower(query, lag, stop, SystemClock(), progress_output(spark)).follow()
         failure = query.exception()
         if failure is not None:
             print(f"stream_to_kafka: the query failed: {failure}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.jobs.file_lag import FileLag
@@ -21,13 +21,18 @@ class Follower:
     """Shows the progress of one query, and stops it between two micro-batches."""
 
     def __init__(
-        self, query: StreamingQuery, lag: FileLag, stop: GracefulStop, clock: Clock
+        self,
+        query: StreamingQuery,
+        lag: FileLag,
+        stop: GracefulStop,
+        clock: Clock,
+        out: TextIO,
     ) -> None:
         self._query = query
         self._lag = lag
         self._stop = stop
         self._clock = clock
-        self._line = ProgressLine(clock)
+        self._line = ProgressLine(clock, out)
         self._last_batch_id = -1
         self._lag_counted_at_ms: int | None = None
         self.totals = Totals()

@@ -44,12 +44,27 @@ class Totals:
         return " | ".join(parts)
 
 
+def progress_output(spark: Any) -> TextIO:
+    """Where progress is shown: the terminal if there is one, else standard error, that is, the log.
+
+    Under spark-submit the JVM holds the terminal and Python only gets pipes, so the JVM is asked.
+    """
+    if sys.stderr.isatty():
+        return sys.stderr
+    if spark.sparkContext._jvm.java.lang.System.console() is None:
+        return sys.stderr
+    try:
+        return open("/dev/tty", "w", encoding="utf-8")
+    except OSError:
+        return sys.stderr
+
+
 class ProgressLine:
     """Shows a text that changes. Not on a terminal: a line every few seconds, if it has changed."""
 
-    def __init__(self, clock: Clock, out: TextIO | None = None) -> None:
+    def __init__(self, clock: Clock, out: TextIO) -> None:
         self._clock = clock
-        self._out = sys.stderr if out is None else out
+        self._out = out
         self._is_terminal = self._out.isatty()
         self._shown = ""
         self._shown_at_ms: int | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.jobs.progress import ProgressLine
+from spark_kafka_sink.jobs.progress import ProgressLine, progress_output
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
 _POLL_S = 0.25
@@ -24,7 +24,7 @@ class WatchedAction:
         self._spark = spark
         self._stop = stop
         self._clock = clock
-        self._line = ProgressLine(clock)
+        self._line = ProgressLine(clock, progress_output(spark))
         self._started_at_ms = clock.now_ms()
         self._done = threading.Event()
         self.was_cancelled = False
