@@ -7,6 +7,7 @@ processes. The producer and its kernels are imported in the task.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -42,20 +43,22 @@ def write_partition(
     if first is None:
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.producer.producer import ThreadedProducer
+    from spark_kafka_sink.producer.pool import POOL
 
     topics = [] if plan.topic_option is None else [plan.topic_option]
-    producer = ThreadedProducer(options.producer, topics)
+    producer = POOL.acquire(options.producer, topics)
     try:
         producer.append(first, plan)
         del first
         for arrow_batch in arrow_batches:
             producer.append(arrow_batch, plan)
         producer.flush()
-    finally:
+        message.partitions = dict(producer.report)
+        message.metrics = replace(producer.metrics)
+    except BaseException:
         producer.close()
-    message.partitions = producer.report
-    message.metrics = producer.metrics
+        raise
+    POOL.release(options.producer, producer)
     return message
 
 

@@ -68,6 +68,14 @@ class RecordAccumulator:
             self._incomplete[batch] = None
             self._queue(batch.topic_partition).append(batch)
 
+    def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Hand over the parts of a batch that was too large to be sent; its memory is free."""
+        with self.monitor:
+            for part in parts:
+                self.enqueue(part)
+            self.pool.give_back(batch.pages)
+            batch.pages = []
+
     @property
     def incomplete_count(self) -> int:
         """Batches that are not acknowledged yet, queued or in flight."""
@@ -140,11 +148,23 @@ class RecordAccumulator:
         batch.reenqueued(now_ms, self._retry_backoff.backoff_ms(batch.attempts - 1))
         with self.monitor:
             queue = self._queue(batch.topic_partition)
-            position = 0
+            queue.insert(self._position(queue, batch), batch)
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Queue the parts of a split batch in its place; its memory is free."""
+        with self.monitor:
+            if self._incomplete.pop(batch, _ABSENT) is _ABSENT:
+                return  # the producer has failed in the meantime
             if self._state is not None:
-                while position < len(queue) and queue[position].precedes(batch):
-                    position += 1
-            queue.insert(position, batch)
+                self._state.replace(batch, parts)
+            queue = self._queue(batch.topic_partition)
+            position = self._position(queue, batch)
+            for offset, part in enumerate(parts):
+                self._incomplete[part] = None
+                queue.insert(position + offset, part)
+            self.pool.give_back(batch.pages)
+            batch.pages = []
+            self.monitor.notify_all()
 
     def complete(self, batch: ProducerBatch) -> None:
         """Acknowledged: its memory is free, and whoever waits for either is told."""
@@ -186,6 +206,14 @@ class RecordAccumulator:
         if queue is None:
             queue = self._queues[topic_partition] = deque()
         return queue
+
+    def _position(self, queue: deque[ProducerBatch], batch: ProducerBatch) -> int:
+        """Where a batch that was drained before belongs: in front, but in sequence order."""
+        position = 0
+        if self._state is not None:
+            while position < len(queue) and queue[position].precedes(batch):
+                position += 1
+        return position
 
     def _must_wait(self, batch: ProducerBatch) -> bool:
         return self._state is not None and self._state.must_wait(batch)

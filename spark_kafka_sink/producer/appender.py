@@ -26,6 +26,7 @@ from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.producer.partitioner import Shuffler, StickyPartitioner
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
 from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
 from spark_kafka_sink.record.kernels.sizing import largest_record
@@ -47,6 +48,13 @@ class TopicSlots:
         self.sticky_slot = _NO_SLOT
         self.partitioner = StickyPartitioner(rng)
         self.compression = CompressionRatio()
+        # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
+        self.cap_bytes: int | None = None
+
+    def limit_bytes(self, batch_size: int) -> int:
+        """Uncompressed bytes at which a batch is full."""
+        limit_bytes = self.compression.uncompressed_limit(batch_size)
+        return limit_bytes if self.cap_bytes is None else min(limit_bytes, self.cap_bytes)
 
 
 class Appender:
@@ -234,22 +242,37 @@ class Appender:
     # --- closing -------------------------------------------------------------------------------
 
     def _close_full(self, slot: int) -> None:
-        batch_bytes, uncompressed_bytes = self._close(slot, self._closer)
-        if self._config.compression_type != "none":
-            topic = self._topic_of_slot[slot]
-            topic.compression.observe(uncompressed_bytes, batch_bytes)
-            limit_bytes = topic.compression.uncompressed_limit(self._batch_size)
-            self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
+        batch = self._close(slot, self._closer)
+        topic = self._topic_of_slot[slot]
+        if batch.codec_id:
+            topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
+        limit_bytes = topic.limit_bytes(self._batch_size)
+        self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
         self._wakeup_sender()
 
-    def _close(self, slot: int, closer: BatchCloser) -> tuple[int, int]:
-        """Close and enqueue; returns the batch's size compressed and uncompressed."""
+    def _close(self, slot: int, closer: BatchCloser) -> ProducerBatch:
+        """Close the slot's batch and enqueue it, in parts if it came out larger than a request."""
         batch = closer.close(self._open_batches.detach(slot))
         topic = self._topic_of_slot[slot]
         if topic.sticky_slot == slot:
             topic.sticky_slot = _NO_SLOT
-        self._accumulator.enqueue(batch)
-        return batch.size_bytes, batch.uncompressed_bytes
+        max_bytes = self._config.max_request_size
+        if batch.size_bytes > max_bytes and batch.records_count > 1:
+            topic.compression.estimate = 1.0
+            self._accumulator.enqueue_parts(batch, closer.split_to_fit(batch, max_bytes))
+        else:
+            self._accumulator.enqueue(batch)
+        return batch
+
+    def note_too_large(self, batch: ProducerBatch) -> None:
+        """Make smaller batches for a topic whose broker found one too large.
+
+        Called by the sender thread.
+        """
+        topic = self._topics[batch.topic_partition.topic]
+        topic.compression.estimate = 1.0
+        half = batch.uncompressed_bytes // 2
+        topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
 
     def _close_all(self, slots: list[int]) -> None:
         for slot in slots:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor
@@ -38,6 +39,7 @@ class BatchCloser:
         self._pool = pool
         self._monitor = monitor
         self._compressor = compressor
+        self._splitter = BatchSplitter(compressor)
         self._clock = clock
         self._metrics = metrics
         self._scratch: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
@@ -55,6 +57,11 @@ class BatchCloser:
         batch = self._batch(detached, kept, buffers, size_bytes, self._compressor.codec_id)
         self._metrics.compress_ns += self._clock.perf_ns() - started_ns
         return batch
+
+    def split_to_fit(self, batch: ProducerBatch, max_bytes: int) -> list[ProducerBatch]:
+        """A batch that came out larger than ``max_bytes``, as parts that are not."""
+        self._metrics.batch_splits += 1
+        return self._splitter.split_to_fit(batch, max_bytes)
 
     def _compress(self, detached: DetachedBatch, compressor: Compressor) -> memoryview:
         count = detached.size_bytes - RECORD_BATCH_OVERHEAD

@@ -19,6 +19,7 @@ class ProducerMetrics:
 
     records, uncompressed_bytes, compressed_bytes: of closed batches
     requests, retries, record_retries: produce requests sent; batches and records sent again
+    batch_splits: batches that were too large
     *_ns: time the task thread spent encoding, compressing, waiting for buffer memory, waiting
         for metadata and waiting for acknowledgements
     """
@@ -32,6 +33,7 @@ class ProducerMetrics:
     request_latency_max_ms: int = 0
     retries: int = 0
     record_retries: int = 0
+    batch_splits: int = 0
     throttle_time_ms: int = 0
     encode_ns: int = 0
     compress_ns: int = 0
@@ -45,6 +47,11 @@ class ProducerMetrics:
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             is_maximum = field.name in _MAXIMA
             setattr(self, field.name, max(mine, theirs) if is_maximum else mine + theirs)
+
+    def reset(self) -> None:
+        """Back to nothing."""
+        for field in fields(self):
+            setattr(self, field.name, 0)
 
     def report(self) -> dict[str, int | float]:
         """For logs: times in milliseconds."""

@@ -8,6 +8,7 @@ Source: ``KafkaProducer``.
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from spark_kafka_sink.network.transport import Network, SelectorNetwork
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.batch_closer import BatchCloser
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metadata import ClusterSnapshot, Metadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
@@ -87,6 +89,8 @@ class KafkaProducer:
             state,
             producer_id,
             self._appender.close_lingering,
+            self._appender.note_too_large,
+            BatchSplitter(create_compressor(config.compression_type, config.compression_level)),
             clock,
             self.metrics,
             self.report,
@@ -157,6 +161,26 @@ class KafkaProducer:
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
         self._raise_failure()
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing has failed, nothing is under way, and no topic has become unusable."""
+        return (
+            self.accumulator.failure is None
+            and self.accumulator.incomplete_count == 0
+            and not any(problem.is_fatal for problem in self._metadata.problems.values())
+        )
+
+    def begin_task(self, topics: Sequence[str]) -> None:
+        """Start counting anew for another task. Call it only when the producer is clean.
+
+        ``topics``: known beforehand, so that the next metadata request asks for them.
+        """
+        self.metrics.reset()
+        self.report.clear()
+        with self._monitor:
+            for topic in topics:
+                self._metadata.add_topic(topic)
+
     def _raise_failure(self) -> None:
         if self.accumulator.failure is not None:
             raise self.accumulator.failure
@@ -201,11 +225,17 @@ class ThreadedProducer(KafkaProducer):
         """``topics``: known beforehand, so that the first metadata request asks for them."""
         network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
         super().__init__(config, network, SystemClock(), random.Random(), ThreadMonitor())
-        for topic in topics:
-            self._metadata.add_topic(topic)
+        self.begin_task(topics)
+        self._process_id = os.getpid()
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether another task may use it."""
+        is_running = self._thread.is_alive() and not self._is_closing
+        return is_running and self.is_clean and self._process_id == os.getpid()
 
     def _run(self) -> None:
         try:

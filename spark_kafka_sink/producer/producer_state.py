@@ -102,9 +102,11 @@ class ProducerState:
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
         sequences.in_flight.remove(batch)
 
-    def forget(self, batch: ProducerBatch) -> None:
-        """The batch is replaced by others (split)."""
-        self._sequences(batch.topic_partition).in_flight.remove(batch)
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Put the parts of a split batch where the batch was; they have its sequence numbers."""
+        in_flight = self._sequences(batch.topic_partition).in_flight
+        position = in_flight.index(batch)
+        in_flight[position : position + 1] = parts
 
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
         """Whether sending ``batch`` again may help; asks for a new epoch where that is needed."""

@@ -25,6 +25,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer import delivery_errors
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.metadata import Metadata, PartitionMetadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
@@ -42,6 +43,7 @@ from spark_kafka_sink.protocol.messages.produce import (
 from spark_kafka_sink.protocol.types import Records
 
 _NONE = error_named("NONE")
+_MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
@@ -63,6 +65,8 @@ class Sender:
         state: ProducerState | None,
         producer_id: ProducerIdRequester | None,
         close_lingering: Callable[[int], int | None],
+        note_too_large: Callable[[ProducerBatch], None],
+        splitter: BatchSplitter,
         clock: Clock,
         metrics: ProducerMetrics,
         report: DeliveryReport,
@@ -75,6 +79,8 @@ class Sender:
         self._state = state
         self._producer_id = producer_id
         self._close_lingering = close_lingering
+        self._note_too_large = note_too_large
+        self._splitter = splitter
         self._clock = clock
         self._metrics = metrics
         self._report = report
@@ -254,6 +260,9 @@ class Sender:
         log_start_offset: int = NO_OFFSET,
     ) -> None:
         """A failed attempt: again, or never."""
+        if error is _MESSAGE_TOO_LARGE and batch.records_count > 1:
+            self._split(batch)
+            return
         batch.note_failure(node, error, detail)
         if error.refresh_metadata:
             self._metadata.request_update()
@@ -266,6 +275,14 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms)
         else:
             self.fail(delivery_errors.refused(batch, error, now_ms))
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Send a batch that the broker finds too large as two; not counted as an attempt."""
+        self._metrics.batch_splits += 1
+        self._note_too_large(batch)
+        parts = self._splitter.split(batch, batch.uncompressed_bytes // 2)
+        self._accumulator.unmute(batch.topic_partition)
+        self._accumulator.replace(batch, parts)
 
     def _can_retry(
         self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int

@@ -1,0 +1,85 @@
+"""A batch that is too large, as several that are not.
+
+Two reasons: the broker answered MESSAGE_TOO_LARGE, or the codec did worse than estimated and the
+batch came out larger than ``max.request.size``. The parts live outside the buffer pool, as in the
+Java client: they are rare, and must not wait for the memory that they are to free.
+
+Source: ``RecordAccumulator.splitAndReenqueue``, ``ProducerBatch.split``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_kafka_sink.model import NO_SEQUENCE
+from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
+from spark_kafka_sink.record.compression import Compressor, decompress
+from spark_kafka_sink.record.kernels.split import take_records
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+
+
+class BatchSplitter:
+    """Splits batches. Used by one thread at a time, like its compressor."""
+
+    def __init__(self, compressor: Compressor | None) -> None:
+        self._compressor = compressor
+
+    def split_to_fit(self, batch: ProducerBatch, max_bytes: int) -> list[ProducerBatch]:
+        """Parts of at most ``max_bytes`` each as they are sent, if their records allow."""
+        if batch.size_bytes <= max_bytes or batch.records_count == 1:
+            return [batch]
+        share = min(0.9 * max_bytes / batch.size_bytes, 0.5)
+        parts = self.split(batch, int(batch.uncompressed_bytes * share))
+        return [fitting for part in parts for fitting in self.split_to_fit(part, max_bytes)]
+
+    def split(self, batch: ProducerBatch, target_bytes: int) -> list[ProducerBatch]:
+        """Parts of at most ``target_bytes`` of records before compression, one record at least.
+
+        Their sequence numbers, if the batch has any, take the place of the batch's own. The parts
+        count as not tried yet; their delivery time goes on. The batch keeps its memory.
+        """
+        records = np.frombuffer(_records_of(batch), np.uint8)
+        out = np.empty(len(records), np.uint8)
+        address, parts, sequence = records.ctypes.data, [], batch.base_sequence
+        left = batch.records_count
+        while left:
+            taken, read, written, base_timestamp, max_timestamp = take_records(
+                address, left, batch.base_timestamp, target_bytes, out.ctypes.data
+            )
+            part = self._part(batch, out[:written].data, taken, base_timestamp, max_timestamp)
+            if sequence != NO_SEQUENCE:
+                part.set_producer_state(batch.producer, sequence)
+                sequence = increment_sequence(sequence, taken)
+            parts.append(part)
+            address += read
+            left -= taken
+        return parts
+
+    def _part(
+        self,
+        batch: ProducerBatch,
+        records: memoryview,
+        records_count: int,
+        base_timestamp: int,
+        max_timestamp: int,
+    ) -> ProducerBatch:
+        payload = records if self._compressor is None else self._compressor.compress(records)
+        data = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + bytes(payload))
+        return ProducerBatch(
+            topic_partition=batch.topic_partition,
+            buffers=[data],
+            pages=[],
+            size_bytes=len(data),
+            uncompressed_bytes=RECORD_BATCH_OVERHEAD + len(records),
+            records_count=records_count,
+            codec_id=batch.codec_id,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            created_at_ms=batch.created_at_ms,
+        )
+
+
+def _records_of(batch: ProducerBatch) -> bytes:
+    """The batch's records, uncompressed and in one piece."""
+    data = b"".join(batch.buffers)[RECORD_BATCH_OVERHEAD:]
+    return decompress(batch.codec_id, data, batch.uncompressed_bytes - RECORD_BATCH_OVERHEAD)
