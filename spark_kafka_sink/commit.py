@@ -39,6 +39,17 @@ class KafkaCommitMessage(WriterCommitMessage):
         """Records that brokers acknowledged."""
         return sum(report.records for report in self.partitions.values())
 
+    def summary(self) -> dict[str, Any]:
+        """What interceptors are told: offsets, records and bytes per partition, and counters."""
+        return {
+            "partition_id": self.partition_id,
+            "attempt_number": self.attempt_number,
+            "query_id": self.query_id,
+            "records": self.records,
+            "metrics": self.metrics.report(),
+            "partitions": _by_topic(self.partitions),
+        }
+
 
 @dataclass
 class BatchSummary:

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.commit import KafkaCommitMessage, report_abort, report_commit
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.hooks import Interceptors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,16 +46,18 @@ def write_partition(
 
     from spark_kafka_sink.producer.pool import POOL
 
+    interceptors = Interceptors(options.interceptors, options.hooks_on_error)
     topics = [] if plan.topic_option is None else [plan.topic_option]
     producer = POOL.acquire(options.producer, topics)
     try:
-        producer.append(first, plan)
+        producer.append(interceptors.on_send(first), plan)
         del first
         for arrow_batch in arrow_batches:
-            producer.append(arrow_batch, plan)
+            producer.append(interceptors.on_send(arrow_batch), plan)
         producer.flush()
         message.partitions = dict(producer.report)
         message.metrics = replace(producer.metrics)
+        interceptors.on_acknowledgement(message.summary())
     except BaseException:
         producer.close()
         raise

@@ -36,6 +36,13 @@ def _gzip_level(value: int) -> str | None:
     return None if value == -1 or 1 <= value <= 9 else "must be -1 or between 1 and 9"
 
 
+def _partitioner(value: str) -> str | None:
+    known = ("default", "round-robin", "murmur3", "crc32")
+    if value in known or ":" in value:
+        return None
+    return f"must be one of {', '.join(known)}, or package.module:callable"
+
+
 PRODUCER_CONFIG = ConfigDef(
     [
         ConfigKey(
@@ -131,6 +138,25 @@ PRODUCER_CONFIG = ConfigDef(
             "Spread records over partitions regardless of their key.",
         ),
         ConfigKey(
+            "partitioner", STRING, "default", _partitioner, MEDIUM,
+            "How rows without an explicit partition find one: default (murmur2 of the key, sticky "
+            "without key, as the Java producer), round-robin, murmur3 (mmh3 of the key), crc32 (as "
+            "librdkafka's consistent_random), or package.module:callable, which gets the Arrow "
+            "columns key and value and the number of partitions, and returns an int32 Arrow array.",
+            "partitioner.class",
+            "A Java class cannot run here.",
+        ),
+        ConfigKey(
+            "partitioner.adaptive.partitioning.enable", BOOLEAN, True, None, LOW,
+            "Rows without key prefer partitions whose brokers keep up: those with fewer batches "
+            "waiting.",
+        ),
+        ConfigKey(
+            "partitioner.availability.timeout.ms", LONG, 0, at_least(0), LOW,
+            "Rows without key avoid partitions whose broker has kept batches waiting for so long. "
+            "0: never.",
+        ),
+        ConfigKey(
             "metadata.max.age.ms", LONG, 300000, at_least(0), LOW,
             "After how long cluster metadata is refreshed although nothing has failed.",
         ),
@@ -202,6 +228,9 @@ class ProducerConfig:
     compression_lz4_level: int
     compression_zstd_level: int
     partitioner_ignore_keys: bool
+    partitioner: str
+    partitioner_adaptive_partitioning_enable: bool
+    partitioner_availability_timeout_ms: int
     metadata_max_age_ms: int
     client_id: str
     connections_max_idle_ms: int
@@ -212,6 +241,8 @@ class ProducerConfig:
     send_buffer_bytes: int
     receive_buffer_bytes: int
     security_protocol: str
+    # Not a key of Kafka's: the sink's option ``hooks.on.error``, for a user's partitioner.
+    hooks_on_error: str = "fail"
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:

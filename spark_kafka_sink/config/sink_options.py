@@ -7,11 +7,18 @@ a key is used, or refused with an alternative, or reported as having no effect h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from spark_kafka_sink.config.config_def import ConfigDef, ConfigKey, ConfigType, Importance
+from spark_kafka_sink.config.config_def import (
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    one_of,
+)
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
 from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.hooks import load
 
 KAFKA_PREFIX = "kafka."
 
@@ -25,6 +32,18 @@ SINK_OPTIONS = ConfigDef(
             "includeheaders", ConfigType.BOOLEAN, False, None, Importance.LOW,
             "Accepted as Spark's own sink accepts it, and without effect as there: a headers "
             "column is written whenever it exists.",
+        ),
+        ConfigKey(
+            "interceptors", ConfigType.LIST, [], None, Importance.MEDIUM,
+            "Your own code in the way of a record, as package.module:Class, separated by commas. "
+            "Methods, each optional: on_send(arrow_batch) returns the Arrow batch to write, with "
+            "the same columns; on_acknowledgement(summary) gets a dictionary with what the task "
+            "has written, after everything is acknowledged.",
+        ),
+        ConfigKey(
+            "hooks.on.error", ConfigType.STRING, "fail", one_of("fail", "log"), Importance.LOW,
+            "What happens when an interceptor or your own partitioner raises: fail the task with "
+            "its traceback, or log it and go on without it for that Arrow batch.",
         ),
         ConfigKey(
             "metrics.log", ConfigType.BOOLEAN, True, None, Importance.LOW,
@@ -50,9 +69,9 @@ _SERIALIZERS = {
 
 # Keys that name Java classes, which no Python worker can load: what to use instead.
 JAVA_CLASS_KEYS = {
-    "partitioner.class": "give the row's partition in a 'partition' column, or set "
-    "kafka.partitioner.ignore.keys=true",
-    "interceptor.classes": "change the DataFrame before the write",
+    "partitioner.class": "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or "
+    "a 'partition' column",
+    "interceptor.classes": "interceptors=package.module:Class",
     "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
     "config.providers": "pass values through Spark's properties file",
     "security.providers": "TLS comes from Python's ssl module",
@@ -61,6 +80,15 @@ JAVA_CLASS_KEYS = {
     "sasl.login.callback.handler.class": "this version speaks PLAINTEXT only",
     "sasl.login.class": "this version speaks PLAINTEXT only",
     "sasl.jaas.config": "this version speaks PLAINTEXT only",
+}
+
+# Java partitioners that have a counterpart here.
+_JAVA_PARTITIONERS = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": {"partitioner": "round-robin"},
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": {
+        "partitioner.ignore.keys": "true"
+    },
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
 }
 
 # The Java client's own keys that mean nothing here: accepted, and said so.
@@ -82,6 +110,8 @@ class SinkOptions:
 
     producer: ProducerConfig
     topic: str | None
+    interceptors: tuple[str, ...]
+    hooks_on_error: str
     metrics_log: bool
     metrics_path: str | None
     notes: tuple[str, ...]
@@ -96,6 +126,10 @@ class SinkOptions:
             if name.startswith(KAFKA_PREFIX)
         }
         others = {name: value for name, value in lowered.items() if name not in _SPARK_OPTIONS}
+        java_partitioner = _JAVA_PARTITIONERS.get(kafka.get("partitioner.class", ""))
+        if java_partitioner is not None:
+            del kafka["partitioner.class"]
+            kafka.update(java_partitioner)
         notes = _notes(kafka, others)
         _check_kafka_keys(kafka)
         known = {name: value for name, value in others.items() if name in SINK_OPTIONS.keys}
@@ -103,7 +137,24 @@ class SinkOptions:
         producer = ProducerConfig.parse(
             {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
         )
-        return cls(producer, sink["topic"], sink["metrics_log"], sink["metrics_path"], tuple(notes))
+        _check_hooks(sink["interceptors"], producer.partitioner)
+        return cls(
+            producer=replace(producer, hooks_on_error=sink["hooks_on_error"]),
+            topic=sink["topic"],
+            interceptors=tuple(sink["interceptors"]),
+            hooks_on_error=sink["hooks_on_error"],
+            metrics_log=sink["metrics_log"],
+            metrics_path=sink["metrics_path"],
+            notes=tuple(notes),
+        )
+
+
+def _check_hooks(interceptors: list[str], partitioner: str) -> None:
+    """Raise ConfigError now for what could not be loaded in the tasks."""
+    for entry_point in interceptors:
+        load(entry_point, "interceptor")
+    if ":" in partitioner:
+        load(partitioner, "partitioner")
 
 
 def _notes(kafka: Mapping[str, str], others: Mapping[str, str]) -> list[str]:

@@ -57,6 +57,8 @@ class RecordAccumulator:
         # Queued or in flight, in the order in which they were closed.
         self._incomplete: dict[ProducerBatch, object] = {}
         self.failure: Exception | None = None
+        self.slow_nodes: frozenset[int] = frozenset()
+        """Nodes that have kept batches waiting for ``partitioner.availability.timeout.ms``."""
 
     # --- task thread ---------------------------------------------------------------------------
 
@@ -80,6 +82,12 @@ class RecordAccumulator:
     def incomplete_count(self) -> int:
         """Batches that are not acknowledged yet, queued or in flight."""
         return len(self._incomplete)
+
+    def queue_sizes(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        """How many batches wait to be drained, for each of ``partitions``."""
+        with self.monitor:
+            queues = self._queues
+            return [len(queues[p]) if p in queues else 0 for p in partitions]
 
     def bytes_by_partition(self) -> dict[TopicPartition, int]:
         """Bytes that wait for an acknowledgement, for error messages. The monitor must be held."""

@@ -18,43 +18,22 @@ import numpy.typing as npt
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError, TopicError
+from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_closer import BatchCloser
-from spark_kafka_sink.producer.compression_ratio import CompressionRatio
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.open_batches import OpenBatches
-from spark_kafka_sink.producer.partitioner import Shuffler, StickyPartitioner
+from spark_kafka_sink.producer.partitioner import RandomSource
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.slot_assigner import SlotAssigner
+from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicRegistry, TopicSlots
 from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
-from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
 from spark_kafka_sink.record.kernels.sizing import largest_record
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32
-_NO_ADDRESS = 0
-_NO_SLOT = -1
-
-
-class TopicSlots:
-    """One topic's part of the table of open batches."""
-
-    def __init__(self, name: str, first_slot: int, partitions_count: int, rng: Shuffler) -> None:
-        self.name = name
-        self.first_slot = first_slot
-        self.partitions_count = partitions_count
-        self.sticky_slot = _NO_SLOT
-        self.partitioner = StickyPartitioner(rng)
-        self.compression = CompressionRatio()
-        # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
-        self.cap_bytes: int | None = None
-
-    def limit_bytes(self, batch_size: int) -> int:
-        """Uncompressed bytes at which a batch is full."""
-        limit_bytes = self.compression.uncompressed_limit(batch_size)
-        return limit_bytes if self.cap_bytes is None else min(limit_bytes, self.cap_bytes)
 
 
 class Appender:
@@ -69,7 +48,7 @@ class Appender:
         lingering_closer: BatchCloser,
         wakeup_sender: Callable[[], None],
         clock: Clock,
-        rng: Shuffler,
+        rng: RandomSource,
         metrics: ProducerMetrics,
     ) -> None:
         self._config = config
@@ -81,12 +60,11 @@ class Appender:
         self._lingering_closer = lingering_closer
         self._wakeup_sender = wakeup_sender
         self._clock = clock
-        self._rng = rng
         self._metrics = metrics
         self._batch_size = max(config.batch_size, 1)
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
-        self._topics: dict[str, TopicSlots] = {}
-        self._topic_of_slot: list[TopicSlots] = []
+        self._assigner = SlotAssigner(config, accumulator)
+        self._topics = TopicRegistry(open_batches, self._batch_size, rng, self._close_all)
         self._is_task_at_work = False
         self._last_append_ms = 0
 
@@ -100,10 +78,10 @@ class Appender:
         """
         self._check_sizes(records)
         with self._turn():
-            topics = [self._topic(name, cluster) for name in records.topics]
-            slots = self._assign(records, topics)
+            topics = [self._topics.get(name, cluster) for name in records.topics]
+            slots = self._assigner.assign(records, topics, cluster)
             for topic in topics:
-                self._choose_sticky(topic, cluster)
+                self._assigner.choose_sticky(topic, cluster)
             self._append_rows(records, slots, topics, cluster, timestamp_ms)
             now_ms = self._clock.now_ms()
             self._close_all(self._open_batches.slots_older_than(now_ms - self._max_open_ms))
@@ -172,55 +150,9 @@ class Appender:
             else:
                 self._reserve_pages(stop.pages_needed)
             for index, topic in enumerate(topics):
-                if topic.sticky_slot == _NO_SLOT:
-                    self._choose_sticky(topic, cluster)
+                if topic.sticky_slot == NO_SLOT:
+                    self._assigner.choose_sticky(topic, cluster)
                     sticky_slots[index] = topic.sticky_slot
-
-    # --- topics and partitions -----------------------------------------------------------------
-
-    def _topic(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
-        """The topic's slots; new ones when the topic is new or has got more partitions."""
-        topic = self._topics.get(name)
-        count = cluster.partitions_count(name)
-        if topic is not None and topic.partitions_count >= count:
-            return topic
-        if topic is not None:
-            # Rows appended so far must not be overtaken by rows in the new slots.
-            last_slot = topic.first_slot + topic.partitions_count
-            own = range(topic.first_slot, last_slot)
-            self._close_all([slot for slot in self._open_batches.open_slots() if slot in own])
-        first_slot = self._open_batches.add_slots(name, count, self._batch_size)
-        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng)
-        self._topic_of_slot.extend([topic] * count)
-        return topic
-
-    def _assign(self, records: ArrowRecords, topics: list[TopicSlots]) -> npt.NDArray[np.int32]:
-        """The slot of each row. Raises TopicError for a partition that does not exist."""
-        slots = np.empty(records.rows_count, np.int32)
-        indices = records.topic_indices
-        row = assign_slots(
-            _NO_ADDRESS if indices is None else indices.ctypes.data,
-            np.array([topic.first_slot for topic in topics], np.int32),
-            np.array([topic.partitions_count for topic in topics], np.int32),
-            records.partition,
-            records.columns.key,
-            self._config.partitioner_ignore_keys,
-            slots,
-        )
-        if row != ALL_ASSIGNED:
-            topic = topics[0 if indices is None else int(indices[row])]
-            raise TopicError(
-                f"Invalid partition {records.partition_at(row)} for topic '{topic.name}', which "
-                f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}. "
-                "Correct the partition column, or leave it null to let the key decide"
-            )
-        return slots
-
-    def _choose_sticky(self, topic: TopicSlots, cluster: ClusterSnapshot) -> None:
-        if topic.sticky_slot == _NO_SLOT:
-            available = cluster.available_partitions(topic.name)
-            partition = topic.partitioner.next_partition(available)
-            topic.sticky_slot = topic.first_slot + partition
 
     def _check_sizes(self, records: ArrowRecords) -> None:
         """Raises RecordTooLargeError, as ``KafkaProducer.ensureValidRecordSize``."""
@@ -243,7 +175,7 @@ class Appender:
 
     def _close_full(self, slot: int) -> None:
         batch = self._close(slot, self._closer)
-        topic = self._topic_of_slot[slot]
+        topic = self._topics.topic_of(slot)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
         limit_bytes = topic.limit_bytes(self._batch_size)
@@ -253,9 +185,9 @@ class Appender:
     def _close(self, slot: int, closer: BatchCloser) -> ProducerBatch:
         """Close the slot's batch and enqueue it, in parts if it came out larger than a request."""
         batch = closer.close(self._open_batches.detach(slot))
-        topic = self._topic_of_slot[slot]
+        topic = self._topics.topic_of(slot)
         if topic.sticky_slot == slot:
-            topic.sticky_slot = _NO_SLOT
+            topic.sticky_slot = NO_SLOT
         max_bytes = self._config.max_request_size
         if batch.size_bytes > max_bytes and batch.records_count > 1:
             topic.compression.estimate = 1.0
@@ -269,7 +201,7 @@ class Appender:
 
         Called by the sender thread.
         """
-        topic = self._topics[batch.topic_partition.topic]
+        topic = self._topics.known(batch.topic_partition.topic)
         topic.compression.estimate = 1.0
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)

@@ -8,7 +8,7 @@ KIP-516 (topic ids), KIP-951 (new leader in the produce response).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 from uuid import UUID
 
@@ -53,11 +53,14 @@ class ClusterSnapshot(NamedTuple):
         """Partitions of a known topic."""
         return len(self.topics[topic].partitions)
 
-    def available_partitions(self, topic: str) -> list[int]:
-        """Partitions that have a leader; all of them when none has."""
+    def available_partitions(self, topic: str, slow_nodes: Set[int] = frozenset()) -> list[int]:
+        """Partitions whose leader is known and not among ``slow_nodes``; if there are none, those
+        that have a leader at all; if there are none, all.
+        """
         partitions = self.topics[topic].partitions
         led = [index for index, p in enumerate(partitions) if p.leader_id in self.nodes]
-        return led or list(range(len(partitions)))
+        quick = [index for index in led if partitions[index].leader_id not in slow_nodes]
+        return quick or led or list(range(len(partitions)))
 
     def topic_id(self, topic: str) -> UUID:
         """The topic's id; all zeros when the topic or its id is unknown."""

@@ -1,35 +1,75 @@
-"""Which partition rows without partition and key go to: the sticky partition, and when it changes.
+"""How rows find their partition, beyond an explicit partition column.
 
-Rows stick to one partition until its batch is closed, so that batches get full; then the next one
-takes over. Partitions follow each other in shuffled rounds: each gets its turn before any gets a
-second one, which is more even than the Java producer's independent draws.
+``kafka.partitioner`` names the way: ``default`` (murmur2 of the key, sticky without key),
+``round-robin``, ``murmur3``, ``crc32``, or the user's own ``package.module:callable``.
 
-Source: ``BuiltInPartitioner``; KIP-480, KIP-794.
+Sticky: rows stick to one partition until its batch is closed, so that batches get full; then the
+next one takes over. Partitions follow each other in shuffled rounds: each gets its turn before any
+gets a second one, which is more even than the Java producer's independent draws. When some
+partitions have more batches waiting than others, their brokers are slower, and the next partition
+is drawn with a preference for short queues, as the Java producer does.
+
+Source: ``BuiltInPartitioner``, ``RoundRobinPartitioner``; KIP-480, KIP-794.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink import hooks
+from spark_kafka_sink.columns.record_columns import ArrowRecords
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.record.kernels import partition as kernel
+
+Int32Array = npt.NDArray[np.int32]
+
+_KEY_HASHES = {"murmur3": kernel.MURMUR3, "crc32": kernel.CRC32}
+_ROUND_ROBIN = "round-robin"
+_LEAVE_TO_KEY = -1
 
 
-class Shuffler(Protocol):
+class RandomSource(Protocol):
     """What is needed of ``random.Random``."""
 
     def shuffle(self, x: list[int]) -> None:
         """Shuffle in place."""
         ...
 
+    def randrange(self, start: int, /) -> int:
+        """A number from 0 to ``start - 1``."""
+        ...
+
+
+def key_hash(config: ProducerConfig) -> int:
+    """Which hash of the key decides, as the partition kernel names it."""
+    if config.partitioner_ignore_keys or config.partitioner == _ROUND_ROBIN:
+        return kernel.NO_KEY_HASH
+    return _KEY_HASHES.get(config.partitioner, kernel.MURMUR2)
+
 
 class StickyPartitioner:
     """Sequence of sticky partitions of one topic."""
 
-    def __init__(self, rng: Shuffler) -> None:
+    def __init__(self, rng: RandomSource) -> None:
         self._rng = rng
         self._round: list[int] = []
 
-    def next_partition(self, available: Sequence[int]) -> int:
-        """The partition to stick to from now on; ``available``: those that have a leader."""
+    def next_partition(
+        self, available: Sequence[int], queue_sizes: Sequence[int] | None = None
+    ) -> int:
+        """The partition to stick to from now on.
+
+        available: partitions to choose from; queue_sizes: batches that wait for each of them, if
+        that is to count
+        """
+        if queue_sizes is not None and min(queue_sizes) != max(queue_sizes):
+            return self._draw(available, queue_sizes)
         allowed = set(available)
         while True:
             if not self._round:
@@ -38,3 +78,106 @@ class StickyPartitioner:
             partition = self._round.pop()
             if partition in allowed:
                 return partition
+
+    def _draw(self, available: Sequence[int], queue_sizes: Sequence[int]) -> int:
+        """At random, weighted by how much shorter a queue is than the longest."""
+        longest = max(queue_sizes) + 1
+        drawn = self._rng.randrange(sum(longest - size for size in queue_sizes))
+        for partition, size in zip(available, queue_sizes, strict=True):
+            drawn -= longest - size
+            if drawn < 0:
+                return partition
+        raise AssertionError("weights do not add up")
+
+
+class ComputedPartitions(Protocol):
+    """A partitioner that looks at whole columns instead of single keys."""
+
+    def compute(
+        self, topic: str, records: ArrowRecords, rows: Int32Array | None, available: Sequence[int],
+        partitions_count: int,
+    ) -> Int32Array | None:  # fmt: skip
+        """A partition for each of ``rows`` (None: all); -1: the key decides. None: no opinion."""
+        ...
+
+
+def computed_partitions(config: ProducerConfig) -> ComputedPartitions | None:
+    """The partitioner that ``kafka.partitioner`` names, if it is one that computes."""
+    if config.partitioner == "murmur3":
+        _check_murmur3()
+    if config.partitioner == _ROUND_ROBIN:
+        return RoundRobinPartitioner()
+    if ":" in config.partitioner:
+        return UserPartitioner(config.partitioner, config.hooks_on_error)
+    return None
+
+
+class RoundRobinPartitioner:
+    """Each row to the next partition that has a leader, whatever its key."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def compute(
+        self, topic: str, records: ArrowRecords, rows: Int32Array | None, available: Sequence[int],
+        partitions_count: int,
+    ) -> Int32Array:  # fmt: skip
+        """Rows with an explicit partition take a turn, too, as their turn costs nobody anything."""
+        count = records.rows_count if rows is None else len(rows)
+        first = self._next.get(topic, 0)
+        self._next[topic] = (first + count) % len(available)
+        turns = (first + np.arange(count)) % len(available)
+        return np.asarray(available, np.int32)[turns]
+
+
+class UserPartitioner:
+    """The user's callable: Arrow keys, Arrow values and the number of partitions, for int32s."""
+
+    def __init__(self, entry_point: str, on_error: str) -> None:
+        self._hook = hooks.Hook(
+            f"partitioner '{entry_point}'", hooks.load(entry_point, "partitioner")
+        )
+        self._on_error = on_error
+
+    def compute(
+        self, topic: str, records: ArrowRecords, rows: Int32Array | None, available: Sequence[int],
+        partitions_count: int,
+    ) -> Int32Array | None:  # fmt: skip
+        """Raises HookError for a result that is not an int32 array of partitions or nulls."""
+        batch = records.owner if rows is None else records.owner.take(pa.array(rows))
+        values = batch.column(records.plan.value)
+        key = records.plan.key
+        keys = pa.nulls(len(values), pa.binary()) if key is None else batch.column(key)
+
+        def check(result: Any) -> Int32Array:
+            return _checked(result, len(values), partitions_count)
+
+        computed: Int32Array | None = hooks.run(
+            self._hook, self._on_error, check, keys, values, partitions_count
+        )
+        return computed
+
+
+def _checked(result: Any, rows_count: int, partitions_count: int) -> Int32Array:
+    if not isinstance(result, (pa.Array, pa.ChunkedArray)) or result.type != pa.int32():
+        kind = getattr(result, "type", type(result).__name__)
+        raise TypeError(f"it returned {kind}, not an int32 Arrow array")
+    if len(result) != rows_count:
+        raise ValueError(f"it returned {len(result)} partitions for {rows_count} rows")
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    valid = result.drop_null().to_numpy()
+    outside = valid[(valid < 0) | (valid >= partitions_count)]
+    if len(outside):
+        raise ValueError(f"it returned partition {outside[0]}; there are {partitions_count}")
+    filled: Int32Array = result.fill_null(_LEAVE_TO_KEY).to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(filled, np.int32)
+
+
+def _check_murmur3() -> None:
+    """Keys must go where other clients send them: compare the kernel with the reference, once."""
+    for key in (b"", b"a", b"ab", b"abc", b"abcd", b"\x80\xff\x00 longer than a word"):
+        data = np.frombuffer(key or b"\0", np.uint8)
+        ours = kernel.murmur3_of(data.ctypes.data, len(key))
+        theirs = mmh3.hash(key, signed=False)
+        assert ours == theirs, f"murmur3 of {key!r} is {ours}, mmh3 says {theirs}"

@@ -29,6 +29,7 @@ from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.metadata import Metadata, PartitionMetadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.node_latency import NodeLatency
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_id import ProducerIdRequester
 from spark_kafka_sink.producer.producer_state import ProducerState
@@ -86,6 +87,7 @@ class Sender:
         self._report = report
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
+        self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
         client.on_disconnect = lambda node: metadata.request_update()
 
     # --- one round -----------------------------------------------------------------------------
@@ -121,7 +123,9 @@ class Sender:
             self._metadata.request_update()
         wait_ms = ready.next_check_ms
         for node, partitions in ready.by_node.items():
-            if self._client.ready(node, now_ms):
+            is_node_ready = self._client.ready(node, now_ms)
+            self._node_latency.note(node.node_id, is_node_ready, now_ms)
+            if is_node_ready:
                 batches = self._accumulator.drain(partitions, self._config.max_request_size, now_ms)
                 if batches:
                     self._send(node, batches, now_ms)
@@ -130,6 +134,7 @@ class Sender:
                 delay_ms = self._client.poll_delay_ms(node, now_ms)
                 if delay_ms is not None and (wait_ms is None or delay_ms < wait_ms):
                     wait_ms = delay_ms
+        self._accumulator.slow_nodes = self._node_latency.slow_nodes
         return wait_ms
 
     def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:

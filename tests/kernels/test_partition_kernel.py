@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+
+import mmh3
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +13,14 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.record_columns import bytes_view, integers_view
 from spark_kafka_sink.columns.views import ABSENT_BYTES, ABSENT_INTEGERS
-from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
+from spark_kafka_sink.record.kernels.partition import (
+    ALL_ASSIGNED,
+    CRC32,
+    MURMUR2,
+    MURMUR3,
+    NO_KEY_HASH,
+    assign_slots,
+)
 from tests import twin
 
 # Kafka's UtilsTest.testMurmur2.
@@ -24,7 +34,9 @@ MURMUR2_VECTORS = {
 }
 
 
-def assign(keys, counts=(7,), topics=None, partition=None, ignore_keys=False, firsts=None):
+def assign(
+    keys, counts=(7,), topics=None, partition=None, key_hash=MURMUR2, firsts=None, computed=None
+):
     """Slots of all rows by the kernel."""
     rows = len(keys) if keys is not None else len(partition)
     out = np.full(rows, -99, np.int32)
@@ -39,8 +51,9 @@ def assign(keys, counts=(7,), topics=None, partition=None, ignore_keys=False, fi
         first_slots,
         np.array(counts, np.int32),
         view,
+        0 if computed is None else computed.ctypes.data,
         key,
-        ignore_keys,
+        key_hash,
         out,
     )
     return bad, out.tolist()
@@ -86,7 +99,7 @@ def test_each_topic_has_its_own_slots_and_sticky_partition():
 
 
 def test_keys_can_be_ignored():
-    assert assign([b"a", None], ignore_keys=True)[1] == [-1, -1]
+    assert assign([b"a", None], key_hash=NO_KEY_HASH)[1] == [-1, -1]
 
 
 def test_slices_and_large_offsets_are_read_from_their_start():
@@ -99,6 +112,30 @@ def test_slices_and_large_offsets_are_read_from_their_start():
         out = np.zeros(4, np.int32)
         one = np.zeros(1, np.int32)
         count = np.array([11], np.int32)
-        assign_slots(0, one, count, ABSENT_INTEGERS, bytes_view(array), False, out)
+        assign_slots(0, one, count, ABSENT_INTEGERS, 0, bytes_view(array), MURMUR2, out)
         expected = [-1 if k is None else twin.partition_for_key(k, 11) for k in keys[1:5]]
         assert out.tolist() == expected
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=50)), min_size=1), st.integers(1, 1000))
+def test_murmur3_is_that_of_mmh3(keys, count):
+    slots = assign(keys, counts=(count,), key_hash=MURMUR3)[1]
+    assert slots == [-1 if k is None else mmh3.hash(k, signed=False) % count for k in keys]
+
+
+@given(st.lists(st.one_of(st.none(), st.binary(max_size=50)), min_size=1), st.integers(1, 1000))
+def test_crc32_is_that_of_librdkafka_where_an_empty_key_is_none(keys, count):
+    slots = assign(keys, counts=(count,), key_hash=CRC32)[1]
+    assert slots == [zlib.crc32(k) % count if k else -1 for k in keys]
+
+
+def test_a_computed_partition_counts_less_than_the_column_and_more_than_the_key():
+    computed = np.array([4, 4, -1, -1], np.int32)
+    partition = [2, None, None, None]
+    slots = assign([b"k", b"k", b"k", None], (9,), partition=partition, computed=computed)[1]
+    assert slots == [2, 4, twin.partition_for_key(b"k", 9), -1]
+
+
+def test_a_computed_partition_that_does_not_exist_is_reported():
+    computed = np.array([0, 9], np.int32)
+    assert assign([b"k", b"k"], counts=(9,), computed=computed)[0] == 1

@@ -1,8 +1,6 @@
 """The partition kernel: which partition each row goes to.
 
-murmur2 is Kafka's: seed 0x9747b28c, and the sign bit dropped. It is not murmur3 (mmh3).
-
-Source: ``Utils.murmur2``, ``BuiltInPartitioner.partitionForKey``.
+Source: ``KafkaProducer.partition``, ``BuiltInPartitioner.partitionForKey``.
 """
 
 from __future__ import annotations
@@ -17,41 +15,22 @@ from spark_kafka_sink.record.kernels.encoding import (
     bytes_length,
     is_valid,
 )
-from spark_kafka_sink.record.kernels.jit import (
-    inlined,
-    kernel,
-    load_int32,
-    load_uint8,
-    load_uint32,
-)
+from spark_kafka_sink.record.kernels.hashing import crc32, murmur2, murmur3
+from spark_kafka_sink.record.kernels.jit import kernel, load_int32
 
 ALL_ASSIGNED = -1
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_R = 24
+
+# How a key decides. Without a hash, rows with a key stick like rows without.
+NO_KEY_HASH = 0
+MURMUR2 = 1
+MURMUR3 = 2
+CRC32 = 3
 
 
-@inlined
-def murmur2(address: int, length: int) -> Any:
-    """Kafka's hash of ``length`` bytes, as uint32."""
-    m = np.uint32(_M)
-    h = np.uint32(_SEED) ^ np.uint32(length)
-    for _ in range(length >> 2):
-        k = np.uint32(load_uint32(address) * m)
-        k ^= k >> np.uint32(_R)
-        h = np.uint32(h * m) ^ np.uint32(k * m)
-        address += 4
-    rest = length & 3
-    if rest == 3:
-        h ^= np.uint32(load_uint8(address + 2)) << np.uint32(16)
-    if rest >= 2:
-        h ^= np.uint32(load_uint8(address + 1)) << np.uint32(8)
-    if rest >= 1:
-        h = np.uint32((h ^ np.uint32(load_uint8(address))) * m)
-    h ^= h >> np.uint32(13)
-    h = np.uint32(h * m)
-    h ^= h >> np.uint32(15)
-    return h
+@kernel
+def murmur3_of(address: int, length: int) -> int:
+    """murmur3 of one key, for comparison with other implementations."""
+    return np.int64(murmur3(address, length))
 
 
 @kernel
@@ -60,38 +39,49 @@ def assign_slots(
     topic_first_slots: Any,
     topic_partitions_counts: Any,
     partition: Any,
+    computed_address: int,
     key: Any,
-    ignore_keys: bool,
+    key_hash: int,
     out_slots: Any,
 ) -> int:
     """Fill ``out_slots`` (int32[n]) with each row's slot: topic's first slot + partition.
 
     topic_indices_address: of int32[n] into the two arrays after it, or 0: all rows are topic 0
     topic_first_slots, topic_partitions_counts: int32[topics]
-    partition: IntegersView; a valid entry decides
-    key: BytesView; else a non-null key decides by murmur2, unless ``ignore_keys``
-    A row with neither gets ``-1 - topic``: its topic's sticky partition.
+    partition: IntegersView, the explicit partition; a valid entry decides
+    computed_address: of int32[n], or 0; else an entry >= 0 decides
+    key: BytesView; else a non-null key decides by ``key_hash``; CRC32 takes an empty key for none
+    A row that nothing decides on gets ``-1 - topic``: its topic's sticky partition.
 
-    Returns the first row whose explicit partition does not exist, or ALL_ASSIGNED.
+    Returns the first row whose explicit or computed partition does not exist, or ALL_ASSIGNED.
     """
     for row in range(len(out_slots)):
         topic = np.int64(0)
         if topic_indices_address != 0:
             topic = np.int64(load_int32(topic_indices_address + 4 * row))
         count = np.int64(topic_partitions_counts[topic])
-        has_partition = partition.values_address != 0 and is_valid(
+        chosen = np.int64(-1)
+        if partition.values_address != 0 and is_valid(
             partition.validity_address, partition.validity_offset, row
-        )
-        if has_partition:
+        ):
             chosen = np.int64(load_int32(partition.values_address + 4 * row))
             if chosen < 0 or chosen >= count:
                 return np.int64(row)
+        elif computed_address != 0:
+            chosen = np.int64(load_int32(computed_address + 4 * row))
+            if chosen >= count:
+                return np.int64(row)
+        if chosen < 0 and key_hash != NO_KEY_HASH:
+            length = bytes_length(key, row)
+            if key_hash == MURMUR2 and length != NULL_LENGTH:
+                hashed = murmur2(bytes_address(key, row), length)
+                chosen = np.int64(hashed & np.uint32(0x7FFFFFFF)) % count
+            elif key_hash == MURMUR3 and length != NULL_LENGTH:
+                chosen = np.int64(murmur3(bytes_address(key, row), length)) % count
+            elif key_hash == CRC32 and length > 0:
+                chosen = np.int64(crc32(bytes_address(key, row), length)) % count
+        if chosen < 0:
+            out_slots[row] = np.int32(-1 - topic)
         else:
-            length = np.int64(NULL_LENGTH) if ignore_keys else bytes_length(key, row)
-            if length == NULL_LENGTH:
-                out_slots[row] = np.int32(-1 - topic)
-                continue
-            hashed = murmur2(bytes_address(key, row), length)
-            chosen = np.int64(hashed & np.uint32(0x7FFFFFFF)) % count
-        out_slots[row] = np.int32(np.int64(topic_first_slots[topic]) + chosen)
+            out_slots[row] = np.int32(np.int64(topic_first_slots[topic]) + chosen)
     return np.int64(ALL_ASSIGNED)

@@ -1,0 +1,104 @@
+"""Finds each row's slot: explicit partition, computed partition, key, or the sticky one.
+
+Source: ``KafkaProducer.partition``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.columns.record_columns import ArrowRecords
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import TopicError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.partitioner import computed_partitions, key_hash
+from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicSlots
+from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
+
+_NO_ADDRESS = 0
+_LEFT_TO_KEY = -1
+Int32Array = npt.NDArray[np.int32]
+
+
+class SlotAssigner:
+    """Assigns the rows of Arrow batches. Used by the task thread."""
+
+    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator) -> None:
+        self._accumulator = accumulator
+        self._is_adaptive = config.partitioner_adaptive_partitioning_enable
+        self._key_hash = key_hash(config)
+        self._computed = computed_partitions(config)
+
+    def assign(
+        self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
+    ) -> Int32Array:
+        """The slot of each row; ``-1 - t`` for the sticky partition of ``topics[t]``.
+
+        Raises TopicError for a partition that does not exist, HookError for a user's partitioner
+        that fails.
+        """
+        slots = np.empty(records.rows_count, np.int32)
+        indices = records.topic_indices
+        computed = self._compute(records, topics, cluster)
+        row = assign_slots(
+            _NO_ADDRESS if indices is None else indices.ctypes.data,
+            np.array([topic.first_slot for topic in topics], np.int32),
+            np.array([topic.partitions_count for topic in topics], np.int32),
+            records.partition,
+            _NO_ADDRESS if computed is None else computed.ctypes.data,
+            records.columns.key,
+            self._key_hash,
+            slots,
+        )
+        if row != ALL_ASSIGNED:
+            topic = topics[0 if indices is None else int(indices[row])]
+            raise TopicError(
+                f"Invalid partition {records.partition_at(row)} for topic '{topic.name}', which "
+                f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}. "
+                "Correct the partition column, or leave it null to let the key decide"
+            )
+        return slots
+
+    def _compute(
+        self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
+    ) -> Int32Array | None:
+        """What a partitioner that looks at whole columns says, topic by topic."""
+        if self._computed is None:
+            return None
+        indices = records.topic_indices
+        if indices is None:
+            available = self._available(topics[0], cluster)
+            count = topics[0].partitions_count
+            return self._computed.compute(topics[0].name, records, None, available, count)
+        partitions = np.full(records.rows_count, _LEFT_TO_KEY, np.int32)
+        for index, topic in enumerate(topics):
+            rows = np.flatnonzero(indices == index).astype(np.int32)
+            available = self._available(topic, cluster)
+            count = topic.partitions_count
+            computed = self._computed.compute(topic.name, records, rows, available, count)
+            if computed is not None:
+                partitions[rows] = computed
+        return partitions
+
+    def choose_sticky(self, topic: TopicSlots, cluster: ClusterSnapshot) -> None:
+        """Give a topic that has no sticky partition one."""
+        if topic.sticky_slot != NO_SLOT:
+            return
+        available = self._available(topic, cluster)
+        queue_sizes = None
+        if self._is_adaptive and len(available) > 1:
+            partitions = [TopicPartition(topic.name, index) for index in available]
+            queue_sizes = self._accumulator.queue_sizes(partitions)
+        partition = topic.partitioner.next_partition(available, queue_sizes)
+        topic.sticky_slot = topic.first_slot + partition
+
+    def _available(self, topic: TopicSlots, cluster: ClusterSnapshot) -> list[int]:
+        """Partitions whose leader is known and keeps up."""
+        slow = self._accumulator.slow_nodes
+        available = cluster.available_partitions(topic.name, slow)
+        return [index for index in available if index < topic.partitions_count]

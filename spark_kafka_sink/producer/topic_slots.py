@@ -1,0 +1,82 @@
+"""Which rows of the table of open batches belong to which topic, and what is known of each topic.
+
+Source: ``RecordAccumulator.TopicInfo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.producer.compression_ratio import CompressionRatio
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.open_batches import OpenBatches
+from spark_kafka_sink.producer.partitioner import RandomSource, StickyPartitioner
+
+NO_SLOT = -1
+
+
+class TopicSlots:
+    """One topic's part of the table: slot of partition 0, number of partitions."""
+
+    def __init__(
+        self, name: str, first_slot: int, partitions_count: int, rng: RandomSource
+    ) -> None:
+        self.name = name
+        self.first_slot = first_slot
+        self.partitions_count = partitions_count
+        self.sticky_slot = NO_SLOT
+        self.partitioner = StickyPartitioner(rng)
+        self.compression = CompressionRatio()
+        # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
+        self.cap_bytes: int | None = None
+
+    @property
+    def slots(self) -> range:
+        """All slots of the topic."""
+        return range(self.first_slot, self.first_slot + self.partitions_count)
+
+    def limit_bytes(self, batch_size: int) -> int:
+        """Uncompressed bytes at which a batch is full."""
+        limit_bytes = self.compression.uncompressed_limit(batch_size)
+        return limit_bytes if self.cap_bytes is None else min(limit_bytes, self.cap_bytes)
+
+
+class TopicRegistry:
+    """All topics that rows were appended for. ``close_slots`` closes the open batches of slots."""
+
+    def __init__(
+        self,
+        open_batches: OpenBatches,
+        batch_size: int,
+        rng: RandomSource,
+        close_slots: Callable[[list[int]], None],
+    ) -> None:
+        self._open_batches = open_batches
+        self._batch_size = batch_size
+        self._rng = rng
+        self._close_slots = close_slots
+        self._topics: dict[str, TopicSlots] = {}
+        self._topic_of_slot: list[TopicSlots] = []
+
+    def topic_of(self, slot: int) -> TopicSlots:
+        """The topic that ``slot`` belongs to."""
+        return self._topic_of_slot[slot]
+
+    def known(self, name: str) -> TopicSlots:
+        """A topic that rows were appended for."""
+        return self._topics[name]
+
+    def get(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
+        """The topic's slots; new ones when the topic is new or has got more partitions."""
+        topic = self._topics.get(name)
+        count = cluster.partitions_count(name)
+        if topic is not None and topic.partitions_count >= count:
+            return topic
+        if topic is not None:
+            # Rows appended so far must not be overtaken by rows in the new slots.
+            own = topic.slots
+            self._close_slots([slot for slot in self._open_batches.open_slots() if slot in own])
+        first_slot = self._open_batches.add_slots(name, count, self._batch_size)
+        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng)
+        self._topic_of_slot.extend([topic] * count)
+        return topic

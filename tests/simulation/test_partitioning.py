@@ -1,0 +1,209 @@
+"""Partitioners and interceptors, with the real producer on the simulated cluster."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+
+import mmh3
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_kafka_sink import hooks
+from spark_kafka_sink.errors import ConfigError
+from tests.simulation.harness import Simulation, arrow_batch, keyed
+
+
+def simulate(partitions=5, **options) -> Simulation:
+    simulation = Simulation(1, **options)
+    simulation.cluster.create_topic("t", partitions)
+    return simulation
+
+
+# --- the users' own, named below by entry points ----------------------------------------------
+
+
+def by_length(keys, values, partitions_count):
+    """Partition by the length of the value; rows without value are left to their key."""
+    lengths = pc.binary_length(values)
+    return pc.cast(
+        pc.subtract(lengths, pc.multiply(pc.divide(lengths, partitions_count), partitions_count)),
+        pa.int32(),
+    )
+
+
+def out_of_range(keys, values, partitions_count):
+    return pa.array([partitions_count] * len(values), pa.int32())
+
+
+def wrong_type(keys, values, partitions_count):
+    return [0] * len(values)
+
+
+def broken(keys, values, partitions_count):
+    raise LookupError("the user's own mistake")
+
+
+class Upper:
+    def on_send(self, arrow_batch):
+        values = pc.binary_replace_slice(arrow_batch.column("value"), 0, 1, b"V")
+        return pa.record_batch([arrow_batch.column("key"), values], names=["key", "value"])
+
+
+class Counting:
+    seen: list[dict] = []  # noqa: RUF012
+
+    def on_acknowledgement(self, summary):
+        Counting.seen.append(summary)
+
+
+class Broken:
+    def on_send(self, arrow_batch):
+        raise LookupError("the user's own mistake")
+
+
+class Renaming:
+    def on_send(self, arrow_batch):
+        return arrow_batch.rename_columns(["a", "b"])
+
+
+# --- partitioners -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("murmur3", lambda key: mmh3.hash(key, signed=False) % 5),
+        ("crc32", lambda key: zlib.crc32(key) % 5),
+    ],
+)
+def test_hashes_of_other_clients(name, expected):
+    simulation = simulate(partitioner=name)
+    simulation.append(keyed(300))
+    simulation.producer.flush()
+    for partition, records in simulation.cluster.records("t").items():
+        assert {expected(record.key) for record in records} == {partition}
+
+
+def test_round_robin_takes_every_row_to_the_next_partition():
+    simulation = simulate(partitioner="round-robin")
+    for start in range(0, 100, 10):
+        simulation.append(keyed(100)[start : start + 10])
+    simulation.producer.flush()
+    assert [len(values) for values in simulation.values().values()] == [20] * 5
+
+
+def test_the_users_own_partitioner():
+    simulation = simulate(partitioner=f"{__name__}:by_length")
+    rows = [(b"k", b"x" * n) for n in range(20)] + [(b"key", None)]
+    simulation.append(rows)
+    simulation.producer.flush()
+    for partition, values in simulation.values().items():
+        assert {len(v) % 5 for v in values if v is not None} == {partition}
+
+
+def test_the_users_own_partitioner_sees_each_topic_for_itself():
+    simulation = simulate(partitioner=f"{__name__}:by_length")
+    simulation.cluster.create_topic("u", 2)
+    from spark_kafka_sink.columns.plan import ColumnPlan
+
+    topics = pa.array(["t", "u"] * 10)
+    values = pa.array([b"x" * n for n in range(20)], pa.binary())
+    batch = pa.record_batch([topics, values], names=["topic", "value"])
+    simulation.producer.append(batch, ColumnPlan(value=1, topic=0))
+    simulation.producer.flush()
+    for topic, count in (("t", 5), ("u", 2)):
+        for partition, read in simulation.values(topic).items():
+            assert all(len(value) % count == partition for value in read)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("out_of_range", "it returned partition 5; there are 5"),
+        ("wrong_type", "it returned list, not an int32 Arrow array"),
+        ("broken", "the user's own mistake"),
+    ],
+)
+def test_a_partitioner_that_fails(name, message):
+    simulation = simulate(partitioner=f"{__name__}:{name}")
+    with pytest.raises(hooks.HookError, match=message) as caught:
+        simulation.append(keyed(3))
+    assert f"partitioner '{__name__}:{name}' failed" in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+def test_adaptive_partitioning_prefers_partitions_whose_brokers_keep_up():
+    simulation = simulate(partitions=3, batch_size="2000", buffer_memory="8388608")
+    simulation.append(keyed(10))
+    simulation.producer.flush()
+    simulation.cluster.brokers[2].is_paused = True  # leads partition 1
+    before = Counter({p: len(v) for p, v in simulation.values().items()})
+    for _ in range(60):
+        simulation.append([(None, b"x" * 100)] * 100)
+        simulation.step(10)
+    simulation.cluster.brokers[2].resume()
+    simulation.producer.flush()
+    after = Counter({p: len(v) for p, v in simulation.values().items()})
+    grown = {partition: after[partition] - before[partition] for partition in range(3)}
+    assert sum(grown.values()) == 6000
+    assert grown[1] < 0.7 * min(grown[0], grown[2])
+
+
+def test_partitions_of_a_broker_that_keeps_batches_waiting_are_avoided():
+    simulation = simulate(
+        partitions=3, batch_size="2000", partitioner_availability_timeout_ms="50",
+        partitioner_adaptive_partitioning_enable="false",
+    )  # fmt: skip
+    simulation.append(keyed(10))
+    simulation.producer.flush()
+    simulation.cluster.brokers[2].is_paused = True
+    for _ in range(40):
+        simulation.append([(None, b"x" * 100)] * 50)
+        simulation.run_for(20)
+    stuck = simulation.producer.accumulator.queue_sizes([])
+    assert stuck == []
+    assert simulation.producer.accumulator.slow_nodes == {2}
+    counts = {p: len(v) for p, v in simulation.values().items()}
+    assert counts[0] + counts[2] > 1500
+    simulation.cluster.brokers[2].resume()
+    simulation.producer.flush()
+    assert len(simulation.all_values()) == 2010
+
+
+# --- interceptors -----------------------------------------------------------------------------
+
+
+def test_interceptors_change_batches_and_hear_of_acknowledgements():
+    Counting.seen.clear()
+    interceptors = hooks.Interceptors([f"{__name__}:Upper", f"{__name__}:Counting"], "fail")
+    changed = interceptors.on_send(arrow_batch([(b"k", b"v1")]))
+    assert changed.column("value").to_pylist() == [b"V1"]
+    interceptors.on_acknowledgement({"records": 1})
+    assert Counting.seen == [{"records": 1}]
+
+
+@pytest.mark.parametrize("name", ["Broken", "Renaming"])
+def test_an_interceptor_that_fails_fails_the_task_or_is_skipped(name, caplog):
+    batch = arrow_batch([(b"k", b"v1")])
+    failing = hooks.Interceptors([f"{__name__}:{name}"], "fail")
+    with pytest.raises(hooks.HookError, match=f"on_send of interceptor '{__name__}:{name}' failed"):
+        failing.on_send(batch)
+    skipping = hooks.Interceptors([f"{__name__}:{name}", f"{__name__}:Upper"], "log")
+    assert skipping.on_send(batch).column("value").to_pylist() == [b"V1"]
+    assert f"interceptor '{__name__}:{name}' failed and is skipped" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "message"),
+    [
+        ("nonsense", "is not of the form package.module:name"),
+        ("no_such_module:x", "cannot be loaded"),
+        (f"{__name__}:no_such_name", "cannot be loaded"),
+        (f"{__name__}:__name__", "is not callable"),
+    ],
+)
+def test_hooks_that_cannot_be_loaded(entry_point, message):
+    with pytest.raises(ConfigError, match=message):
+        hooks.load(entry_point, "interceptor")
