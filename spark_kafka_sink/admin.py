@@ -13,11 +13,12 @@ from types import TracebackType
 from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import BootstrapError, BrokerError, error_for_code, error_named
 from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
-from spark_kafka_sink.network.transport import Network, SelectorNetwork
+from spark_kafka_sink.network.transport import Network, SelectorNetwork, canonical_addresses
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -47,6 +48,13 @@ DEFAULT_SETTINGS = ClientSettings(
     connections_max_idle_ms=540_000,
 )
 """The network settings of :meth:`AdminClient.connect`; Kafka's defaults for its AdminClient."""
+
+
+def bootstrap_addresses(config: ProducerConfig) -> Sequence[tuple[str, int]]:
+    """The addresses to begin with, by ``client.dns.lookup``."""
+    if config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
+        return canonical_addresses(config.bootstrap_servers)
+    return config.bootstrap_servers
 
 
 class AdminClient:
@@ -98,6 +106,14 @@ class AdminClient:
         network = SelectorNetwork() if network is None else network
         clock = SystemClock() if clock is None else clock
         return cls(addresses, settings, network, clock, Random() if rng is None else rng)
+
+    @classmethod
+    def of(cls, config: ProducerConfig, clock: Clock | None = None) -> AdminClient:
+        """A client with the network settings of a producer."""
+        network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
+        clock = SystemClock() if clock is None else clock
+        settings = ClientSettings.of(config)
+        return cls(bootstrap_addresses(config), settings, network, clock, Random())
 
     def __enter__(self) -> AdminClient:
         return self

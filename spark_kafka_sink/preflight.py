@@ -8,18 +8,14 @@ query here: the tasks wait for them, within ``delivery.timeout.ms``.
 
 from __future__ import annotations
 
-import random
-
 from spark_kafka_sink.admin import AdminClient
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.commit import ensure_log_handler, logger
-from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.errors import BootstrapError, TopicError, advice_for, error_for_code
 from spark_kafka_sink.model import Node
-from spark_kafka_sink.network.client import ClientSettings
-from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
+from spark_kafka_sink.topics import create_missing
 
 _REACH_TIMEOUT_MS = 6_000
 _TOPIC_TIMEOUT_MS = 5_000
@@ -57,19 +53,19 @@ def check_cluster(options: SinkOptions, clock: Clock | None = None) -> None:
 
 def _check(options: SinkOptions, clock: Clock) -> None:
     config = options.producer
-    with _admin(config, clock) as admin:
+    with AdminClient.of(config, clock) as admin:
         brokers = admin.metadata([], False, admin.deadline_in(_REACH_TIMEOUT_MS))
         _check_advertised(admin, brokers)
         if options.topic is not None:
             timeout_ms = min(_TOPIC_TIMEOUT_MS, config.max_block_ms)
-            described = admin.metadata([options.topic], True, admin.deadline_in(timeout_ms))
+            deadline_ms = admin.deadline_in(timeout_ms)
+            creation = config.topic_creation
+            described = admin.metadata([options.topic], creation is None, deadline_ms)
+            if creation is not None and _is_missing(described):
+                create_missing(admin, [options.topic], creation)
+                # A topic that was just created is not known to every broker yet.
+                described = admin.metadata([options.topic], True, admin.deadline_in(timeout_ms))
             _check_topic(options.topic, described)
-
-
-def _admin(config: ProducerConfig, clock: Clock) -> AdminClient:
-    network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
-    settings = ClientSettings.of(config)
-    return AdminClient(config.bootstrap_servers, settings, network, clock, random.Random())
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse) -> None:
@@ -83,6 +79,11 @@ def _check_advertised(admin: AdminClient, response: MetadataResponse) -> None:
             f"it advertises: {error}. Check advertised.listeners of the brokers, and that these "
             "names and ports can be reached from here"
         ) from error
+
+
+def _is_missing(response: MetadataResponse) -> bool:
+    errors = [error_for_code(topic.error_code).name for topic in response.topics]
+    return "UNKNOWN_TOPIC_OR_PARTITION" in errors
 
 
 def _check_topic(topic: str, response: MetadataResponse) -> None:

@@ -20,6 +20,7 @@ from spark_kafka_sink.config.config_def import (
     between,
     one_of,
 )
+from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.errors import ConfigError
 
 ACKS_ALL = -1
@@ -161,6 +162,29 @@ PRODUCER_CONFIG = ConfigDef(
             "After how long cluster metadata is refreshed although nothing has failed.",
         ),
         ConfigKey(
+            "metadata.max.idle.ms", LONG, 300000, at_least(5000), LOW,
+            "After how long without a row a topic's metadata is forgotten.",
+        ),
+        ConfigKey(
+            "metadata.recovery.strategy", STRING, "rebootstrap", one_of("rebootstrap", "none"), LOW,
+            "Whether kafka.bootstrap.servers is asked again when no known broker can be reached.",
+        ),
+        ConfigKey(
+            "metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, at_least(0), LOW,
+            "After how long without metadata kafka.bootstrap.servers is asked again in any case.",
+        ),
+        ConfigKey(
+            "client.dns.lookup", STRING, "use_all_dns_ips",
+            one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), MEDIUM,
+            "use_all_dns_ips tries all addresses of a name in turn; "
+            "resolve_canonical_bootstrap_servers_only replaces each bootstrap address by the "
+            "canonical names behind it, as Kerberos needs.",
+        ),
+        ConfigKey(
+            "transaction.timeout.ms", INT, 60000, at_least(1), LOW,
+            "How long the brokers wait for a transaction to end. Only for exactly-once delivery.",
+        ),
+        ConfigKey(
             "client.id", STRING, "pykafka-sink", None, MEDIUM,
             "Name of the client in the broker's logs, metrics and quotas.",
             "producer-N",
@@ -232,6 +256,11 @@ class ProducerConfig:
     partitioner_adaptive_partitioning_enable: bool
     partitioner_availability_timeout_ms: int
     metadata_max_age_ms: int
+    metadata_max_idle_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
+    client_dns_lookup: str
+    transaction_timeout_ms: int
     client_id: str
     connections_max_idle_ms: int
     reconnect_backoff_ms: int
@@ -243,6 +272,8 @@ class ProducerConfig:
     security_protocol: str
     # Not a key of Kafka's: the sink's option ``hooks.on.error``, for a user's partitioner.
     hooks_on_error: str = "fail"
+    # Nor this: the sink's options ``topic.creation.*``. None: brokers may create topics.
+    topic_creation: TopicCreation | None = None
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spark_kafka_sink.config.config_def import (
     ConfigDef,
@@ -17,10 +18,20 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
+from spark_kafka_sink.config.topic_creation import (
+    BROKER_DEFAULT,
+    TopicCreation,
+    parse_topic_configs,
+)
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.hooks import load
 
 KAFKA_PREFIX = "kafka."
+
+
+def _number_of(value: int) -> str | None:
+    return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
+
 
 SINK_OPTIONS = ConfigDef(
     [
@@ -32,6 +43,26 @@ SINK_OPTIONS = ConfigDef(
             "includeheaders", ConfigType.BOOLEAN, False, None, Importance.LOW,
             "Accepted as Spark's own sink accepts it, and without effect as there: a headers "
             "column is written whenever it exists.",
+        ),
+        ConfigKey(
+            "topic.creation.enable", ConfigType.BOOLEAN, False, None, Importance.MEDIUM,
+            "Create topics that do not exist, with the options below, instead of leaving it to the "
+            "brokers' auto.create.topics.enable.",
+        ),
+        ConfigKey(
+            "topic.creation.partitions", ConfigType.INT, BROKER_DEFAULT, _number_of,
+            Importance.MEDIUM,
+            "Partitions of a topic that is created. -1: the brokers' num.partitions.",
+        ),
+        ConfigKey(
+            "topic.creation.replication.factor", ConfigType.INT, BROKER_DEFAULT, _number_of,
+            Importance.MEDIUM,
+            "Replicas of a topic that is created. -1: the brokers' default.replication.factor.",
+        ),
+        ConfigKey(
+            "topic.creation.configs", ConfigType.STRING, "", None, Importance.LOW,
+            "Configuration of a topic that is created, as name=value, separated by commas, e.g. "
+            "retention.ms=86400000,min.insync.replicas=2.",
         ),
         ConfigKey(
             "interceptors", ConfigType.LIST, [], None, Importance.MEDIUM,
@@ -139,7 +170,11 @@ class SinkOptions:
         )
         _check_hooks(sink["interceptors"], producer.partitioner)
         return cls(
-            producer=replace(producer, hooks_on_error=sink["hooks_on_error"]),
+            producer=replace(
+                producer,
+                hooks_on_error=sink["hooks_on_error"],
+                topic_creation=_topic_creation(sink),
+            ),
             topic=sink["topic"],
             interceptors=tuple(sink["interceptors"]),
             hooks_on_error=sink["hooks_on_error"],
@@ -147,6 +182,14 @@ class SinkOptions:
             metrics_path=sink["metrics_path"],
             notes=tuple(notes),
         )
+
+
+def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
+    configs = parse_topic_configs(sink["topic_creation_configs"])
+    if not sink["topic_creation_enable"]:
+        return None
+    partitions = sink["topic_creation_partitions"]
+    return TopicCreation(partitions, sink["topic_creation_replication_factor"], configs)
 
 
 def _check_hooks(interceptors: list[str], partitioner: str) -> None:

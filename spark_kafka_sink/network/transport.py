@@ -288,5 +288,23 @@ class SelectorNetwork:
         self._wakeup_sender.close()
 
 
+def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Each address replaced by the canonical names of all addresses behind it.
+
+    A name that cannot be resolved stays as it is: connecting to it will say why. Source:
+    ``ClientUtils.parseAndValidateAddresses`` with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
+    """
+    names: dict[tuple[str, int], None] = {}
+    for host, port in addresses:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for _, _, _, _, sockaddr in found:
+                canonical, _ = socket.getnameinfo(sockaddr, socket.NI_NUMERICSERV)
+                names[canonical, port] = None
+        except OSError:
+            names[host, port] = None
+    return list(names)
+
+
 def _reason(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__

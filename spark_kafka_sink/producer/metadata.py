@@ -81,13 +81,22 @@ class TopicProblem(NamedTuple):
     is_fatal: bool
 
 
+class MetadataSettings(NamedTuple):
+    """``metadata.max.age.ms``, ``metadata.max.idle.ms`` and ``metadata.recovery.*``."""
+
+    max_age_ms: int
+    max_idle_ms: int
+    may_rebootstrap: bool
+    rebootstrap_trigger_ms: int
+
+
 class Metadata:
     """The current snapshot, the topics of interest, and when to refresh."""
 
     def __init__(
         self,
         bootstrap: Sequence[tuple[str, int]],
-        max_age_ms: int,
+        settings: MetadataSettings,
         retry_backoff: ExponentialBackoff,
     ) -> None:
         self.bootstrap_nodes = [
@@ -96,15 +105,18 @@ class Metadata:
         self.snapshot = ClusterSnapshot({}, {})
         self.version = 0
         self.problems: dict[str, TopicProblem] = {}
-        self._topics: set[str] = set()
+        # Topics of interest, and when rows were last appended for each.
+        self._topics: dict[str, int] = {}
         # The id under which each topic was first seen: what is written belongs to that topic.
         self._topic_ids: dict[str, UUID] = {}
-        self._max_age_ms = max_age_ms
+        self._settings = settings
         self._retry_backoff = retry_backoff
         self._is_update_requested = True
         self._last_success_ms: int | None = None
         self._retry_at_ms: int | None = None
         self._failed_attempts = 0
+        self._trying_since_ms: int | None = None
+        self._is_rebootstrapping = False
 
     # --- what to ask, and when -----------------------------------------------------------------
 
@@ -113,10 +125,11 @@ class Metadata:
         """Topics of interest, sorted."""
         return sorted(self._topics)
 
-    def add_topic(self, topic: str) -> None:
-        """Keep metadata of ``topic`` from now on."""
-        if topic not in self._topics:
-            self._topics = self._topics | {topic}
+    def add_topic(self, topic: str, now_ms: int) -> None:
+        """Keep metadata of ``topic`` for ``metadata.max.idle.ms`` from now on."""
+        is_new = topic not in self._topics
+        self._topics[topic] = now_ms
+        if is_new:
             self._is_update_requested = True
             # A topic is new once: the pause after an earlier answer is not for it.
             if self._failed_attempts == 0:
@@ -130,22 +143,33 @@ class Metadata:
         """0 when a request is due."""
         due_ms = 0
         if not self._is_update_requested and self._last_success_ms is not None:
-            due_ms = max(0, self._last_success_ms + self._max_age_ms - now_ms)
+            due_ms = max(0, self._last_success_ms + self._settings.max_age_ms - now_ms)
         if self._retry_at_ms is not None:
             due_ms = max(due_ms, self._retry_at_ms - now_ms)
         return due_ms
 
-    def candidate_nodes(self) -> list[Node]:
-        """Nodes to ask. When the known ones keep failing, the bootstrap addresses again."""
+    def candidate_nodes(self, now_ms: int) -> list[Node]:
+        """Nodes to ask: the known ones, and the bootstrap addresses while those are needed."""
         nodes = list(self.snapshot.nodes.values())
-        if not nodes or self._failed_attempts > len(nodes):
-            nodes += self.bootstrap_nodes
+        since_ms = self._trying_since_ms
+        trigger_ms = self._settings.rebootstrap_trigger_ms
+        if since_ms is not None and now_ms - since_ms > trigger_ms:
+            self.rebootstrap()
+        if not nodes or self._is_rebootstrapping:
+            return self.bootstrap_nodes + nodes
         return nodes
+
+    def rebootstrap(self) -> None:
+        """Ask the bootstrap addresses, too, until somebody answers (KIP-899, KIP-1102)."""
+        if self._settings.may_rebootstrap:
+            self._is_rebootstrapping = True
 
     # --- answers -------------------------------------------------------------------------------
 
     def failed_update(self, now_ms: int) -> None:
         """An attempt got no answer: wait before the next."""
+        if self._trying_since_ms is None:
+            self._trying_since_ms = now_ms
         self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._failed_attempts)
         self._failed_attempts += 1
 
@@ -170,12 +194,23 @@ class Metadata:
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id)
         self.version += 1
         self._last_success_ms = now_ms
-        self._is_update_requested = is_incomplete or not self._topics <= topics.keys()
+        self._trying_since_ms = None
+        self._is_rebootstrapping = False
+        self._forget_idle_topics(now_ms)
+        self._is_update_requested = is_incomplete or not self._topics.keys() <= topics.keys()
         if self._is_update_requested:
             self.failed_update(now_ms)
         else:
             self._failed_attempts = 0
             self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(0)
+
+    def _forget_idle_topics(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self._settings.max_idle_ms
+        kept = {topic: used_ms for topic, used_ms in self._topics.items() if used_ms > oldest_ms}
+        for topic in self._topics.keys() - kept.keys():
+            self._topic_ids.pop(topic, None)
+            self.problems.pop(topic, None)
+        self._topics = kept
 
     def update_leader(
         self, topic_partition: TopicPartition, leader: PartitionMetadata, nodes: Iterable[Node]

@@ -23,7 +23,14 @@ _CONNECTING_RECHECK_MS = 1000
 class MetadataUpdater:
     """Keeps at most one metadata request under way."""
 
-    def __init__(self, metadata: Metadata, client: NetworkClient, monitor: Monitor) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        client: NetworkClient,
+        monitor: Monitor,
+        allow_auto_topic_creation: bool,
+    ) -> None:
+        self._allow_auto_topic_creation = allow_auto_topic_creation
         self._metadata = metadata
         self._client = client
         self._monitor = monitor
@@ -37,7 +44,7 @@ class MetadataUpdater:
         wait_ms = self._metadata.time_to_next_update_ms(now_ms)
         if wait_ms > 0:
             return wait_ms
-        nodes = self._metadata.candidate_nodes()
+        nodes = self._metadata.candidate_nodes(now_ms)
         node = self._client.least_loaded_node(nodes, now_ms)
         if node is None:
             self._note_unreachable(nodes, now_ms)
@@ -48,14 +55,15 @@ class MetadataUpdater:
         return _CONNECTING_RECHECK_MS
 
     def _note_unreachable(self, nodes: list[Node], now_ms: int) -> None:
-        """Every candidate is backing off: say why, and wait."""
+        """Every candidate is backing off: say why, wait, and ask the bootstrap addresses next."""
+        self._metadata.rebootstrap()
         reasons = [f"{node.address} ({self._client.last_failure(node)})" for node in nodes]
         self.last_failure = f"no broker reachable: {', '.join(reasons)}"
         self._metadata.failed_update(now_ms)
 
     def _send(self, node: Node, now_ms: int) -> None:
         topics = [MetadataRequestTopic(name=topic) for topic in self._metadata.topics]
-        request = MetadataRequest(topics, allow_auto_topic_creation=True)
+        request = MetadataRequest(topics, self._allow_auto_topic_creation)
         try:
             self._client.send(node, request, now_ms, self._complete)
         except UnsupportedVersionError as error:
@@ -71,6 +79,8 @@ class MetadataUpdater:
                 self.last_failure = f"{result.node}: {result.failure}"
                 self._metadata.failed_update(now_ms)
             elif result.response.error_code:
+                if error_for_code(result.response.error_code).name == "REBOOTSTRAP_REQUIRED":
+                    self._metadata.rebootstrap()
                 self.last_failure = f"{result.node}: {error_for_code(result.response.error_code)}"
                 self._metadata.failed_update(now_ms)
             elif not result.response.brokers:

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from spark_kafka_sink.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.backoff import ExponentialBackoff
 from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.columns.plan import ColumnPlan
@@ -27,7 +28,7 @@ from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.batch_closer import BatchCloser
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.producer.metadata import ClusterSnapshot, Metadata
+from spark_kafka_sink.producer.metadata import ClusterSnapshot, Metadata, MetadataSettings
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
@@ -36,6 +37,7 @@ from spark_kafka_sink.producer.producer_id import ProducerIdRequester
 from spark_kafka_sink.producer.producer_state import ProducerState
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.record.compression import create_compressor
+from spark_kafka_sink.topics import create_missing
 
 _PAGE_BYTES = 32768
 _SMALLEST_PAGE_BYTES = 4096
@@ -68,9 +70,11 @@ class KafkaProducer:
         )
         self.client = NetworkClient(ClientSettings.of(config), network, clock, rng)
         self._metadata = Metadata(
-            config.bootstrap_servers, config.metadata_max_age_ms, retry_backoff
+            bootstrap_addresses(config), _metadata_settings(config), retry_backoff
         )
-        self._updater = MetadataUpdater(self._metadata, self.client, monitor)
+        self._updater = MetadataUpdater(
+            self._metadata, self.client, monitor, config.topic_creation is None
+        )
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
         state = ProducerState() if config.enable_idempotence else None
         self.accumulator = RecordAccumulator(monitor, self.pool, state, retry_backoff)
@@ -179,7 +183,7 @@ class KafkaProducer:
         self.report.clear()
         with self._monitor:
             for topic in topics:
-                self._metadata.add_topic(topic)
+                self._metadata.add_topic(topic, self._clock.now_ms())
 
     def _raise_failure(self) -> None:
         if self.accumulator.failure is not None:
@@ -187,14 +191,16 @@ class KafkaProducer:
 
     def _await_topics(self, topics: list[str]) -> ClusterSnapshot:
         """A snapshot that knows all ``topics``. Source: ``KafkaProducer.waitOnMetadata``."""
-        snapshot = self._metadata.snapshot
+        now_ms = self._clock.now_ms()
+        with self._monitor:
+            for topic in topics:
+                self._metadata.add_topic(topic, now_ms)
+            snapshot = self._metadata.snapshot
         if all(topic in snapshot.topics for topic in topics):
             return snapshot
         started_ns = self._clock.perf_ns()
-        deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+        deadline_ms = now_ms + self._config.max_block_ms
         with self._monitor:
-            for topic in topics:
-                self._metadata.add_topic(topic)
             self.client.wakeup()
             for topic in topics:
                 self._await_topic(topic, deadline_ms)
@@ -203,9 +209,15 @@ class KafkaProducer:
         return snapshot
 
     def _await_topic(self, topic: str, deadline_ms: int) -> None:
+        is_creation_tried = False
         while topic not in self._metadata.snapshot.topics:
             self._raise_failure()
             problem = self._metadata.problems.get(topic)
+            if problem is not None and not problem.is_fatal and not is_creation_tried:
+                is_creation_tried = True
+                self._create_topic(topic)
+                self._metadata.request_update()
+                self.client.wakeup()
             left_ms = deadline_ms - self._clock.now_ms()
             if problem is not None and (problem.is_fatal or left_ms <= 0):
                 raise TopicError(problem.message)
@@ -216,6 +228,9 @@ class KafkaProducer:
                     f"{self._config.max_block_ms}: {why}"
                 )
             self._monitor.wait(left_ms)
+
+    def _create_topic(self, topic: str) -> None:
+        """Create a topic that does not exist, where that is wanted and possible."""
 
 
 class ThreadedProducer(KafkaProducer):
@@ -230,6 +245,11 @@ class ThreadedProducer(KafkaProducer):
         self._is_closing = False
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()
+
+    def _create_topic(self, topic: str) -> None:
+        if self._config.topic_creation is not None:
+            with AdminClient.of(self._config) as admin:
+                create_missing(admin, [topic], self._config.topic_creation)
 
     @property
     def is_healthy(self) -> bool:
@@ -255,6 +275,15 @@ class ThreadedProducer(KafkaProducer):
         self._thread.join(_CLOSE_TIMEOUT_S)
         if not self.accumulator.failure:
             self.accumulator.fail(ProducerClosedError("the producer is closed"))
+
+
+def _metadata_settings(config: ProducerConfig) -> MetadataSettings:
+    return MetadataSettings(
+        config.metadata_max_age_ms,
+        config.metadata_max_idle_ms,
+        config.metadata_recovery_strategy == "rebootstrap",
+        config.metadata_recovery_rebootstrap_trigger_ms,
+    )
 
 
 def _page_size(buffer_memory: int) -> int:

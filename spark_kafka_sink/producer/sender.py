@@ -114,7 +114,7 @@ class Sender:
         """Send one request to each node that is ready for it; returns when to come again."""
         ready = self._accumulator.ready(self._metadata.snapshot, now_ms)
         for topic in ready.unknown_leader_topics:
-            self._metadata.add_topic(topic)
+            self._metadata.add_topic(topic, now_ms)
             problem = self._metadata.problems.get(topic)
             if problem is not None and problem.is_fatal:
                 self.fail(DeliveryError(problem.message))
