@@ -1,4 +1,4 @@
-"""A partition's log on a simulated broker, with the checks of Kafka's ProducerStateManager."""
+"""A replica's log on a simulated broker, with the checks of Kafka's ProducerStateManager."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ class AppendedBatch:
     base_offset: int
 
 
+def _remembered() -> deque[AppendedBatch]:
+    return deque(maxlen=_REMEMBERED_BATCHES)
+
+
 @dataclass
 class ProducerEntry:
     """What the broker remembers of one producer id."""
 
     epoch: int
-    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=5))
+    batches: deque[AppendedBatch] = field(default_factory=_remembered)
 
 
 class PartitionLog:
@@ -37,13 +41,6 @@ class PartitionLog:
         self.base_offsets: list[int] = []
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0
-        self.start_offset = 0
-
-    def copy(self) -> PartitionLog:
-        other = PartitionLog()
-        for batch in self.batches:
-            other.append(batch)
-        return other
 
     def records(self) -> list[twin.Record]:
         return [
@@ -58,7 +55,7 @@ class PartitionLog:
             return "NONE", -1
         entry = self.producers.get(header.producer_id)
         if entry is None:
-            return "NONE", -1
+            return "NONE", -1  # as real brokers do: any sequence of an unknown producer is taken
         if header.producer_epoch < entry.epoch:
             return "INVALID_PRODUCER_EPOCH", -1
         last_sequence = (header.base_sequence + header.records_count - 1) % 2**31
@@ -84,3 +81,18 @@ class PartitionLog:
         self.base_offsets.append(base_offset)
         self.end_offset += len(batch.records)
         return base_offset
+
+    def follow(self, leader: PartitionLog) -> None:
+        """Become a copy of ``leader``: cut what it does not have, fetch what it has more."""
+        common = 0
+        for mine, theirs in zip(self.batches, leader.batches, strict=False):
+            if mine is not theirs:
+                break
+            common += 1
+        if common < len(self.batches):
+            kept = self.batches[:common]
+            self.batches, self.base_offsets, self.producers, self.end_offset = [], [], {}, 0
+            for batch in kept:
+                self.append(batch)
+        for batch in leader.batches[common:]:
+            self.append(batch)

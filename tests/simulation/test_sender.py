@@ -348,6 +348,7 @@ def test_partitions_added_while_the_job_runs_are_used():
     old = simulation.cluster.topics["t"]
     grown = simulation.cluster.create_topic("grown", 4)
     old.partitions.extend(grown.partitions[2:])
+    simulation.cluster.publish(now=True)
     simulation.run_for(3000)
     simulation.append(keyed(100))
     simulation.producer.flush()

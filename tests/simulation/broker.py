@@ -1,0 +1,129 @@
+"""One simulated broker: frames in, one request of a connection at a time, frames out."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages import api_versions, init_producer_id, metadata, produce
+from tests.simulation.network import Channel
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import SimCluster
+
+REQUESTS: dict[int, type[schema.Request]] = {
+    r.api_key: r
+    for r in (
+        api_versions.ApiVersionsRequest,
+        metadata.MetadataRequest,
+        produce.ProduceRequest,
+        init_producer_id.InitProducerIdRequest,
+    )
+}
+
+
+@dataclass
+class Inbox:
+    """What has arrived on one connection. ``is_busy``: a request of it is not answered yet."""
+
+    buffer: bytearray = field(default_factory=bytearray)
+    frames: deque[bytes] = field(default_factory=deque)
+    is_busy: bool = False
+
+
+@dataclass(frozen=True)
+class LeaderView:
+    """What a broker believes of a partition: it learns of changes a little later."""
+
+    leader_id: int
+    leader_epoch: int
+
+
+class SimBroker:
+    """A broker. ``view``: leaders as it knows them; what it serves and tells is by this."""
+
+    def __init__(self, node_id: int, cluster: SimCluster) -> None:
+        self.node_id = node_id
+        self.host, self.port = f"broker-{node_id}", 9092
+        self.is_up = True
+        self.is_paused = False
+        self.produce_requests = 0
+        self.view: dict[tuple[str, int], LeaderView] = {}
+        self.alive: tuple[int, ...] = ()
+        self._cluster = cluster
+        self._inboxes: dict[int, Inbox] = {}
+        self._waiting: list[tuple[Channel, bytes]] = []
+
+    def crash(self) -> None:
+        """Connections and requests are gone; the log stays."""
+        self.is_up = False
+        self._inboxes.clear()
+        self._waiting.clear()
+
+    def receive(self, channel: Channel, data: bytes) -> None:
+        if self.is_paused:
+            self._waiting.append((channel, data))
+            return
+        inbox = self._inboxes.setdefault(channel.channel_id, Inbox())
+        inbox.buffer += data
+        while len(inbox.buffer) >= 4:
+            (size,) = struct.unpack_from(">i", inbox.buffer)
+            if len(inbox.buffer) < 4 + size:
+                break
+            inbox.frames.append(bytes(inbox.buffer[4 : 4 + size]))
+            del inbox.buffer[: 4 + size]
+        self._serve_next(channel, inbox)
+
+    def resume(self) -> None:
+        self.is_paused = False
+        waiting, self._waiting = self._waiting, []
+        for channel, data in waiting:
+            self.receive(channel, data)
+
+    def _serve_next(self, channel: Channel, inbox: Inbox) -> None:
+        while inbox.frames and not inbox.is_busy:
+            inbox.is_busy = True
+            self._serve(channel, inbox, inbox.frames.popleft())
+
+    def _serve(self, channel: Channel, inbox: Inbox, frame: bytes) -> None:
+        api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
+        (client_id_bytes,) = struct.unpack_from(">h", frame, 8)
+        at = 10 + max(client_id_bytes, 0)
+        request_type = REQUESTS[api_key]
+        if version >= request_type.flexible_from:
+            at = schema.skip_tags(frame, at)
+        first, last = self._cluster.api_versions[api_key]
+        if not first <= version <= last:
+            assert api_key == 18, f"the client sent API {api_key} version {version}"
+            response = self._cluster.api_versions_response(35)
+            self._respond(channel, inbox, response, 0, correlation_id, flexible_header=False)
+            return
+        request = schema.decode_message(request_type, version, frame, at)
+        flexible = version >= request_type.flexible_from and api_key != 18
+
+        def reply(response: schema.Message | None) -> None:
+            """Answer once; None: the request wants no answer (acks=0)."""
+            if response is None:
+                inbox.is_busy = False
+            else:
+                self._respond(channel, inbox, response, version, correlation_id, flexible)
+            self._serve_next(channel, inbox)
+
+        self._cluster.handle(self, request, reply)
+
+    def _respond(
+        self, channel: Channel, inbox: Inbox, response: schema.Message, version: int,
+        correlation_id: int, flexible_header: bool,
+    ) -> None:  # fmt: skip
+        out = types.Writer()
+        out.tail += struct.pack(">i", correlation_id)
+        if flexible_header:
+            out.tail.append(0)
+        schema.encode_message(response, version, out)
+        body = b"".join(bytes(b) for b in out.buffers())
+        inbox.is_busy = False
+        if self.is_up:
+            self._cluster.network.respond(channel, struct.pack(">i", len(body)) + body)

@@ -1,0 +1,93 @@
+"""A replicated partition: leader, epoch, in-sync replicas, high watermark, who waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.simulation.partition_log import PartitionLog
+
+NO_LEADER = -1
+
+
+@dataclass
+class Waiter:
+    """An acks=all append that is answered when the high watermark has passed it."""
+
+    leader_id: int
+    leader_epoch: int
+    end_offset: int
+    answer: Callable[[str], None]
+
+
+class Partition:
+    """The controller's view, and one log per replica."""
+
+    def __init__(self, replicas: list[int], min_insync: int = 1) -> None:
+        self.replicas = replicas
+        self.leader_id = replicas[0]
+        self.leader_epoch = 0
+        self.isr = set(replicas)
+        self.min_insync = min_insync
+        self.logs = {broker_id: PartitionLog() for broker_id in replicas}
+        self.waiters: list[Waiter] = []
+        # Committed records were given up by an unclean election: loss is the cluster's doing.
+        self.is_tainted = False
+
+    @property
+    def log(self) -> PartitionLog:
+        """The leader's log; the longest one while there is no leader."""
+        if self.leader_id != NO_LEADER:
+            return self.logs[self.leader_id]
+        return max(self.logs.values(), key=lambda log: log.end_offset)
+
+    @property
+    def high_watermark(self) -> int:
+        return min(self.logs[broker_id].end_offset for broker_id in self.isr)
+
+    def replicate(self, follower_id: int) -> None:
+        """The follower fetches everything that the leader has."""
+        if self.leader_id not in (NO_LEADER, follower_id):
+            self.logs[follower_id].follow(self.logs[self.leader_id])
+            self.answer_waiters()
+
+    def elect(self, leader_id: int, is_clean: bool = True) -> None:
+        self.is_tainted = self.is_tainted or not is_clean
+        self.leader_id = leader_id
+        self.leader_epoch += 1
+        if not is_clean:
+            self.isr = {leader_id}
+
+    def shrink_isr(self, broker_id: int) -> None:
+        if len(self.isr) > 1 and broker_id != self.leader_id:
+            self.isr.discard(broker_id)
+            self.answer_waiters()
+
+    def expand_isr(self, broker_id: int) -> None:
+        """A replica that has caught up is in sync again."""
+        if self.leader_id != NO_LEADER:
+            self.replicate(broker_id)
+            self.isr.add(broker_id)
+
+    def answer_waiters(self) -> None:
+        """Tell those whose records all in-sync replicas have."""
+        waiting, self.waiters = self.waiters, []
+        for waiter in waiting:
+            is_current = (waiter.leader_id, waiter.leader_epoch) == (
+                self.leader_id,
+                self.leader_epoch,
+            )
+            if not is_current or self.high_watermark < waiter.end_offset:
+                self.waiters.append(waiter)
+            elif len(self.isr) < self.min_insync:
+                waiter.answer("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
+            else:
+                waiter.answer("NONE")
+
+    def drop_waiters_of(self, broker_id: int, error: str | None) -> None:
+        """The broker is no longer leader: tell those who wait, or with None forget them."""
+        mine = [waiter for waiter in self.waiters if waiter.leader_id == broker_id]
+        self.waiters = [waiter for waiter in self.waiters if waiter.leader_id != broker_id]
+        if error is not None:
+            for waiter in mine:
+                waiter.answer(error)
