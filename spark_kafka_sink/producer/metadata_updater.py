@@ -48,7 +48,7 @@ class MetadataUpdater:
         node = self._client.least_loaded_node(nodes, now_ms)
         if node is None:
             self._note_unreachable(nodes, now_ms)
-            return self._metadata.time_to_next_update_ms(now_ms)
+            return max(self._until_reconnect_ms(nodes, now_ms), 1)
         if not self._client.ready(node, now_ms):
             return _CONNECTING_RECHECK_MS
         self._send(node, now_ms)
@@ -60,6 +60,11 @@ class MetadataUpdater:
         reasons = [f"{node.address} ({self._client.last_failure(node)})" for node in nodes]
         self.last_failure = f"no broker reachable: {', '.join(reasons)}"
         self._metadata.failed_update(now_ms)
+
+    def _until_reconnect_ms(self, nodes: list[Node], now_ms: int) -> int:
+        """After how long the first of ``nodes`` has backed off long enough to be tried again."""
+        delays = (self._client.poll_delay_ms(node, now_ms) for node in nodes)
+        return min((d for d in delays if d is not None), default=_CONNECTING_RECHECK_MS)
 
     def _send(self, node: Node, now_ms: int) -> None:
         topics = [MetadataRequestTopic(name=topic) for topic in self._metadata.topics]

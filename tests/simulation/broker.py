@@ -53,6 +53,7 @@ class SimBroker:
         self.produce_requests = 0
         self.view: dict[tuple[str, int], LeaderView] = {}
         self.alive: tuple[int, ...] = ()
+        self.learned = 0
         self._cluster = cluster
         self._inboxes: dict[int, Inbox] = {}
         self._waiting: list[tuple[Channel, bytes]] = []

@@ -61,6 +61,8 @@ class SimCluster:
         self.metadata_delay_ms = (0, 0)
         self.replication_delay_ms = (0, 2)
         self.duplicate_produce = 0.0
+        self.published = 0
+        self.rejects_unknown_producers = False
         self.publish()
 
     @property
@@ -95,20 +97,27 @@ class SimCluster:
             for index, partition in enumerate(topic.partitions)
         }
         alive = tuple(b.node_id for b in self.brokers.values() if b.is_up)
+        self.published += 1
+        number = self.published
         for broker in self.brokers.values():
             delay_ms = 0 if now else self.rng.randint(*self.metadata_delay_ms)
             if delay_ms == 0:
-                self._learn(broker, view, alive)
+                self._learn(broker, number, view, alive)
             else:
-                self.scheduler.after(delay_ms, lambda b=broker: self._learn(b, view, alive))
+                self.scheduler.after(delay_ms, lambda b=broker: self._learn(b, number, view, alive))
 
     def _learn(
-        self, broker: SimBroker, view: dict[tuple[str, int], LeaderView], alive: tuple[int, ...]
+        self,
+        broker: SimBroker,
+        number: int,
+        view: dict[tuple[str, int], LeaderView],
+        alive: tuple[int, ...],
     ) -> None:
+        if number < broker.learned:
+            return
+        broker.learned = number
         for key, new in view.items():
             old = broker.view.get(key)
-            if old is not None and old.leader_epoch > new.leader_epoch:
-                continue
             broker.view[key] = new
             if old is not None and old.leader_id == broker.node_id != new.leader_id:
                 partition = self.topics[key[0]].partitions[key[1]]
@@ -329,7 +338,7 @@ class _Produce:
             finish(error)
             return
         log = partition.logs[self.broker.node_id]
-        error, base_offset = log.check(batch.header)
+        error, base_offset = log.check(batch.header, self.cluster.rejects_unknown_producers)
         if error != "NONE":
             finish(error)
             return

@@ -52,6 +52,7 @@ class NetworkFaults:
     cut_during_request: float = 0.0
     cut_before_response: float = 0.0
     cut_next_response: bool = False
+    drop_response: float = 0.0
     delay_response: float = 0.0
     long_delay_ms: tuple[int, int] = (1000, 40_000)
 
@@ -145,6 +146,8 @@ class SimNetwork:
         delay_ms = 0
         if self._chance(self.faults.delay_response):
             delay_ms = self._rng.randint(*self.faults.long_delay_ms)
+        if self._chance(self.faults.drop_response):
+            return  # as if the broker had forgotten to answer; the connection stays
         now_ms = self._scheduler.clock.ms
         arrival_ms = now_ms + self._rng.randint(*self.faults.latency_ms) + delay_ms
         channel.last_arrival_ms = max(channel.last_arrival_ms, arrival_ms)

@@ -49,13 +49,18 @@ class PartitionLog:
             for index, record in enumerate(batch.records)
         ]
 
-    def check(self, header: ParsedHeader) -> tuple[str, int]:
-        """(error name, base offset of the batch if it is a known duplicate or -1)."""
+    def check(self, header: ParsedHeader, rejects_unknown: bool = False) -> tuple[str, int]:
+        """(error name, base offset of the batch if it is a known duplicate or -1).
+
+        A producer that is not known may begin with any sequence on newer brokers; older ones
+        (``rejects_unknown``) want 0.
+        """
         if header.producer_id < 0:
             return "NONE", -1
         entry = self.producers.get(header.producer_id)
         if entry is None:
-            return "NONE", -1  # as real brokers do: any sequence of an unknown producer is taken
+            is_refused = rejects_unknown and header.base_sequence > 0
+            return ("UNKNOWN_PRODUCER_ID" if is_refused else "NONE"), -1
         if header.producer_epoch < entry.epoch:
             return "INVALID_PRODUCER_EPOCH", -1
         last_sequence = (header.base_sequence + header.records_count - 1) % 2**31

@@ -12,13 +12,13 @@ class SimClock:
 
     def __init__(self) -> None:
         self.ms = 1_000_000
-        self._perf_ns = 0
+        self.skew_ms = 0
 
     def now_ms(self) -> int:
         return self.ms
 
     def timestamp_ms(self) -> int:
-        return 1_700_000_000_000 + self.ms
+        return 1_700_000_000_000 + self.ms + self.skew_ms
 
     def perf_ns(self) -> int:
         return self.ms * 1_000_000

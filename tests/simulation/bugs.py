@@ -1,0 +1,230 @@
+"""Bugs that the simulator must catch: each is put into the producer for the length of a block.
+
+The list is also docs/reliability.md's: ``BUGS`` maps a name to what is broken and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from spark_kafka_sink.model import NO_OFFSET, NO_SEQUENCE
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.producer import metadata as metadata_module
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sender import Sender
+
+
+class Bug(NamedTuple):
+    """What is wrong, and the method that is replaced to make it so."""
+
+    what: str
+    owner: Any
+    name: str
+    replacement: Callable[[Any], Any]
+
+
+def _new_sequence_on_retry(original):  # type: ignore[no-untyped-def]
+    def assign_sequence(self, batch):  # type: ignore[no-untyped-def]
+        if batch.has_sequence:
+            self._sequences(batch.topic_partition).in_flight.remove(batch)
+            batch.base_sequence = NO_SEQUENCE
+        original(self, batch)
+
+    return assign_sequence
+
+
+def _stale_leader_accepted(original):  # type: ignore[no-untyped-def]
+    return lambda known, topic: original(None, topic)
+
+
+def _mute_forgotten(original):  # type: ignore[no-untyped-def]
+    return lambda self, topic_partition: None
+
+
+def _expired_taken_for_acknowledged(original):  # type: ignore[no-untyped-def]
+    def expire(self, now_ms):  # type: ignore[no-untyped-def]
+        oldest = self._accumulator.oldest_incomplete()
+        timeout_ms = self._config.delivery_timeout_ms
+        if oldest is not None and now_ms - oldest.created_at_ms >= timeout_ms:
+            self._accumulator._queues.pop(oldest.topic_partition, None)
+            self._accumulator.complete(oldest)
+            return 0
+        return original(self, now_ms)
+
+    return expire
+
+
+def _retry_at_the_end_of_the_queue(original):  # type: ignore[no-untyped-def]
+    return lambda self, queue, batch: len(queue)
+
+
+def _many_in_flight_from_the_start(original):  # type: ignore[no-untyped-def]
+    def must_wait(self, batch):  # type: ignore[no-untyped-def]
+        sequences = self._sequences(batch.topic_partition)
+        with mock.patch.object(sequences, "last_acked_sequence", 0):
+            return original(self, batch)
+
+    return must_wait
+
+
+def _memory_free_when_drained(original):  # type: ignore[no-untyped-def]
+    def drain(self, *arguments):  # type: ignore[no-untyped-def]
+        drained = original(self, *arguments)
+        for batch in drained:
+            self.pool.give_back(batch.pages)
+            batch.pages = []
+        return drained
+
+    return drain
+
+
+def _lost_connection_forgets_requests(original):  # type: ignore[no-untyped-def]
+    def lose(self, connection, *arguments, **more):  # type: ignore[no-untyped-def]
+        connection.in_flight.clear()
+        original(self, connection, *arguments, **more)
+
+    return lose
+
+
+def _no_renumbering(original):  # type: ignore[no-untyped-def]
+    return lambda self, sequences: None
+
+
+def _first_answer_for_all_partitions(original):  # type: ignore[no-untyped-def]
+    def complete(self, batches, response, node, now_ms):  # type: ignore[no-untyped-def]
+        answers = [p for topic in response.responses for p in topic.partition_responses]
+        for answer in answers:
+            answer.error_code, answer.base_offset = answers[0].error_code, answers[0].base_offset
+        original(self, batches, response, node, now_ms)
+
+    return complete
+
+
+def _parts_in_reverse(original):  # type: ignore[no-untyped-def]
+    return lambda self, batch, target: original(self, batch, target)[::-1]
+
+
+def _parts_share_a_sequence(original):  # type: ignore[no-untyped-def]
+    def split(self, batch, target):  # type: ignore[no-untyped-def]
+        parts = original(self, batch, target)
+        for part in parts:
+            part.base_sequence = batch.base_sequence
+        return parts
+
+    return split
+
+
+def _flush_forgets_what_is_in_flight(original):  # type: ignore[no-untyped-def]
+    return property(lambda self: sum(len(queue) for queue in self._queues.values()))
+
+
+def _requests_never_time_out(original):  # type: ignore[no-untyped-def]
+    return lambda self, connection, now_ms: None
+
+
+def _any_answer_is_success(original):  # type: ignore[no-untyped-def]
+    def complete(self, batch, partition, node, now_ms):  # type: ignore[no-untyped-def]
+        self._acknowledge(batch, partition.base_offset)
+
+    return complete
+
+
+def _timeout_taken_for_success(original):  # type: ignore[no-untyped-def]
+    def complete(self, batches, result, now_ms):  # type: ignore[no-untyped-def]
+        if result.is_timeout:
+            for batch in batches.values():
+                self._acknowledge(batch, NO_OFFSET)
+        else:
+            original(self, batches, result, now_ms)
+
+    return complete
+
+
+def _header_written_anew(original):  # type: ignore[no-untyped-def]
+    def seal(self):  # type: ignore[no-untyped-def]
+        original(self)
+        self.is_sealed = False
+        self.base_timestamp += 1
+
+    return seal
+
+
+BUGS: dict[str, Bug] = {
+    "sequence assigned anew on retry": Bug(
+        "a batch gets a new sequence each time it is drained",
+        ProducerState, "assign_sequence", _new_sequence_on_retry,
+    ),
+    "stale leader epoch accepted": Bug(
+        "older metadata overwrites newer", metadata_module, "_merge", _stale_leader_accepted
+    ),
+    "muted partition drained": Bug(
+        "with one request in flight, a partition is sent to while a retry is open",
+        RecordAccumulator, "mute", _mute_forgotten,
+    ),
+    "expired batch acknowledged": Bug(
+        "delivery.timeout.ms completes a batch", Sender, "_expire", _expired_taken_for_acknowledged
+    ),
+    "retry at the end of the queue": Bug(
+        "a batch that failed goes behind later ones",
+        RecordAccumulator, "_position", _retry_at_the_end_of_the_queue,
+    ),
+    "several in flight before the first acknowledgement": Bug(
+        "a broker that knows nothing of the producer takes the second batch first",
+        ProducerState, "must_wait", _many_in_flight_from_the_start,
+    ),
+    "memory reused before the acknowledgement": Bug(
+        "pages go back to the pool when a batch is sent",
+        RecordAccumulator, "drain", _memory_free_when_drained,
+    ),
+    "lost connection forgets its requests": Bug(
+        "requests in flight are never completed",
+        NetworkClient, "_lose", _lost_connection_forgets_requests,
+    ),
+    "epoch bumped without renumbering": Bug(
+        "batches in flight keep their numbers", ProducerState, "_renumber", _no_renumbering
+    ),
+    "one answer taken for all partitions": Bug(
+        "error and offset of the first partition count for the whole request",
+        Sender, "_complete_answered", _first_answer_for_all_partitions,
+    ),
+    "parts of a split batch reversed": Bug(
+        "the second half is sent first", BatchSplitter, "split", _parts_in_reverse
+    ),
+    "parts of a split batch share a sequence": Bug(
+        "every part has the sequence of the whole",
+        BatchSplitter, "split", _parts_share_a_sequence,
+    ),
+    "flush forgets what is in flight": Bug(
+        "only queued batches are waited for",
+        RecordAccumulator, "incomplete_count", _flush_forgets_what_is_in_flight,
+    ),
+    "requests never time out": Bug(
+        "an answer that was dropped is waited for",
+        NetworkClient, "_check_deadlines", _requests_never_time_out,
+    ),
+    "any answer taken for success": Bug(
+        "the error code is not looked at", Sender, "_complete_partition", _any_answer_is_success
+    ),
+    "timeout taken for success": Bug(
+        "a request without answer counts as acknowledged",
+        Sender, "_complete_request", _timeout_taken_for_success,
+    ),
+    "header written anew for a retry": Bug(
+        "a retry does not send the same bytes", ProducerBatch, "seal", _header_written_anew
+    ),
+}  # fmt: skip
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The producer with the bug ``name``."""
+    bug = BUGS[name]
+    original = getattr(bug.owner, bug.name)
+    with mock.patch.object(bug.owner, bug.name, bug.replacement(original)):
+        yield

@@ -1,0 +1,219 @@
+"""What goes wrong in a simulated cluster, at random, until it is healed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_sink.model import TopicPartition
+from tests.simulation.harness import Simulation
+from tests.simulation.network import NetworkFaults
+
+_RETRIABLE = (
+    "NOT_ENOUGH_REPLICAS",
+    "KAFKA_STORAGE_ERROR",
+    "REQUEST_TIMED_OUT",
+    "LEADER_NOT_AVAILABLE",
+    "CORRUPT_MESSAGE",
+)
+
+
+@dataclass
+class FaultRanges:
+    """How bad it may get. ``horizon_ms``: everything is healed by then."""
+
+    horizon_ms: int = 20_000
+    events: int = 8
+    allow_unclean: bool = False
+    network_level: float = 0.03
+
+
+class FaultPlan:
+    """Schedules faults from now on; ``heal`` ends them all."""
+
+    def __init__(self, simulation: Simulation, rng: random.Random, ranges: FaultRanges) -> None:
+        self._simulation = simulation
+        self._cluster = simulation.cluster
+        self._network = simulation.network
+        self._rng = rng
+        self._ranges = ranges
+        self._is_healed = False
+        self.log: list[str] = []
+
+    def begin(self) -> None:
+        """Schedule everything, the healing included."""
+        self._network.faults = self._network_faults()
+        self._cluster.metadata_delay_ms = (0, self._rng.choice((0, 100, 2000)))
+        self._cluster.replication_delay_ms = (0, self._rng.choice((2, 50)))
+        self._cluster.duplicate_produce = self._rng.choice((0.0, 0.0, 0.05))
+        self._cluster.reports_new_leader = self._rng.random() < 0.5
+        for _ in range(self._rng.randint(0, self._ranges.events)):
+            at_ms = self._rng.randint(0, self._ranges.horizon_ms)
+            self._simulation.scheduler.after(at_ms, self._choose())
+        self._simulation.scheduler.after(self._ranges.horizon_ms, self.heal)
+
+    def heal(self) -> None:
+        """No more faults; whoever is away comes back."""
+        self._is_healed = True
+        self._note("healed")
+        self._network.faults = NetworkFaults()
+        self._cluster.metadata_delay_ms = (0, 0)
+        self._cluster.on_produce = None
+        self._cluster.on_init_producer_id = lambda: "NONE"
+        self._cluster.throttle_time_ms = 0
+        self._cluster.duplicate_produce = 0.0
+        for node_id in self._cluster.brokers:
+            self._revive(node_id)
+        self._cluster.publish(now=True)
+
+    def _network_faults(self) -> NetworkFaults:
+        level = self._ranges.network_level
+        chance = self._rng.choice((0.0, level / 3, level))
+        slowest = self._rng.choice((2, 30, 300))
+        return NetworkFaults(
+            latency_ms=(0, slowest),
+            cut_during_request=chance * self._rng.random(),
+            cut_before_response=chance * self._rng.random(),
+            drop_response=chance * self._rng.random() / 3,
+            delay_response=chance * self._rng.random(),
+            long_delay_ms=(100, 8000),
+        )
+
+    def _choose(self) -> Callable[[], None]:
+        event = self._rng.choice(
+            (self._crash, self._crash, self._pause, self._hang, self._hang, self._move_leader, self._move_leader,
+             self._shrink_isr, self._throttle, self._broker_errors, self._forget_producers,
+             self._producer_id_errors, self._clock_jump, self._cut_everything)
+        )  # fmt: skip
+
+        def guarded() -> None:
+            if not self._is_healed:
+                event()
+
+        return guarded
+
+    def _note(self, text: str) -> None:
+        self.log.append(f"{self._simulation.clock.ms} {text}")
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        node_id = self._rng.choice(list(self._cluster.brokers))
+        if not self._cluster.brokers[node_id].is_up:
+            return
+        self._note(f"broker {node_id} crashes")
+        election_ms = self._rng.choice((0, 50, 3000))
+        self._cluster.crash(node_id, election_ms, self._ranges.allow_unclean)
+        self._later(lambda: self._revive(node_id))
+
+    def _pause(self) -> None:
+        node_id = self._rng.choice(list(self._cluster.brokers))
+        self._note(f"broker {node_id} pauses")
+        self._cluster.brokers[node_id].is_paused = True
+        self._later(self._cluster.brokers[node_id].resume)
+
+    def _hang(self) -> None:
+        """A broker hangs, connections and all; the controller gives its partitions to others."""
+        node_id = self._rng.choice(list(self._cluster.brokers))
+        broker = self._cluster.brokers[node_id]
+        if not broker.is_up or broker.is_paused:
+            return
+        self._note(f"broker {node_id} hangs and is fenced")
+        broker.is_paused = True
+        for name, topic in self._cluster.topics.items():
+            for index, partition in enumerate(topic.partitions):
+                others = [b for b in partition.isr - {node_id} if self._cluster.brokers[b].is_up]
+                if partition.leader_id == node_id and others:
+                    self._cluster.move_leader(name, index, self._rng.choice(others))
+                    partition.shrink_isr(node_id)
+        self._later(lambda: self._revive(node_id))
+
+    def _move_leader(self) -> None:
+        name, topic = self._rng.choice(list(self._cluster.topics.items()))
+        index = self._rng.randrange(len(topic.partitions))
+        partition = topic.partitions[index]
+        others = [
+            b
+            for b in partition.isr - {partition.leader_id}
+            if self._cluster.brokers[b].is_up and not self._cluster.brokers[b].is_paused
+        ]
+        if others and partition.leader_id >= 0:
+            to = self._rng.choice(others)
+            self._note(f"{name}-{index} moves from {partition.leader_id} to {to}")
+            self._cluster.move_leader(name, index, to)
+
+    def _shrink_isr(self) -> None:
+        partition = self._rng.choice(self._cluster.partitions())
+        followers = list(partition.isr - {partition.leader_id})
+        if followers:
+            follower = self._rng.choice(followers)
+            self._note(f"broker {follower} falls out of sync")
+            partition.shrink_isr(follower)
+            self._later(lambda: self._rejoin(partition, follower))
+
+    def _rejoin(self, partition, follower: int) -> None:  # type: ignore[no-untyped-def]
+        if self._cluster.brokers[follower].is_up:
+            partition.expand_isr(follower)
+
+    def _throttle(self) -> None:
+        self._note("throttled")
+        self._cluster.throttle_time_ms = self._rng.choice((50, 1500))
+        self._later(lambda: setattr(self._cluster, "throttle_time_ms", 0))
+
+    def _broker_errors(self) -> None:
+        """Some produce requests are refused, before anything is appended."""
+        chance, error = self._rng.choice((0.2, 0.7)), self._rng.choice(_RETRIABLE)
+        self._note(f"{error} in {chance} of requests")
+        rng = random.Random(self._rng.random())
+        self._cluster.on_produce = lambda *_: error if rng.random() < chance else None
+        self._later(lambda: setattr(self._cluster, "on_produce", None))
+
+    def _forget_producers(self) -> None:
+        """Older brokers lose a producer's state with the last of its records, and then refuse it.
+
+        Only where nothing is under way: what was appended and not acknowledged would be repeated.
+        """
+        name, topic = self._rng.choice(list(self._cluster.topics.items()))
+        index = self._rng.randrange(len(topic.partitions))
+        state = self._simulation.producer.sender._state
+        if state is None or state.in_flight(TopicPartition(name, index)):
+            return
+        self._note(f"producers of {name}-{index} forgotten")
+        self._cluster.rejects_unknown_producers = True
+        for log in topic.partitions[index].logs.values():
+            log.producers.clear()
+
+    def _producer_id_errors(self) -> None:
+        rng = random.Random(self._rng.random())
+        names = ("COORDINATOR_LOAD_IN_PROGRESS", "NONE", "NONE")
+        self._cluster.on_init_producer_id = lambda: rng.choice(names)
+
+    def _clock_jump(self) -> None:
+        self._note("the wall clock jumps")
+        self._simulation.clock.skew_ms += self._rng.choice((-3_600_000, -5, 5, 3_600_000))
+
+    def _cut_everything(self) -> None:
+        self._note("all connections are cut")
+        for broker in self._cluster.brokers.values():
+            self._network.cut_all(broker, "Connection reset by peer")
+
+    # --- recovery ------------------------------------------------------------------------------
+
+    def _later(self, callback: Callable[[], None]) -> None:
+        self._simulation.scheduler.after(self._rng.randint(20, 9000), callback)
+
+    def _revive(self, node_id: int) -> None:
+        broker = self._cluster.brokers[node_id]
+        if not broker.is_up:
+            self._note(f"broker {node_id} is back")
+            self._cluster.restart(node_id)
+        elif broker.is_paused:
+            self._note(f"broker {node_id} goes on")
+            broker.resume()
+        for partition in self._cluster.partitions():
+            if node_id in partition.replicas and node_id not in partition.isr:
+                delay_ms = self._rng.randint(10, 300)
+                self._simulation.scheduler.after(
+                    delay_ms, lambda p=partition: self._rejoin(p, node_id)
+                )

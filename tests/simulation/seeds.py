@@ -1,0 +1,307 @@
+"""One simulated life of a producer, all of it chosen by a seed, and what must hold of it.
+
+python -m tests.simulation.seeds 4711          # replay one seed, with its story
+python -m tests.simulation.seeds 0 20000       # a range, on all cores
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import random
+import sys
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, KafkaSinkError
+from tests import twin
+from tests.simulation.faults import FaultPlan, FaultRanges
+from tests.simulation.harness import Simulation
+
+REPLAY = "python -m tests.simulation.seeds {seed}"
+_MOST_POLLS = 60_000
+
+
+class InvariantError(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass
+class Settings:
+    """What a seed chooses."""
+
+    options: dict[str, str]
+    partitions: int
+    replicas: int
+    min_insync: int
+    max_message_bytes: int
+    appends: int
+    ranges: FaultRanges
+
+    @property
+    def is_idempotent(self) -> bool:
+        return self.options["acks"] == "all" and self.options["enable_idempotence"] == "true"
+
+    @property
+    def keeps_order(self) -> bool:
+        in_flight = self.options["max_in_flight_requests_per_connection"]
+        return self.is_idempotent or in_flight == "1"
+
+    @property
+    def must_succeed(self) -> bool:
+        """Faults end long before any patience does."""
+        return "delivery_timeout_ms" not in self.options and not self.ranges.allow_unclean
+
+
+@dataclass
+class Life:
+    """What happened. ``acknowledged``: (partition, base offset, values) of each batch."""
+
+    seed: int
+    settings: Settings
+    simulation: Simulation
+    plan: FaultPlan
+    appended: list[bytes] = field(default_factory=list)
+    acknowledged: list[tuple[int, int, list[bytes]]] = field(default_factory=list)
+    failure: Exception | None = None
+    started_ms: int = 0
+    trace: str = ""
+
+
+def choose_settings(rng: random.Random) -> Settings:
+    """Everything that a run can differ in."""
+    idempotent = rng.random() < 0.8
+    options = {
+        "acks": "all" if idempotent else rng.choice(("all", "1", "0")),
+        "enable_idempotence": "true" if idempotent else "false",
+        "batch_size": str(rng.choice((200, 1000, 5000))),
+        "linger_ms": str(rng.choice((0, 5, 100))),
+        "buffer_memory": str(rng.choice((65536, 262144))),
+        "compression_type": rng.choice(("none", "none", "lz4", "zstd", "snappy", "gzip")),
+        "max_in_flight_requests_per_connection": str(
+            rng.choice((1, 2, 5) if idempotent else (1, 1, 1, 5))
+        ),
+        "max_request_size": str(rng.choice((6000, 50_000))),
+        "metadata_max_age_ms": str(rng.choice((2000, 300_000))),
+        "connections_max_idle_ms": str(rng.choice((3000, 540_000))),
+        "retry_backoff_ms": str(rng.choice((0, 100))),
+    }
+    if rng.random() < 0.3:
+        options.update(request_timeout_ms="2000", delivery_timeout_ms=str(rng.choice((3000, 9000))))
+    replicas = rng.choice((1, 2, 3))
+    ranges = FaultRanges(
+        horizon_ms=rng.choice((2000, 20_000)),
+        events=rng.choice((0, 4, 10)),
+        allow_unclean=rng.random() < 0.1,
+        network_level=rng.choice((0.0, 0.02, 0.1)),
+    )
+    return Settings(
+        options=options,
+        partitions=rng.randint(1, 5),
+        replicas=replicas,
+        min_insync=rng.randint(1, max(1, replicas - 1)),
+        max_message_bytes=rng.choice((2500, 1 << 20, 1 << 20)),
+        appends=rng.randint(1, 14),
+        ranges=ranges,
+    )
+
+
+def live(seed: int) -> Life:
+    """Run the life of ``seed``. Raises InvariantError when something does not hold."""
+    rng = random.Random(seed)
+    settings = choose_settings(rng)
+    simulation = Simulation(rng.getrandbits(32), **settings.options)
+    topic = simulation.cluster.create_topic(
+        "t", settings.partitions, settings.replicas, settings.min_insync
+    )
+    topic.max_message_bytes = settings.max_message_bytes
+    plan = FaultPlan(simulation, random.Random(rng.random()), settings.ranges)
+    life = Life(seed, settings, simulation, plan, started_ms=simulation.clock.ms)
+    _watch(life)
+    plan.begin()
+    try:
+        for _ in range(rng.randint(1, 3)):
+            simulation.producer.begin_task(["t"])
+            _task(life, rng)
+    except KafkaSinkError as error:
+        life.failure = error
+    check(life)
+    return life
+
+
+def _task(life: Life, rng: random.Random) -> None:
+    """Some appends, with pauses, then a flush."""
+    simulation = life.simulation
+    for _ in range(life.settings.appends):
+        size = rng.choice((1, 10, 60))
+        values = [
+            b"%06d" % (len(life.appended) + n) + rng.randbytes(rng.randint(0, 60))
+            for n in range(size)
+        ]
+        life.appended += values
+        if rng.random() < 0.3:
+            simulation.append_to(rng.randrange(life.settings.partitions), values)
+        else:
+            keys = [rng.choice((None, b"", b"a", b"bcd")) for _ in values]
+            simulation.append(list(zip(keys, values, strict=True)))
+        if rng.random() < 0.5:
+            simulation.run_for(rng.choice((1, 20, 500)))
+    simulation.producer.flush()
+
+
+def _watch(life: Life) -> None:
+    """Note acknowledgements, see that leader epochs never go back, and digest what happens."""
+    producer, simulation = life.simulation.producer, life.simulation
+    acknowledge, run_once = producer.sender._acknowledge, producer.sender.run_once
+    epochs: dict[int, int] = {}
+    digest = hashlib.sha256()
+
+    def noting_acknowledge(batch, base_offset):  # type: ignore[no-untyped-def]
+        data = b"".join(bytes(b) for b in batch.buffers)
+        values = [record.value for record in twin.decode_batch(data).records]
+        life.acknowledged.append((batch.topic_partition.partition, base_offset, values))
+        digest.update(f"{simulation.clock.ms} {batch.topic_partition} {base_offset}".encode())
+        acknowledge(batch, base_offset)
+
+    def watching_run_once(now_ms):  # type: ignore[no-untyped-def]
+        run_once(now_ms)
+        digest.update(f"{simulation.clock.ms};".encode())
+        life.trace = digest.hexdigest()
+        if simulation.network.polls > _MOST_POLLS:
+            raise InvariantError(f"more than {_MOST_POLLS} polls: the sender spins")
+        known = producer._metadata.snapshot.topics.get("t")
+        for index, partition in enumerate(known.partitions if known else ()):
+            if partition.leader_epoch < epochs.get(index, -1):
+                raise InvariantError(f"the leader epoch of t-{index} went back")
+            epochs[index] = partition.leader_epoch
+
+    producer.sender._acknowledge = noting_acknowledge  # type: ignore[method-assign]
+    producer.sender.run_once = watching_run_once  # type: ignore[method-assign]
+
+
+# --- what must hold -----------------------------------------------------------------------------
+
+
+def check(life: Life) -> None:
+    """Raise InvariantError for the first invariant that does not hold."""
+    settings, simulation = life.settings, life.simulation
+    logs = simulation.cluster.records("t")
+    tainted = {i for i, p in enumerate(simulation.cluster.topics["t"].partitions) if p.is_tainted}
+    _check_failure(life)
+    if settings.is_idempotent:
+        _check_no_duplicates(logs)
+        _check_sequences(simulation)
+    if settings.keeps_order:
+        _check_order(life, logs, tainted)
+    if settings.options["acks"] == "all":
+        _check_acknowledged(life, logs, tainted)
+    if life.failure is None:
+        _check_complete(life)
+    patience_ms = settings.ranges.horizon_ms + 130_000 + 60_000 + 20_000
+    if simulation.clock.ms - life.started_ms > patience_ms:
+        raise InvariantError(f"it took {simulation.clock.ms - life.started_ms} ms")
+
+
+def _check_failure(life: Life) -> None:
+    if life.failure is None:
+        return
+    if not isinstance(life.failure, (DeliveryError, BufferExhaustedError)):
+        raise InvariantError(f"unexpected failure: {life.failure!r}")
+    if life.settings.must_succeed:
+        raise InvariantError(f"failed although every fault had ended: {life.failure}")
+
+
+def _check_no_duplicates(logs: dict[int, list[twin.Record]]) -> None:
+    counts = Counter(record.value for records in logs.values() for record in records)
+    doubled = [value for value, count in counts.items() if count > 1]
+    if doubled:
+        raise InvariantError(f"{len(doubled)} records doubled, the first is {doubled[0][:6]!r}")
+
+
+def _check_sequences(simulation: Simulation) -> None:
+    """Per producer id and epoch, sequences in a log follow each other without a gap."""
+    for index, partition in enumerate(simulation.cluster.topics["t"].partitions):
+        expected: dict[tuple[int, int], int] = {}
+        for batch in partition.log.batches:
+            header = batch.header
+            identity = (header.producer_id, header.producer_epoch)
+            if header.base_sequence != expected.get(identity, header.base_sequence):
+                raise InvariantError(f"t-{index}: sequence {header.base_sequence} after a gap")
+            expected[identity] = (header.base_sequence + header.records_count) % 2**31
+
+
+def _check_order(life: Life, logs: dict[int, list[twin.Record]], tainted: set[int]) -> None:
+    for partition, records in logs.items():
+        if partition in tainted:
+            continue
+        numbers = [int(record.value[:6]) for record in records if record.value]
+        if not life.settings.is_idempotent:
+            numbers = list(dict.fromkeys(numbers))  # at least once: a repetition is no disorder
+        if numbers != sorted(numbers):
+            raise InvariantError(f"t-{partition}: records out of order")
+
+
+def _check_acknowledged(life: Life, logs: dict[int, list[twin.Record]], tainted: set[int]) -> None:
+    """What was acknowledged is where the broker said that it is."""
+    for partition, base_offset, values in life.acknowledged:
+        if partition in tainted:
+            continue
+        there = [r.value for r in logs[partition]]
+        if base_offset >= 0 and there[base_offset : base_offset + len(values)] != values:
+            raise InvariantError(f"t-{partition}: acknowledged at {base_offset}, but not there")
+        if not set(values) <= set(there):
+            raise InvariantError(f"t-{partition}: acknowledged and lost")
+
+
+def _check_complete(life: Life) -> None:
+    """A flush without error: everything acknowledged, and all memory given back."""
+    acknowledged = Counter(value for _, _, values in life.acknowledged for value in values)
+    if acknowledged != Counter(life.appended):
+        raise InvariantError("flushed without error, but not everything was acknowledged once")
+    pool = life.simulation.producer.pool
+    if pool.free_count != pool.pages_count:
+        raise InvariantError(f"{pool.pages_count - pool.free_count} pages not given back")
+
+
+# --- running ------------------------------------------------------------------------------------
+
+
+def try_seed(seed: int) -> str | None:
+    """What is broken in the life of ``seed``, with how to replay it; None if all is well."""
+    try:
+        live(seed)
+    except Exception:
+        return f"seed {seed} failed. Replay: {REPLAY.format(seed=seed)}\n{traceback.format_exc()}"
+    return None
+
+
+def run_range(first: int, last: int, processes: int | None = None) -> list[str]:
+    """All failures of seeds ``first … last-1``."""
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        results = pool.imap_unordered(try_seed, range(first, last), chunksize=20)
+        return [failure for failure in results if failure is not None]
+
+
+def main(arguments: list[str]) -> int:
+    """Replay one seed, or run a range; 1 if anything is broken."""
+    numbers = [int(argument) for argument in arguments]
+    if len(numbers) == 2:
+        failures = run_range(*numbers)
+        print("\n".join(failures[:5]))
+        print(f"{numbers[1] - numbers[0]} seeds, {len(failures)} broken")
+        return 1 if failures else 0
+    failure = try_seed(numbers[0])
+    life_settings = choose_settings(random.Random(numbers[0]))
+    print(life_settings)
+    if failure is not None:
+        print(failure)
+        return 1
+    life = live(numbers[0])
+    print("\n".join(life.plan.log))
+    print(f"{len(life.appended)} records, failure: {life.failure}, trace {life.trace[:16]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""Seeds of whole lives: none may break an invariant, and planted bugs must."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import seeds
+from tests.simulation.bugs import BUGS, planted
+
+SEEDS = 500
+MOST_SEEDS_FOR_A_BUG = 800
+
+
+def test_no_seed_breaks_an_invariant():
+    failures = seeds.run_range(0, SEEDS)
+    assert not failures, "\n".join(failures[:3])
+
+
+@pytest.mark.parametrize("seed", [3, 77, 4711])
+def test_the_same_seed_gives_the_same_trace(seed):
+    assert seeds.live(seed).trace == seeds.live(seed).trace
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_caught(bug):
+    with planted(bug):
+        for seed in range(MOST_SEEDS_FOR_A_BUG):
+            if seeds.try_seed(seed) is not None:
+                return
+    pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not notice: {bug}")
