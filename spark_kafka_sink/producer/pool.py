@@ -54,7 +54,7 @@ class ProducerPool:
         waiting = self._idle.get(config, [])
         while waiting:
             producer = waiting.pop().producer
-            if producer.is_healthy:
+            if producer.resume():
                 producer.begin_task(topics)
                 return producer
             producer.close()
@@ -65,7 +65,10 @@ class ProducerPool:
         if not producer.is_healthy:
             producer.close()
             return
-        self._idle.setdefault(config, []).append(_Idle(producer, self._clock.now_ms()))
+        now_ms, limit_ms = self._clock.now_ms(), config.connections_max_idle_ms
+        # It also closes itself: there may be no next task that would come by and evict it.
+        producer.rest(now_ms + limit_ms if limit_ms >= 0 else None)
+        self._idle.setdefault(config, []).append(_Idle(producer, now_ms))
         self.evict()
 
     def evict(self) -> None:

@@ -243,6 +243,7 @@ class ThreadedProducer(KafkaProducer):
         self.begin_task(topics)
         self._process_id = os.getpid()
         self._is_closing = False
+        self._retire_at_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()
 
@@ -257,10 +258,29 @@ class ThreadedProducer(KafkaProducer):
         is_running = self._thread.is_alive() and not self._is_closing
         return is_running and self.is_clean and self._process_id == os.getpid()
 
+    def rest(self, until_ms: int | None) -> None:
+        """No task uses it from now on. At ``until_ms`` it closes itself, ``None`` is never."""
+        self._retire_at_ms = until_ms
+        self.client.wakeup()
+
+    def resume(self) -> bool:
+        """Take it up for another task; False when it cannot be used any more."""
+        with self._monitor:
+            if not self.is_healthy:
+                return False
+            self._retire_at_ms = None
+            return True
+
+    def _is_over(self, now_ms: int) -> bool:
+        if self._retire_at_ms is not None and now_ms >= self._retire_at_ms:
+            with self._monitor:  # unless a task has just taken it up
+                self._is_closing = self._is_closing or self._retire_at_ms is not None
+        return self._is_closing
+
     def _run(self) -> None:
         try:
-            while not self._is_closing:
-                self.sender.run_once(self._clock.now_ms())
+            while not self._is_over(now_ms := self._clock.now_ms()):
+                self.sender.run_once(now_ms, self._retire_at_ms)
         except Exception as error:  # whatever it is, the task must not wait for it in vain
             failure = KafkaSinkError(f"the sender thread failed: {error!r}")
             failure.__cause__ = error

@@ -92,9 +92,14 @@ class Sender:
 
     # --- one round -----------------------------------------------------------------------------
 
-    def run_once(self, now_ms: int) -> None:
-        """Do what is due at ``now_ms``, then wait for the network until the next thing is."""
+    def run_once(self, now_ms: int, until_ms: int | None = None) -> None:
+        """Do what is due at ``now_ms``, then wait for the network until the next thing is.
+
+        ``until_ms``: return by then, whether anything is due or not.
+        """
         waits: list[int | None] = [_LONGEST_POLL_MS]
+        if until_ms is not None:
+            waits.append(max(until_ms - now_ms, 0))
         if self._accumulator.failure is None:
             waits.append(self._close_lingering(now_ms))
             waits.append(self._metadata_updater.maybe_update(now_ms))

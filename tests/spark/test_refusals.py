@@ -114,9 +114,10 @@ def test_overwrite(spark, kafka):
         ),
         (
             {"kafka.partitioner.class": "org.x.Y"},
-            "give the row's partition in a 'partition' column",
+            "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or a 'partition' "
+            "column",
         ),
-        ({"kafka.interceptor.classes": "org.x.Y"}, "change the DataFrame before the write"),
+        ({"kafka.interceptor.classes": "org.x.Y"}, "interceptors=package.module:Class"),
         (
             {"kafka.enable.idempotence": "true", "kafka.acks": "1"},
             "Must set acks to all in order to use the idempotent producer.",

@@ -87,6 +87,7 @@ def test_two_hundred_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_p
         query = start(
             read_files(spark, folder), kafka, topic, checkpoint,
             metrics_path=str(metrics), metrics_log="false",
+            kafka_connections_max_idle_ms="3000",
         )  # fmt: skip
         while query.isActive:
             connections.append(len(broker_connections(kafka)))

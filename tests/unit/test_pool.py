@@ -18,6 +18,12 @@ class FakeProducer:
         self.is_healthy = True
         self.is_closed = False
 
+    def rest(self, until_ms):
+        self.until_ms = until_ms
+
+    def resume(self):
+        return self.is_healthy
+
     def begin_task(self, topics):
         self.topics.append(list(topics))
 
@@ -80,6 +86,7 @@ def test_idle_producers_are_closed_after_connections_max_idle_ms():
     settings = config(connections_max_idle_ms="1000")
     producer = pool.acquire(settings, [])
     pool.release(settings, producer)
+    assert producer.until_ms == clock.now_ms() + 1000
     clock.ms += 999
     pool.evict()
     assert not producer.is_closed
