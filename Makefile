@@ -1,6 +1,11 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark
 # make test-lowest   most tests, with the oldest versions of all dependencies
+# make simulate   20,000 simulated lives of a producer, about 10 minutes
+# make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
+# make fuzz   1 million broken responses
+# make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
+# make scale   1,000 partitions, metadata of 10,000
 # make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
@@ -12,7 +17,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test test-lowest lint types bench-ten-million clean
+.PHONY: demo test test-lowest simulate chaos fuzz soak scale lint types bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -26,6 +31,21 @@ test-lowest:
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-lowest/numba-cache/$(KERNELS) \
 	  $(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
+
+simulate: $(VENV)/dev.installed
+	$(BIN)/python -m tests.simulation.seeds 0 20000
+
+chaos: $(VENV)/dev.installed
+	$(BIN)/python -m tests.chaos
+
+fuzz: $(VENV)/dev.installed
+	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py
+
+soak: $(VENV)/dev.installed
+	$(BIN)/python -m tests.chaos.soak
+
+scale: $(VENV)/dev.installed
+	$(BIN)/python -m tests.chaos.scale
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

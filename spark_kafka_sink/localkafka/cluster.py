@@ -56,6 +56,8 @@ class LocalKafka:
     heap : of every broker, as for ``-Xmx``.
     listeners : further listeners, security protocol by name, ``{"SECURE": "SASL_PLAINTEXT"}``;
         their settings belong into ``server_properties``.
+    advertised : what clients of a listener are told instead of its addresses, one ``host:port``
+        per broker: ``{"PROXIED": ["127.0.0.1:4001", …]}``.
     jvm_options : for every broker.
     folder : where the temporary folder is made.
     start_timeout_ms, stop_timeout_ms : how long brokers may take to serve, and to shut down.
@@ -75,6 +77,7 @@ class LocalKafka:
         heap: str = "512m",
         *,
         listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, Sequence[str]] | None = None,
         jvm_options: Sequence[str] = (),
         folder: str | Path | None = None,
         start_timeout_ms: int = 90_000,
@@ -87,6 +90,7 @@ class LocalKafka:
         self._server_properties = dict(server_properties or {})
         self._heap = heap
         self._protocols = {settings.MAIN_LISTENER: "PLAINTEXT", **(listeners or {})}
+        self._advertised = dict(advertised or {})
         self._jvm_options = tuple(jvm_options)
         self._parent_folder = Path(tempfile.gettempdir() if folder is None else folder)
         self._start_timeout_ms = start_timeout_ms
@@ -286,8 +290,12 @@ class LocalKafka:
             clients = {listener: next(ports) for listener in self._protocols}
             self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
         for broker_id, broker in self._brokers.items():
+            advertised = {
+                listener: addresses[self.broker_ids.index(broker_id)]
+                for listener, addresses in self._advertised.items()
+            }
             properties = settings.server_properties(
-                broker_id, self._ports, self._protocols, broker.data_directory
+                broker_id, self._ports, self._protocols, broker.data_directory, advertised
             )
             text = settings.render_properties({**properties, **self._server_properties})
             broker.properties_file.write_text(text, encoding="ascii")

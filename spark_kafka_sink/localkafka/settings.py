@@ -44,15 +44,19 @@ def server_properties(
     ports: Mapping[int, BrokerPorts],
     protocols: Mapping[str, str],
     log_directory: Path,
+    advertised: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """A combined node for tests: broker and controller in one.
 
-    ``protocols``: security protocol by listener name.
+    ``protocols``: security protocol by listener name. ``advertised``: ``host:port`` by listener
+    name, where clients shall not connect to the listener itself.
     """
     mine = ports[broker_id]
     replicas = min(3, len(ports))
     in_sync = min(2, replicas)
-    clients = [f"{name}://{HOST}:{port}" for name, port in mine.listeners.items()]
+    clients = {name: f"{HOST}:{port}" for name, port in mine.listeners.items()}
+    listeners = [f"{name}://{address}" for name, address in clients.items()]
+    told = [f"{name}://{address}" for name, address in {**clients, **(advertised or {})}.items()]
     controllers = [f"{node}@{HOST}:{its.controller}" for node, its in ports.items()]
     protocol_map = {**protocols, _CONTROLLER_LISTENER: "PLAINTEXT"}
     return {
@@ -60,8 +64,8 @@ def server_properties(
         "node.id": str(broker_id),
         "controller.quorum.voters": ",".join(controllers),
         "controller.listener.names": _CONTROLLER_LISTENER,
-        "listeners": ",".join((*clients, f"{_CONTROLLER_LISTENER}://{HOST}:{mine.controller}")),
-        "advertised.listeners": ",".join(clients),
+        "listeners": ",".join((*listeners, f"{_CONTROLLER_LISTENER}://{HOST}:{mine.controller}")),
+        "advertised.listeners": ",".join(told),
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocol_map.items()),
         "inter.broker.listener.name": MAIN_LISTENER,
         "log.dirs": str(log_directory),

@@ -1,0 +1,176 @@
+"""Batch jobs and streams against real brokers that are killed, paused, restarted, cut off.
+
+python -m tests.chaos                      # all faults, 2 million records each
+python -m tests.chaos kill cut --records 200000
+
+Writes tests/chaos/results.json and the table in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka
+from spark_kafka_sink.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+)
+from tests.chaos.faults import FAULTS, Fault, Situation
+from tests.chaos.jobs import JOBS
+from tests.chaos.proxy import CuttingProxy
+from tests.chaos.table import RESULTS, write_table
+from tests.chaos.verdict import judge
+
+_PARTITIONS = 6
+_REPLICAS = (1, 2, 3)
+
+
+@contextlib.contextmanager
+def session() -> Iterator[SparkSession]:
+    """Two task slots; a task that fails, fails the job: nothing may be repeated unseen."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.task.maxFailures", "1")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextlib.contextmanager
+def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[CuttingProxy]]]:
+    """Brokers with a second listener, PROXIED, that clients reach through proxies only."""
+    with contextlib.ExitStack() as stack:
+        kafka: LocalKafka
+
+        def target_of(broker_id: int) -> tuple[str, int]:
+            return kafka.address(broker_id, "PROXIED")
+
+        proxies = [
+            stack.enter_context(CuttingProxy(lambda b=broker_id: target_of(b)))  # type: ignore[misc]
+            for broker_id in range(1, brokers + 1)
+        ]
+        kafka = LocalKafka(
+            brokers,
+            server_properties=FAST_FAILOVER,
+            listeners={"PROXIED": "PLAINTEXT"},
+            advertised={"PROXIED": [proxy.address for proxy in proxies]},
+        )
+        yield stack.enter_context(kafka), proxies
+
+
+def create_topic(kafka: LocalKafka, name: str) -> None:
+    """Six partitions, their replicas on brokers 1, 2 and 3, min.insync.replicas 2."""
+    assignments = [
+        CreatableReplicaAssignment(p, [_REPLICAS[(p + i) % 3] for i in range(3)])
+        for p in range(_PARTITIONS)
+    ]
+    config = [CreatableTopicConfig("min.insync.replicas", "2")]
+    with AdminClient.connect(kafka.bootstrap_servers) as admin:
+        error = admin.create_topics([CreatableTopic(name, -1, -1, assignments, config)], 30_000)[
+            name
+        ]
+    if error is not None:
+        raise error
+
+
+def run(
+    spark: SparkSession, kafka: LocalKafka, proxies: list[CuttingProxy], fault_name: str,
+    job_name: str, arguments: argparse.Namespace, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """One job under one fault; what came out of it."""
+    fault: Fault = FAULTS[fault_name]
+    topic = f"{fault_name}-{job_name}"
+    create_topic(kafka, topic)
+    situation = Situation(kafka, proxies, topic, _PARTITIONS, threading.Event())
+    story: list[str] = []
+
+    def suffer() -> None:
+        situation.await_records(arguments.records // 10)
+        try:
+            story.append(fault.happen(situation))
+        except Exception as error:
+            story.append(f"the fault itself failed: {error!r}")
+            raise
+
+    metrics = folder / f"{topic}.jsonl"
+    servers = [p.address for p in proxies] if fault.is_proxied else [kafka.bootstrap_servers]
+    options = {
+        "kafka.bootstrap.servers": ",".join(servers),
+        "kafka.compression.type": "lz4",
+        "topic": topic,
+        "metrics.path": str(metrics),
+        "metrics.log": "false",
+    }
+    thread = threading.Thread(target=suffer)
+    started = time.monotonic()
+    thread.start()
+    failure = ""
+    try:
+        JOBS[job_name](spark, options, arguments.records, arguments.pause_ms, folder)
+    except Exception as error:
+        failure = str(error)
+    seconds = time.monotonic() - started
+    situation.is_over.set()
+    thread.join()
+    kafka.await_in_sync()
+    verdict = judge(kafka.bootstrap_servers, topic, _PARTITIONS, arguments.records)
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    return {
+        "fault": fault_name, "job": job_name, "what": fault.what, "happened": story[0],
+        **verdict._asdict(),
+        "records": arguments.records,
+        "tasks_failed": sum(line.get("failed_tasks", 0) for line in lines),
+        "retries": sum(line["metrics"]["retries"] for line in lines),
+        "requests": sum(line["metrics"]["requests"] for line in lines),
+        "seconds": round(seconds, 1),
+        "failure": failure,
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--pause-ms", type=int, default=40, help="per 1,000 rows of a task")
+    arguments = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    with session() as spark, tempfile.TemporaryDirectory() as name:
+        for brokers in sorted({FAULTS[fault].brokers for fault in arguments.faults}):
+            with cluster(brokers) as (kafka, proxies):
+                for fault in arguments.faults:
+                    if FAULTS[fault].brokers != brokers:
+                        continue
+                    for job in JOBS:
+                        result = run(spark, kafka, proxies, fault, job, arguments, Path(name))
+                        print(json.dumps(result), flush=True)
+                        results.append(result)
+    if set(arguments.faults) == set(FAULTS):
+        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        write_table(results)
+    bad = [r for r in results if r["lost"] or r["doubled"] or r["out_of_order"] or r["failure"]]
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
