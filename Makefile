@@ -3,6 +3,7 @@
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
+# make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test test-lowest simulate chaos fuzz soak scale lint types bench-ten-million clean
+.PHONY: demo test test-lowest golden simulate chaos fuzz soak scale lint types bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -37,6 +38,9 @@ simulate: $(VENV)/dev.installed
 
 chaos: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos
+
+golden: $(VENV)/dev.installed
+	$(BIN)/python -m tests.golden.generate
 
 fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py

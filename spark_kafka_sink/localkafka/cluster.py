@@ -35,7 +35,7 @@ _ASK_TIMEOUT_MS = 2_000
 _ASK_AGAIN_MS = 25
 _TOOL_ARTIFACTS = ("kafka_2.13", "kafka-tools")
 # Kafka's own dependencies bring no logger: without one, a dying broker says nothing.
-_LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
+LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
 
 
 class LocalKafka:
@@ -122,7 +122,7 @@ class LocalKafka:
         if self._keeper is not None:
             return
         self._java = find_java_for_kafka(self.version)
-        modules = [f"org.apache.kafka:kafka_2.13:{self.version}", _LOGGER_MODULE]
+        modules = [f"org.apache.kafka:kafka_2.13:{self.version}", LOGGER_MODULE]
         self._jars = fetch_jars(modules, f"kafka-{self.version}")
         self._keeper = KeeperClient(self._parent_folder)
         try:
@@ -208,7 +208,7 @@ class LocalKafka:
         kafka = [
             f"org.apache.kafka:{name}:{self.version}" for name in ("kafka_2.13", "kafka-tools")
         ]
-        jars = fetch_jars([*kafka, _LOGGER_MODULE], f"kafka-tools-{self.version}")
+        jars = fetch_jars([*kafka, LOGGER_MODULE], f"kafka-tools-{self.version}")
         full_name = find_tool_class(jars, class_name)
         self._tool_runs += 1
         name = f"tool-{self._tool_runs}"

@@ -1,0 +1,43 @@
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.apache.kafka.common.protocol.ApiKeys;
+
+/** The APIs that cases are written for, and the versions of them that the client speaks. */
+final class Versions {
+    static final List<ApiKeys> APIS = List.of(
+        ApiKeys.PRODUCE, ApiKeys.METADATA, ApiKeys.API_VERSIONS, ApiKeys.CREATE_TOPICS,
+        ApiKeys.INIT_PRODUCER_ID);
+
+    private Versions() { }
+
+    /** All stable versions. */
+    static short[] of(ApiKeys api) {
+        return from(api, api.oldestVersion());
+    }
+
+    static short[] from(ApiKeys api, int first) {
+        int[] versions = IntStream.rangeClosed(first, api.latestVersion(false)).toArray();
+        short[] shorts = new short[versions.length];
+        for (int i = 0; i < versions.length; i++) {
+            shorts[i] = (short) versions[i];
+        }
+        return shorts;
+    }
+
+    static ObjectNode json() {
+        ObjectNode node = JsonNodeFactory.instance.objectNode();
+        for (ApiKeys api : APIS) {
+            ObjectNode entry = node.putObject(api.name).put("api_key", api.id);
+            entry.put("oldest", api.oldestVersion()).put("latest", api.latestVersion(false));
+            // From this version on, requests have header version 2: tagged fields.
+            short flexible = api.oldestVersion();
+            while (api.requestHeaderVersion(flexible) < 2) {
+                flexible++;
+            }
+            entry.put("flexible_from", flexible);
+        }
+        return node;
+    }
+}
