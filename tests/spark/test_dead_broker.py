@@ -1,0 +1,54 @@
+"""A broker that dies for good: the job fails in time, and its error says everything."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+import pytest
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.chaos.faults import Situation
+from tests.chaos.jobs import run_batch
+
+DELIVERY_TIMEOUT_MS = 6000
+
+
+def test_the_job_fails_within_delivery_timeout_plus_ten_seconds(spark, tmp_path):
+    with LocalKafka() as kafka:
+        kafka.create_topic("doomed", partitions=2)
+        situation = Situation(kafka, [], "doomed", 2, threading.Event())
+        died_at: list[float] = []
+
+        def kill() -> None:
+            situation.await_records(2000)
+            kafka.kill(1)
+            died_at.append(time.monotonic())
+
+        options = {
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
+            "kafka.request.timeout.ms": "2000",
+            "kafka.delivery.timeout.ms": str(DELIVERY_TIMEOUT_MS),
+            "kafka.batch.size": "2000",
+            "topic": "doomed",
+        }
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(Exception) as caught:
+            run_batch(spark, options, 400_000, 50, tmp_path)
+        took_ms = (time.monotonic() - died_at[0]) * 1000
+        situation.is_over.set()
+        killer.join()
+    message = str(caught.value)
+    assert took_ms < DELIVERY_TIMEOUT_MS + 10_000
+    line = next(line for line in message.splitlines() if "DeliveryError" in line)
+    for pattern in (
+        r"doomed-[01]\b",
+        r"broker 1 \(127\.0\.0\.1:\d+\)",
+        r"NETWORK_EXCEPTION|Connection refused|REQUEST_TIMED_OUT",
+        r"\d+ (failed )?attempt",
+        r"\d+ ms",
+        r"delivery\.timeout\.ms",
+    ):
+        assert re.search(pattern, line), f"{pattern} is not in: {line}"
