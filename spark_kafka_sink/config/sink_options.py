@@ -29,6 +29,12 @@ from spark_kafka_sink.hooks import load
 KAFKA_PREFIX = "kafka."
 
 
+def _guarantee(value: str) -> str | None:
+    if value == "exactly-once":
+        return "must be at-least-once: this version has no exactly-once delivery"
+    return None if value == "at-least-once" else "must be at-least-once"
+
+
 def _number_of(value: int) -> str | None:
     return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
 
@@ -43,6 +49,17 @@ SINK_OPTIONS = ConfigDef(
             "includeheaders", ConfigType.BOOLEAN, False, None, Importance.LOW,
             "Accepted as Spark's own sink accepts it, and without effect as there: a headers "
             "column is written whenever it exists.",
+        ),
+        ConfigKey(
+            "delivery.guarantee", ConfigType.STRING, "at-least-once", _guarantee,
+            Importance.HIGH,
+            "What is promised when Spark repeats a task: docs/delivery.md. This version knows "
+            "at-least-once.",
+        ),
+        ConfigKey(
+            "transactional.id.prefix", ConfigType.STRING, None, None, Importance.MEDIUM,
+            "Begins the transactional ids of a query, and must be its own. Only for exactly-once "
+            "delivery, so without effect in this version.",
         ),
         ConfigKey(
             "topic.creation.enable", ConfigType.BOOLEAN, False, None, Importance.MEDIUM,
@@ -91,11 +108,13 @@ SINK_OPTIONS = ConfigDef(
 # Options that Spark adds to every sink; not ours to judge.
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname", "outputmode"})
 
-_SERIALIZERS = {
+_REFUSED = {
     "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with "
     "ByteArraySerializer.",
     "value.serializer": "Kafka option 'value.serializer' is not supported as value are serialized "
     "with ByteArraySerializer.",
+    "transactional.id": "Kafka option 'transactional.id' is not supported: tasks of a query would "
+    "fence each other. This version writes at least once (docs/delivery.md).",
 }
 
 # Keys that name Java classes, which no Python worker can load: what to use instead.
@@ -209,13 +228,15 @@ def _notes(kafka: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
         if not name.startswith(KAFKA_PREFIX) and name not in SINK_OPTIONS.keys:
             suggestion = SINK_OPTIONS.suggestion(name, others=["kafka.bootstrap.servers"])
             notes.append(f"option '{name}' is not one of this sink's and has no effect{suggestion}")
+    if "transactional.id.prefix" in others:
+        notes.append("option 'transactional.id.prefix' has no effect without exactly-once delivery")
     return notes
 
 
 def _check_kafka_keys(kafka: Mapping[str, str]) -> None:
     for name in kafka:
-        if name in _SERIALIZERS:
-            raise ConfigError(_SERIALIZERS[name])
+        if name in _REFUSED:
+            raise ConfigError(_REFUSED[name])
         if name in JAVA_CLASS_KEYS:
             raise ConfigError(
                 f"Kafka option '{name}' names a Java class, and there is no JVM here. Instead: "
