@@ -32,9 +32,10 @@ from spark_kafka_sink.protocol.messages.create_topics import (
 from tests.chaos.faults import FAULTS, Fault, Situation
 from tests.chaos.jobs import JOBS
 from tests.chaos.proxy import CuttingProxy
-from tests.chaos.table import RESULTS, write_table
+from tests.chaos.table import write_results
 from tests.chaos.verdict import judge
 
+RECORDS = 2_000_000
 _PARTITIONS = 6
 _REPLICAS = (1, 2, 3)
 
@@ -151,7 +152,7 @@ def run(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
-    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--pause-ms", type=int, default=40, help="per 1,000 rows of a task")
     arguments = parser.parse_args()
     results: list[dict[str, Any]] = []
@@ -165,9 +166,8 @@ def main() -> int:
                         result = run(spark, kafka, proxies, fault, job, arguments, Path(name))
                         print(json.dumps(result), flush=True)
                         results.append(result)
-    if set(arguments.faults) == set(FAULTS):
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        write_table(results)
+    if arguments.records == RECORDS:
+        write_results(results)
     bad = [r for r in results if r["lost"] or r["doubled"] or r["out_of_order"] or r["failure"]]
     return 1 if bad else 0
 

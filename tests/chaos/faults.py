@@ -12,6 +12,7 @@ from spark_kafka_sink.localkafka import LocalKafka
 from tests.chaos.proxy import CuttingProxy
 from tests.reading import consumer
 
+FREEZE_S = 1.0
 PAUSE_S = 20.0
 BELOW_MINIMUM_S = 15.0
 CUT_EVERY_S = 2.0
@@ -61,10 +62,15 @@ class Situation(NamedTuple):
 
 
 def kill_a_leader(situation: Situation) -> str:
-    """SIGKILL, and back after the others have taken over."""
+    """SIGKILL, and back after the others have taken over.
+
+    It is frozen for a moment first, so that it dies with requests that it has not answered.
+    """
     victim = situation.leaders()[0]
-    situation.kafka.kill(victim)
     before = situation.records_count()
+    situation.kafka.pause(victim)
+    situation.is_over.wait(FREEZE_S)
+    situation.kafka.kill(victim)
     situation.await_records(before + 100_000)
     situation.kafka.restart(victim)
     return f"broker {victim} killed at {before:,} records, back later"

@@ -50,6 +50,14 @@ def render(text: str, results: list[dict[str, Any]]) -> str:
     return replaced(replaced(text, "runs", runs_table(results)), "bugs", bugs_table())
 
 
+def write_results(results: list[dict[str, Any]]) -> None:
+    """Keep ``results``, in place of older ones of the same fault and job."""
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    merged = {(r["fault"], r["job"]): r for r in [*known, *results]}
+    RESULTS.write_text(json.dumps(list(merged.values()), indent=1) + "\n", encoding="utf-8")
+    write_table(list(merged.values()))
+
+
 def write_table(results: list[dict[str, Any]]) -> None:
     """Rewrite docs/reliability.md."""
     text = DOCUMENT.read_text(encoding="utf-8")
