@@ -5,6 +5,7 @@ Source: ``ExponentialBackoff``, KIP-580.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 
@@ -19,8 +20,9 @@ class RandomSource(Protocol):
 class ExponentialBackoff:
     """``initial_ms * multiplier ** attempts``, at most ``max_ms``, give or take ``jitter``.
 
-    ``jitter`` is the share by which the term may be off in either direction; the result never
-    exceeds ``max_ms``. An ``initial_ms`` above ``max_ms`` makes the back-off constant.
+    ``jitter`` is the share by which the term may be off in either direction, at the maximum too:
+    who waited together shall not go on together. The result never exceeds ``max_ms``. An
+    ``initial_ms`` of ``max_ms`` or more makes the back-off constant, without jitter.
     """
 
     def __init__(
@@ -36,10 +38,14 @@ class ExponentialBackoff:
         self._rng = rng
         self._multiplier = multiplier
         self._jitter = jitter
+        self._most_doublings = 0.0
+        if 0 < initial_ms < max_ms:
+            self._most_doublings = math.log(max_ms / initial_ms, multiplier)
 
     def backoff_ms(self, attempts: int) -> int:
         """The pause after ``attempts`` earlier failures (0 for the first)."""
-        # 2^31 ms is beyond any maximum: more would only overflow the float.
-        term = self._initial_ms * float(self._multiplier) ** min(attempts, 31)
+        if not self._most_doublings:
+            return self._initial_ms
+        term = self._initial_ms * self._multiplier ** min(attempts, self._most_doublings)
         factor = 1 + self._jitter * (2 * self._rng.random() - 1)
         return int(min(term * factor, self._max_ms))

@@ -141,9 +141,14 @@ def _log(level: int, line: str) -> None:
 
 
 def _append(line: str, path: str | None) -> None:
-    if path is not None:
+    if path is None:
+        return
+    try:
         with open(path, "a", encoding="utf-8") as file:
             file.write(line + "\n")
+    except OSError as error:
+        # The records are in Kafka: an exception would make Spark write them all again.
+        _log(logging.WARNING, f"metrics.path: cannot append to {path}: {error.strerror}")
 
 
 def ensure_log_handler() -> None:

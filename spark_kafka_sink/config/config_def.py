@@ -8,6 +8,7 @@ Source: ``ConfigDef`` of Kafka's clients.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
@@ -42,6 +43,8 @@ class Required:
 
 REQUIRED = Required()
 
+# Python's int() takes 1_000 and other scripts' digits as well, Java's does not.
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _INTEGER_RANGES = {
     ConfigType.INT: (-(2**31), 2**31 - 1),
     ConfigType.LONG: (-(2**63), 2**63 - 1),
@@ -52,6 +55,7 @@ class ConfigKey(NamedTuple):
     """One option.
 
     java_default, difference: set when the default is not the Java client's; the second says why.
+    convert: brings a value into its usual form before it is validated.
     """
 
     name: str
@@ -62,6 +66,7 @@ class ConfigKey(NamedTuple):
     doc: str
     java_default: Any = None
     difference: str | None = None
+    convert: Callable[[Any], Any] | None = None
 
     @property
     def field(self) -> str:
@@ -74,6 +79,8 @@ class ConfigKey(NamedTuple):
             parsed = _parse(self.type, value.strip())
         except ValueError:
             raise self._invalid(value, f"not a {self.type.value}") from None
+        if self.convert is not None:
+            parsed = self.convert(parsed)
         problem = self.validator(parsed) if self.validator is not None else None
         if problem is not None:
             raise self._invalid(value, problem)
@@ -92,6 +99,8 @@ def _parse(config_type: ConfigType, text: str) -> Any:
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
         return text.lower() == "true"
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
     number = int(text)
     lowest, highest = _INTEGER_RANGES[config_type]
     if not lowest <= number <= highest:
@@ -114,6 +123,11 @@ def between(lowest: int, highest: int) -> Validator:
 def one_of(*allowed: str) -> Validator:
     """One of the given words, exactly."""
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+
+def in_usual_case(*allowed: str) -> Callable[[str], str]:
+    """For ``ConfigKey.convert``: the allowed word that ``value`` is, else ``value`` as it is."""
+    return lambda value: next((word for word in allowed if word.lower() == value.lower()), value)
 
 
 class ConfigDef:

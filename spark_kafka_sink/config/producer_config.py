@@ -18,6 +18,7 @@ from spark_kafka_sink.config.config_def import (
     Importance,
     at_least,
     between,
+    in_usual_case,
     one_of,
 )
 from spark_kafka_sink.config.topic_creation import TopicCreation
@@ -168,6 +169,7 @@ PRODUCER_CONFIG = ConfigDef(
         ConfigKey(
             "metadata.recovery.strategy", STRING, "rebootstrap", one_of("rebootstrap", "none"), LOW,
             "Whether kafka.bootstrap.servers is asked again when no known broker can be reached.",
+            convert=in_usual_case("rebootstrap", "none"),
         ),
         ConfigKey(
             "metadata.recovery.rebootstrap.trigger.ms", LONG, 300000, at_least(0), LOW,
@@ -221,6 +223,7 @@ PRODUCER_CONFIG = ConfigDef(
         ConfigKey(
             "security.protocol", STRING, "PLAINTEXT", one_of("PLAINTEXT"), MEDIUM,
             "How to talk to brokers. This version speaks PLAINTEXT only.",
+            convert=in_usual_case("PLAINTEXT"),
         ),
     ]
 )  # fmt: skip
@@ -282,6 +285,9 @@ class ProducerConfig:
         servers = parsed["bootstrap_servers"]
         parsed["bootstrap_servers"] = tuple(parse_bootstrap_servers(",".join(servers)))
         parsed["acks"] = _ACKS[parsed["acks"]]
+        if "reconnect.backoff.max.ms" not in values and "reconnect.backoff.ms" in values:
+            # As CommonClientConfigs.postProcessReconnectBackoffConfigs: a constant pause was meant.
+            parsed["reconnect_backoff_max_ms"] = parsed["reconnect_backoff_ms"]
         _check_idempotence(parsed, values)
         _check_delivery_timeout(parsed, values)
         return cls(**parsed)

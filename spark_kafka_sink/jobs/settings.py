@@ -128,7 +128,7 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
     pairs = {}
     for text in texts:
         name, separator, value = text.partition("=")
-        if not separator:
+        if not separator or not name.strip():
             raise ConfigError(f"'{text}' is not NAME=VALUE")
         pairs[name.strip()] = value.strip()
     return pairs

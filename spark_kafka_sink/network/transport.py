@@ -122,7 +122,8 @@ class PlaintextChannel:
         self.is_connected = True
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
-        self._unsent.extend(memoryview(buffer) for buffer in buffers)
+        # sendmsg() of nothing but empty buffers sends 0 bytes for ever.
+        self._unsent.extend(memoryview(buffer) for buffer in buffers if len(buffer))
 
     def write(self) -> None:
         """Send as much as the socket takes now. Raises OSError when the connection is broken."""

@@ -109,6 +109,8 @@ class Metadata:
         self._topics: dict[str, int] = {}
         # The id under which each topic was first seen: what is written belongs to that topic.
         self._topic_ids: dict[str, UUID] = {}
+        # Apart from the snapshot: a leader epoch must not go back because an answer lacked a topic.
+        self._last_seen: dict[str, TopicMetadata] = {}
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._is_update_requested = True
@@ -184,12 +186,14 @@ class Metadata:
                 self.problems[name] = _problem(name, error)
                 is_incomplete = is_incomplete or error.retriable
                 continue
-            first_id = self._topic_ids.setdefault(name, topic.topic_id)
-            if first_id != topic.topic_id and ZERO_UUID not in (first_id, topic.topic_id):
+            first_id = self._topic_ids.get(name, ZERO_UUID)
+            if first_id == ZERO_UUID:
+                self._topic_ids[name] = topic.topic_id
+            elif topic.topic_id not in (first_id, ZERO_UUID):
                 self.problems[name] = _recreated(name, first_id, topic.topic_id)
                 continue
             self.problems.pop(name, None)
-            topics[name] = _merge(self.snapshot.topics.get(name), topic)
+            topics[name] = self._last_seen[name] = _merge(self._last_seen.get(name), topic)
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id)
         self.version += 1
@@ -209,6 +213,7 @@ class Metadata:
         kept = {topic: used_ms for topic, used_ms in self._topics.items() if used_ms > oldest_ms}
         for topic in self._topics.keys() - kept.keys():
             self._topic_ids.pop(topic, None)
+            self._last_seen.pop(topic, None)
             self.problems.pop(topic, None)
         self._topics = kept
 
@@ -226,10 +231,8 @@ class Metadata:
             return
         partitions = list(topic.partitions)
         partitions[topic_partition.partition] = leader
-        topics = {
-            **self.snapshot.topics,
-            topic_partition.topic: topic._replace(partitions=partitions),
-        }
+        topic = self._last_seen[topic_partition.topic] = topic._replace(partitions=partitions)
+        topics = {**self.snapshot.topics, topic_partition.topic: topic}
         self.snapshot = self.snapshot._replace(nodes=known_nodes, topics=topics)
         self.version += 1
 
@@ -251,10 +254,11 @@ def _recreated(topic: str, first_id: UUID, topic_id: UUID) -> TopicProblem:
 
 def _merge(known: TopicMetadata | None, topic: MetadataResponseTopic) -> TopicMetadata:
     """Partitions of the answer; where an older answer knew a newer leader epoch, that stays."""
-    count = 1 + max((p.partition_index for p in topic.partitions), default=-1)
+    count = len(topic.partitions)
     partitions = [PartitionMetadata(NO_NODE_ID, NO_LEADER_EPOCH)] * count
     for p in topic.partitions:
-        partitions[p.partition_index] = PartitionMetadata(p.leader_id, p.leader_epoch)
+        if 0 <= p.partition_index < count:  # brokers number them without gaps
+            partitions[p.partition_index] = PartitionMetadata(p.leader_id, p.leader_epoch)
     if known is not None:
         for index, old in enumerate(known.partitions[:count]):
             if partitions[index].leader_epoch < old.leader_epoch:

@@ -366,9 +366,11 @@ def _decode_tags(
         known = tagged.get(tag)
         if known is not None:
             index, decode_value = known
-            values[index], stop = decode_value(data[:end], at)
+            values[index], stop = decode_value(data, at)
             if stop != end:
-                raise RemoteProtocolError(f"tagged field {tag}: {end - stop} bytes too many")
+                raise RemoteProtocolError(
+                    f"tagged field {tag}: {stop - at} bytes instead of {size}"
+                )
         at = end
     return at
 
