@@ -1,0 +1,288 @@
+"""Bytes that are no answer: whatever a peer sends, RemoteProtocolError is all that comes of it.
+
+A plain loop over a seeded Random for volume, Hypothesis for examples that shrink. Environment:
+
+- ``FUZZ_CASES``: how many frames the loop tries (20,000 if not set; a million takes half a
+  minute on one core, and the rate is printed);
+- ``FUZZ_SEED``: where the loop starts. A failure shows the seed, the case's number and its bytes.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.protocol import api, schema
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
+from spark_kafka_sink.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tests.property.message_values import (
+    REQUEST_VERSIONS,
+    encode,
+    label,
+    random_message,
+)
+
+CASES = int(os.environ.get("FUZZ_CASES", "20000"))
+SEED = int(os.environ.get("FUZZ_SEED", "20240229"))
+CASES_PER_FRAME = 20
+MIB = 1024 * 1024
+
+# What a length or count must not be believed to be: big-endian integers and varints.
+_HUGE_LENGTHS = (
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\x00\xff\xff\xff",
+    b"\x7f\xff",
+    b"\x80\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\xff\xff\xff\xff\x07",
+    b"\xff\xff\xff\x7f",
+    b"\xff\xff\xff\xff\xff\x01",
+)
+
+
+class Frame(NamedTuple):
+    """A response without its size, and what asked for it."""
+
+    request: schema.Request
+    version: int
+    data: bytes
+
+
+def valid_frame(request_type: type[schema.Request], version: int, rng: random.Random) -> Frame:
+    body = encode(random_message(request_type.response_type, version, rng), version)
+    tagged = version >= request_type.flexible_from and request_type is not ApiVersionsRequest
+    return Frame(request_type(), version, bytes(4) + (b"\0" if tagged else b"") + body)
+
+
+def _flip(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at] ^= 1 << rng.randrange(8)
+
+
+def _replace(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at] = rng.randrange(256)
+
+
+def _insert(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at:at] = rng.randbytes(1 + rng.randrange(4))
+
+
+def _delete(data: bytearray, at: int, rng: random.Random) -> None:
+    del data[at : at + 1 + rng.randrange(8)]
+
+
+def _lie_about_a_length(data: bytearray, at: int, rng: random.Random) -> None:
+    lie = rng.choice(_HUGE_LENGTHS)
+    data[at : at + len(lie)] = lie
+
+
+def _repeat(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at:at] = data[at : at + 1 + rng.randrange(32)]
+
+
+def _truncate(data: bytearray, at: int, rng: random.Random) -> None:
+    del data[at:]
+
+
+def _garbage(data: bytearray, at: int, rng: random.Random) -> None:
+    data[at:] = rng.randbytes(rng.randrange(64))
+
+
+_MUTATIONS: tuple[Callable[[bytearray, int, random.Random], None], ...] = (
+    _flip, _replace, _insert, _delete, _lie_about_a_length, _repeat, _truncate, _garbage,
+)  # fmt: skip
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(1 + rng.randrange(3)):
+        if changed:
+            rng.choice(_MUTATIONS)(changed, rng.randrange(len(changed)), rng)
+    return bytes(changed)
+
+
+def decode(frame: Frame) -> schema.Message | None:
+    """The answer as the connection reads it, None if refused. Lets any other exception out."""
+    try:
+        api.decode_correlation_id(frame.data)
+        return api.decode_response(frame.request, frame.version, frame.data)
+    except RemoteProtocolError:
+        return None
+
+
+def check_sane(frame: Frame, response: Any) -> None:
+    """What was taken for an answer is one: of the right class, and it can be written again."""
+    assert type(response) is frame.request.response_type
+    version = frame.version
+    if isinstance(frame.request, ApiVersionsRequest) and response.error_code == 35:
+        version = 0
+    again = schema.decode_message(type(response), version, encode(response, version))
+    assert again == response
+
+
+def run_cases(cases: int, rng: random.Random, first_case: int = 0) -> int:
+    """Try so many frames; how many of them were taken for answers."""
+    accepted = 0
+    frame = valid_frame(*REQUEST_VERSIONS[0], rng)
+    for case in range(first_case, first_case + cases):
+        if case % CASES_PER_FRAME == 0:
+            combination = case // CASES_PER_FRAME % len(REQUEST_VERSIONS)
+            frame = valid_frame(*REQUEST_VERSIONS[combination], rng)
+        broken = frame._replace(data=mutated(frame.data, rng))
+        try:
+            response = decode(broken)
+            if response is not None:
+                accepted += 1
+                if accepted % 4 == 0:
+                    check_sane(broken, response)
+        except Exception as error:
+            name = type(broken.request).__name__
+            pytest.fail(
+                f"{error!r} from {name} v{broken.version}: bytes.fromhex({broken.data.hex()!r}) "
+                f"(FUZZ_SEED={SEED}, case {case})"
+            )
+    return accepted
+
+
+@pytest.mark.timeout(1800)
+def test_broken_answers_raise_nothing_but_remote_protocol_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """And memory does not grow: caches that hostile bytes could fill would show over a million."""
+    rng = random.Random(SEED)
+    warm_up = max(CASES // 4, 1)
+    accepted = run_cases(warm_up, rng)
+    gc.collect()
+    process = psutil.Process()
+    rss_before = process.memory_info().rss
+    start = time.perf_counter()
+    accepted += run_cases(CASES - warm_up, rng, first_case=warm_up)
+    seconds = time.perf_counter() - start
+    gc.collect()
+    growth = process.memory_info().rss - rss_before
+    if "FUZZ_CASES" in os.environ:
+        rate = (CASES - warm_up) / seconds
+        with capsys.disabled():
+            print(
+                f"\n{CASES:,} cases (seed {SEED}), {rate:,.0f} a second, {accepted:,} of them "
+                f"readable, RSS {growth / MIB:+.1f} MiB"
+            )
+    # Both kinds must occur, or the mutations are too gentle or too harsh to find anything.
+    assert CASES * 0.02 < accepted < CASES * 0.9
+    assert growth < 8 * MIB, f"RSS grew by {growth / MIB:.1f} MiB (FUZZ_SEED={SEED})"
+
+
+@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
+def test_valid_frames_are_accepted(request_type: type[schema.Request], version: int) -> None:
+    """The fuzzer starts from answers that are right: refusals come from its mutations alone."""
+    rng = random.Random(SEED)
+    for _ in range(20):
+        frame = valid_frame(request_type, version, rng)
+        response = decode(frame)
+        assert response is not None
+        check_sane(frame, response)
+
+
+@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
+def test_arbitrary_bytes(request_type: type[schema.Request], version: int) -> None:
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None)
+    @given(st.binary(max_size=80))
+    def check(data: bytes) -> None:
+        frame = Frame(request_type(), version, data)
+        response = decode(frame)
+        if response is not None:
+            check_sane(frame, response)
+
+    check()
+
+
+@pytest.mark.parametrize(("request_type", "version"), REQUEST_VERSIONS, ids=label)
+def test_truncated_and_lying_frames_take_no_memory(
+    request_type: type[schema.Request], version: int
+) -> None:
+    """At every position of an answer: a cut, and every lie about a length."""
+    rng = random.Random(SEED + version)
+    frame = valid_frame(request_type, version, rng)
+    decode(frame)
+    tracemalloc.start()
+    try:
+        for at in range(0, len(frame.data), 1 + len(frame.data) // 100):
+            for lie in (None, *_HUGE_LENGTHS):
+                rest = b"" if lie is None else lie + frame.data[at + len(lie) :]
+                broken = frame._replace(data=frame.data[:at] + rest)
+                before, _ = tracemalloc.get_traced_memory()
+                tracemalloc.reset_peak()
+                decode(broken)
+                _, peak = tracemalloc.get_traced_memory()
+                # An object or two per byte, never what the length announces (32 KiB at least).
+                assert peak - before < 100 * len(broken.data) + 8 * 1024, broken
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("version", [1, 9, 13])
+def test_the_densest_answer_takes_memory_in_proportion(version: int) -> None:
+    """200 KiB of zeros after a large count: every element is as small as it can be."""
+    body = encode(MetadataResponse(), version)
+    for count in (b"\x00\x00\xff\xff", b"\xff\xff\x03"):
+        for at in range(len(body)):
+            data = body[:at] + count + bytes(200 * 1024)
+            tracemalloc.start()
+            try:
+                schema.decode_message(MetadataResponse, version, data)
+            except RemoteProtocolError:
+                pass
+            finally:
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+            assert peak < 100 * len(data)
+
+
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_count_is_checked_before_the_first_element(version: int) -> None:
+    lie = b"\x7f\xff\xff\xff" if version == 1 else b"\xff\xff\xff\xff\x07"
+    body = (b"" if version == 1 else bytes(4)) + lie + bytes(100)
+    with pytest.raises(RemoteProtocolError, match=r"array of 214748364\d elements in 100 bytes"):
+        schema.decode_message(MetadataResponse, version, body)
+
+
+class CountedBytes(bytes):
+    """Bytes that know how much of them was copied by slicing."""
+
+    copied_bytes = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        part = super().__getitem__(key)
+        if isinstance(key, slice):
+            self.copied_bytes += len(part)
+        return part
+
+
+def test_leader_hints_are_read_in_linear_time() -> None:
+    """Each partition's hint (KIP-951) is a tagged field: reading it must not copy what is before."""
+    hint = LeaderIdAndEpoch(1, 2)
+    partitions = [PartitionProduceResponse(i, 6, -1, current_leader=hint) for i in range(4000)]
+    response = ProduceResponse([TopicProduceResponse("t", partition_responses=partitions)])
+    frame = CountedBytes(bytes(5) + encode(response, 10))
+    assert api.decode_response(ProduceRequest(), 10, frame) == response
+    copies = frame.copied_bytes / len(frame)
+    assert copies < 4, f"every byte was copied {copies:.0f} times"

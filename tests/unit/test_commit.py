@@ -1,0 +1,260 @@
+"""What tasks tell the driver, merged; the JSON line; where it goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_kafka_sink import commit
+from spark_kafka_sink.commit import (
+    BatchSummary,
+    KafkaCommitMessage,
+    ensure_log_handler,
+    report_abort,
+    report_commit,
+)
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+def message(
+    partitions: dict[TopicPartition, PartitionReport] | None = None,
+    query_id: str | None = None,
+    **metrics: int,
+) -> KafkaCommitMessage:
+    return KafkaCommitMessage(3, 1, query_id, partitions or {}, ProducerMetrics(**metrics))
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def test_counters_add_up_and_maxima_do_not() -> None:
+    total = ProducerMetrics(records=1, request_latency_ms=10, request_latency_max_ms=7)
+    total.add(ProducerMetrics(records=2, request_latency_ms=20, request_latency_max_ms=5))
+    assert total == ProducerMetrics(records=3, request_latency_ms=30, request_latency_max_ms=7)
+    total.add(ProducerMetrics(request_latency_max_ms=9))
+    assert total.request_latency_max_ms == 9
+    total.reset()
+    assert total == ProducerMetrics()
+
+
+def test_times_are_reported_in_milliseconds() -> None:
+    report = ProducerMetrics(records=5, encode_ns=1_234_567, ack_wait_ns=2_000_000_000).report()
+    assert report["records"] == 5
+    assert report["encode_ms"] == 1.2
+    assert report["ack_wait_ms"] == 2000.0
+    assert not [name for name in report if name.endswith("_ns")]
+
+
+def test_offsets_of_acknowledged_batches() -> None:
+    report = PartitionReport()
+    report.acknowledge(100, 10, 50, 80)
+    report.acknowledge(40, 5, 20, 30)
+    report.acknowledge(70, 1, 1, 1)
+    assert report == PartitionReport(40, 109, 16, 71, 111)
+
+
+def test_offsets_that_the_broker_did_not_tell() -> None:
+    """acks=0, or a duplicate that the broker no longer knows: counted, at no offset."""
+    report = PartitionReport()
+    report.acknowledge(-1, 10, 50, 80)
+    assert report == PartitionReport(-1, -1, 10, 50, 80)
+    report.acknowledge(0, 2, 1, 1)
+    assert (report.first_offset, report.last_offset) == (0, 1)
+    report.acknowledge(-1, 1, 1, 1)
+    assert (report.first_offset, report.last_offset, report.records) == (0, 1, 13)
+
+
+def test_reports_of_one_partition_by_several_tasks() -> None:
+    merged = PartitionReport()
+    for report in (
+        PartitionReport(-1, -1, 1, 1, 1),
+        PartitionReport(10, 19, 10, 5, 8),
+        PartitionReport(3, 7, 5, 2, 3),
+        PartitionReport(-1, -1, 1, 1, 1),
+    ):
+        merged.add(report)
+    assert merged == PartitionReport(3, 19, 17, 9, 13)
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def test_messages_are_merged() -> None:
+    summary = BatchSummary.merge(
+        [
+            message({A0: PartitionReport(0, 4, 5, 50, 60)}, query_id="q", records=5, retries=1),
+            None,
+            message({}),
+            message(
+                {A0: PartitionReport(5, 6, 2, 20, 30), B0: PartitionReport(9, 9, 1, 1, 1)},
+                query_id="q",
+                records=3,
+            ),
+        ]
+    )
+    assert (summary.tasks, summary.failed_tasks, summary.query_id) == (4, 1, "q")
+    assert summary.metrics == ProducerMetrics(records=8, retries=1)
+    assert summary.partitions == {
+        A0: PartitionReport(0, 6, 7, 70, 90),
+        B0: PartitionReport(9, 9, 1, 1, 1),
+    }
+
+
+def test_merging_leaves_the_messages_alone() -> None:
+    one = message({A0: PartitionReport(0, 4, 5, 50, 60)}, records=5)
+    copy = pickle.loads(pickle.dumps(one))
+    BatchSummary.merge([one, message({A0: PartitionReport(5, 9, 5, 50, 60)}, records=5)])
+    assert one == copy
+
+
+def test_messages_that_are_not_ours_count_as_failed() -> None:
+    summary = BatchSummary.merge([WriterCommitMessage(), None])
+    assert (summary.tasks, summary.failed_tasks) == (2, 2)
+
+
+def test_no_messages() -> None:
+    assert BatchSummary.merge([]) == BatchSummary()
+
+
+def test_a_message_survives_pickling() -> None:
+    one = message({A0: PartitionReport(0, 4, 5, 50, 60)}, query_id="q", records=5)
+    assert pickle.loads(pickle.dumps(one)) == one
+    assert one.records == 5
+
+
+def test_what_interceptors_are_told() -> None:
+    summary = message({A1: PartitionReport(7, 8, 2, 20, 30)}, records=2).summary()
+    assert summary["records"] == 2
+    assert (summary["partition_id"], summary["attempt_number"]) == (3, 1)
+    assert summary["query_id"] is None
+    assert summary["metrics"]["records"] == 2
+    assert summary["partitions"]["a"][1]["first_offset"] == 7
+
+
+# --- the line -------------------------------------------------------------------------------------
+
+
+def test_the_line() -> None:
+    summary = BatchSummary.merge(
+        [message({B0: PartitionReport(1, 1, 1, 2, 3), A1: PartitionReport(4, 5, 2, 6, 7)}), None]
+    )
+    text = summary.as_json("commit", 12)
+    assert "\n" not in text
+    line = json.loads(text)
+    assert {name: line[name] for name in list(line)[:6]} == {
+        "sink": "pykafka-sink",
+        "event": "commit",
+        "batch_id": 12,
+        "tasks": 2,
+        "failed_tasks": 1,
+        "records_acknowledged": 3,
+    }
+    assert line["partitions"] == {
+        "a": {
+            "1": {
+                "first_offset": 4,
+                "last_offset": 5,
+                "records": 2,
+                "compressed_bytes": 6,
+                "uncompressed_bytes": 7,
+            }
+        },
+        "b": {
+            "0": {
+                "first_offset": 1,
+                "last_offset": 1,
+                "records": 1,
+                "compressed_bytes": 2,
+                "uncompressed_bytes": 3,
+            }
+        },
+    }
+    assert line["metrics"]["encode_ms"] == 0
+
+
+def test_what_is_unknown_is_left_out_and_zeros_are_not() -> None:
+    line = json.loads(BatchSummary().as_json("commit", None))
+    assert "query_id" not in line
+    assert "batch_id" not in line
+    assert line["failed_tasks"] == line["records_acknowledged"] == 0
+    assert json.loads(BatchSummary().as_json("commit", 0))["batch_id"] == 0
+
+
+def test_partitions_are_in_order_of_their_number() -> None:
+    partitions = {TopicPartition("a", index): PartitionReport() for index in (10, 2, 1)}
+    line = json.loads(BatchSummary(partitions=partitions).as_json("commit", None))
+    assert list(line["partitions"]["a"]) == ["1", "2", "10"]
+
+
+# --- where it goes --------------------------------------------------------------------------------
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_commits_and_aborts_are_appended(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    one = message({TopicPartition("Flughäfen", 0): PartitionReport(0, 0, 1, 1, 1)}, query_id="q")
+    report_commit([one], 0, False, str(path))
+    report_abort([one, None], 1, str(path))
+    commit_line, abort_line = lines_of(path)
+    assert (commit_line["event"], commit_line["batch_id"]) == ("commit", 0)
+    assert list(commit_line["partitions"]) == ["Flughäfen"]
+    assert (abort_line["event"], abort_line["failed_tasks"]) == ("abort", 1)
+    assert "will be written again when the batch is retried" in abort_line["note"]
+
+
+def test_commits_are_logged_on_demand_and_aborts_always(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="spark_kafka_sink")
+    report_commit([], None, False, None)
+    assert caplog.records == []
+    report_commit([], 5, True, None)
+    report_abort([None], 6, None)
+    levels = [record.levelname for record in caplog.records]
+    events = [json.loads(record.message) for record in caplog.records]
+    assert levels == ["INFO", "WARNING"]
+    assert [(e["event"], e["batch_id"]) for e in events] == [("commit", 5), ("abort", 6)]
+
+
+def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path: Path) -> None:
+    """Everything is in Kafka: an exception here makes Spark repeat, and double, the whole batch."""
+    report_commit([message()], 1, False, str(tmp_path / "no such folder" / "metrics.jsonl"))
+
+
+@pytest.fixture
+def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """The sink's logger in an application that has not set up logging: pytest has."""
+    logger = logging.Logger("spark_kafka_sink")
+    monkeypatch.setattr(commit, "logger", logger)
+    return logger
+
+
+def test_without_logging_set_up_lines_go_to_standard_error(
+    bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_commit([], 5, True, None)
+    report_commit([], 6, True, None)
+    first, second = capsys.readouterr().err.splitlines()
+    assert " INFO spark_kafka_sink: {" in first
+    assert json.loads(second[second.index("{") :])["batch_id"] == 6
+    assert len(bare_logger.handlers) == 1
+
+
+def test_logging_that_is_set_up_is_left_alone(bare_logger: logging.Logger) -> None:
+    handler = logging.StreamHandler(sys.stdout)
+    bare_logger.addHandler(handler)
+    bare_logger.setLevel(logging.ERROR)
+    ensure_log_handler()
+    assert bare_logger.handlers == [handler]
+    assert bare_logger.level == logging.ERROR

@@ -1,0 +1,168 @@
+"""The table of options: types, validators, defaults, near names. As Kafka's ConfigDef."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.config.config_def import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    Validator,
+    at_least,
+    between,
+    one_of,
+)
+from spark_kafka_sink.errors import ConfigError
+
+
+def key(
+    config_type: ConfigType,
+    default: Any = None,
+    validator: Validator | None = None,
+    name: str = "some.key",
+) -> ConfigKey:
+    return ConfigKey(name, config_type, default, validator, Importance.LOW, "doc")
+
+
+@pytest.mark.parametrize(
+    ("config_type", "text", "value"),
+    [
+        (ConfigType.BOOLEAN, "true", True),
+        (ConfigType.BOOLEAN, " FALSE ", False),
+        (ConfigType.BOOLEAN, "True", True),
+        (ConfigType.INT, "0", 0),
+        (ConfigType.INT, " 42\n", 42),
+        (ConfigType.INT, "+7", 7),
+        (ConfigType.INT, "007", 7),
+        (ConfigType.INT, "-2147483648", -(2**31)),
+        (ConfigType.INT, "2147483647", 2**31 - 1),
+        (ConfigType.LONG, "2147483648", 2**31),
+        (ConfigType.LONG, "9223372036854775807", 2**63 - 1),
+        (ConfigType.LONG, "-9223372036854775808", -(2**63)),
+        (ConfigType.STRING, " text ", "text"),
+        (ConfigType.STRING, "", ""),
+        (ConfigType.LIST, "a, b ,c", ["a", "b", "c"]),
+        (ConfigType.LIST, "", []),
+        (ConfigType.LIST, " , a,,", ["a"]),
+    ],
+)
+def test_values(config_type: ConfigType, text: str, value: Any) -> None:
+    parsed = key(config_type).parse(text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("config_type", "text"),
+    [
+        (ConfigType.BOOLEAN, ""),
+        (ConfigType.BOOLEAN, "yes"),
+        (ConfigType.BOOLEAN, "1"),
+        (ConfigType.INT, ""),
+        (ConfigType.INT, "1.0"),
+        (ConfigType.INT, "1e3"),
+        (ConfigType.INT, "0x10"),
+        (ConfigType.INT, "1k"),
+        (ConfigType.INT, "2147483648"),
+        (ConfigType.INT, "-2147483649"),
+        (ConfigType.LONG, "9223372036854775808"),
+        (ConfigType.LONG, "five"),
+        # Python's own notations: Java's parseInt refuses them, and so would a broker's tools.
+        (ConfigType.INT, "1_000"),
+        (ConfigType.LONG, "60_000"),
+    ],
+)
+def test_what_is_not_of_the_type(config_type: ConfigType, text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        key(config_type).parse(text)
+    assert str(raised.value) == (
+        f"Invalid value {text} for configuration some.key: not a {config_type.value}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("validator", "good", "bad", "problem"),
+    [
+        (at_least(0), ["0", "5"], "-1", "must be at least 0"),
+        (between(1, 17), ["1", "17"], "18", "must be between 1 and 17"),
+        (between(1, 17), ["9"], "0", "must be between 1 and 17"),
+    ],
+)
+def test_validators_of_numbers(
+    validator: Validator, good: list[str], bad: str, problem: str
+) -> None:
+    checked = key(ConfigType.INT, validator=validator)
+    assert [checked.parse(text) for text in good] == [int(text) for text in good]
+    with pytest.raises(ConfigError) as raised:
+        checked.parse(bad)
+    assert str(raised.value) == f"Invalid value {bad} for configuration some.key: {problem}"
+
+
+def test_one_of_is_exact() -> None:
+    checked = key(ConfigType.STRING, validator=one_of("none", "zstd"))
+    assert checked.parse(" zstd ") == "zstd"
+    for text in ("ZSTD", "zst", ""):
+        with pytest.raises(ConfigError, match="must be one of none, zstd"):
+            checked.parse(text)
+
+
+def test_field_names() -> None:
+    assert key(ConfigType.INT, name="max.in.flight.requests").field == "max_in_flight_requests"
+
+
+TABLE = ConfigDef(
+    [
+        key(ConfigType.STRING, REQUIRED, name="bootstrap.servers"),
+        key(ConfigType.INT, 5, at_least(0), name="linger.ms"),
+        key(ConfigType.STRING, None, name="topic"),
+    ]
+)
+
+
+def test_every_key_is_in_the_result() -> None:
+    parsed = TABLE.parse({"bootstrap.servers": "a:1"})
+    assert parsed == {"bootstrap_servers": "a:1", "linger_ms": 5, "topic": None}
+    parsed = TABLE.parse({"bootstrap.servers": "a:1", "linger.ms": "9", "topic": "t"})
+    assert parsed == {"bootstrap_servers": "a:1", "linger_ms": 9, "topic": "t"}
+
+
+def test_a_required_key() -> None:
+    with pytest.raises(ConfigError) as raised:
+        TABLE.parse({"topic": "t"})
+    assert str(raised.value) == (
+        "Missing required configuration bootstrap.servers, which has no default"
+    )
+
+
+def test_an_unknown_key_is_told_before_one_that_is_missing() -> None:
+    with pytest.raises(ConfigError) as raised:
+        TABLE.parse({"bootstrap.server": "a:1"})
+    assert str(raised.value) == (
+        "unknown option 'bootstrap.server'. Did you mean 'bootstrap.servers'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("lingerms", ". Did you mean 'linger.ms'?"),
+        ("linger_ms", ". Did you mean 'linger.ms'?"),
+        ("tpoic", ". Did you mean 'topic'?"),
+        ("group.id", ""),
+        ("", ""),
+    ],
+)
+def test_near_names(name: str, suggestion: str) -> None:
+    assert TABLE.suggestion(name) == suggestion
+
+
+def test_near_names_with_prefix_and_from_elsewhere() -> None:
+    assert TABLE.suggestion("lingerms", "kafka.") == ". Did you mean 'kafka.linger.ms'?"
+    assert TABLE.suggestion("interceptors", others=["interceptor.s"]) == (
+        ". Did you mean 'interceptor.s'?"
+    )

@@ -1,0 +1,155 @@
+"""Kafka's error table, the advice, and the exceptions that carry both."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink import errors
+from spark_kafka_sink.errors import (
+    ERRORS,
+    BrokerError,
+    ConfigError,
+    KafkaErrorCode,
+    KafkaSinkError,
+    ProtocolError,
+    RecordError,
+    RecordTooLargeError,
+    RemoteProtocolError,
+    SchemaError,
+    advice_for,
+    error_for_code,
+    error_named,
+)
+
+# Of ``Errors`` and the exceptions' ancestors in Kafka 4.3.0's sources: all that are
+# RetriableException, and of these all that are InvalidMetadataException.
+RETRIABLE = {
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88,
+    89, 100, 103, 106, 122, 123, 133,
+}  # fmt: skip
+REFRESH_METADATA = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
+
+
+def test_every_code_of_kafka_4_3_once() -> None:
+    assert list(ERRORS) == list(range(-1, 134))
+    names = [error.name for error in ERRORS.values()]
+    assert len(set(names)) == len(names)
+    assert all(error.code == code for code, error in ERRORS.items())
+
+
+def test_flags() -> None:
+    assert {code for code, error in ERRORS.items() if error.retriable} == RETRIABLE
+    assert {code for code, e in ERRORS.items() if e.refresh_metadata} == REFRESH_METADATA
+
+
+def test_metadata_is_refreshed_only_for_a_retry() -> None:
+    assert all(error.retriable for error in ERRORS.values() if error.refresh_metadata)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (-1, "UNKNOWN_SERVER_ERROR"),
+        (0, "NONE"),
+        (6, "NOT_LEADER_OR_FOLLOWER"),
+        (10, "MESSAGE_TOO_LARGE"),
+        (18, "RECORD_LIST_TOO_LARGE"),
+        (35, "UNSUPPORTED_VERSION"),
+        (45, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        (46, "DUPLICATE_SEQUENCE_NUMBER"),
+        (47, "INVALID_PRODUCER_EPOCH"),
+        (59, "UNKNOWN_PRODUCER_ID"),
+        (87, "INVALID_RECORD"),
+        (100, "UNKNOWN_TOPIC_ID"),
+        (103, "INCONSISTENT_TOPIC_ID"),
+        (129, "REBOOTSTRAP_REQUIRED"),
+    ],
+)
+def test_codes_and_names(code: int, name: str) -> None:
+    assert error_for_code(code).name == name
+    assert error_named(name) is error_for_code(code)
+    assert str(error_for_code(code)) == f"{name} ({code})"
+
+
+@pytest.mark.parametrize("code", [134, 32_767, -2, -32_768])
+def test_a_code_from_the_future_fails_and_says_its_number(code: int) -> None:
+    error = error_for_code(code)
+    assert error == KafkaErrorCode(code, "UNKNOWN_ERROR_CODE", False, False)
+    assert str(error) == f"UNKNOWN_ERROR_CODE ({code})"
+    assert code not in ERRORS
+
+
+def test_a_name_that_kafka_does_not_have() -> None:
+    with pytest.raises(KeyError):
+        error_named("NOT_LEADER_FOR_PARTITION")
+
+
+def test_advice_is_about_errors_that_exist() -> None:
+    """A misspelt name in the advice would never be shown."""
+    assert set(errors._ADVICE) <= {error.name for error in ERRORS.values()}
+
+
+@pytest.mark.parametrize(
+    "name", [e.name for e in ERRORS.values() if e.name in errors._ADVICE], ids=str
+)
+def test_advice_reads_as_the_end_of_a_sentence(name: str) -> None:
+    advice = advice_for(error_named(name))
+    assert advice == advice.strip()
+    assert not advice.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "NOT_LEADER_OR_FOLLOWER",
+        "REQUEST_TIMED_OUT",
+        "MESSAGE_TOO_LARGE",
+        "NOT_ENOUGH_REPLICAS",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "INVALID_TIMESTAMP",
+        "INVALID_RECORD",
+        "KAFKA_STORAGE_ERROR",
+    ],
+)
+def test_errors_that_a_producer_meets_have_advice(name: str) -> None:
+    assert advice_for(error_named(name))
+
+
+def test_no_advice_where_only_the_name_is_known() -> None:
+    assert advice_for(error_named("ILLEGAL_GENERATION")) == ""
+    assert advice_for(error_for_code(9999)) == ""
+
+
+def test_a_broker_error_has_what_code_detail_and_advice_in_this_order() -> None:
+    error = BrokerError(error_named("POLICY_VIOLATION"), "creating 't'", "no upper case")
+    assert str(error) == (
+        "creating 't': POLICY_VIOLATION (44). no upper case. "
+        "a create.topic.policy of the cluster refused the request"
+    )
+    assert error.error.code == 44
+
+
+@pytest.mark.parametrize("detail", [None, ""])
+def test_a_broker_error_without_detail_or_advice(detail: str | None) -> None:
+    error = BrokerError(error_named("INVALID_GROUP_ID"), "Metadata", detail)
+    assert str(error) == "Metadata: INVALID_GROUP_ID (24)"
+
+
+def test_everything_raised_on_purpose_has_one_base() -> None:
+    raised = [
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, Exception)
+    ]
+    assert len(raised) > 10
+    assert all(issubclass(cls, KafkaSinkError) for cls in raised)
+
+
+def test_wrong_input_is_a_value_error_and_a_wrong_peer_is_not() -> None:
+    for cls in (ConfigError, SchemaError, RecordError, RecordTooLargeError):
+        assert issubclass(cls, ValueError)
+    # decode_message sorts its own ValueErrors from these by class.
+    assert issubclass(RemoteProtocolError, ProtocolError)
+    assert not issubclass(RemoteProtocolError, ValueError)

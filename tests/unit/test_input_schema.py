@@ -1,0 +1,157 @@
+"""Spark schema → positions of a record's parts, or the JVM sink's message."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from spark_kafka_sink.columns.input_schema import plan_columns
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.errors import SchemaError
+
+
+def headers_of(
+    key: DataType, value: DataType, names: tuple[str, str] = ("key", "value")
+) -> DataType:
+    fields = [StructField(names[0], key), StructField(names[1], value)]
+    return ArrayType(StructType(fields))
+
+
+HEADERS = headers_of(StringType(), BinaryType())
+FULL = {
+    "topic": StringType(),
+    "key": BinaryType(),
+    "value": StringType(),
+    "headers": HEADERS,
+    "partition": IntegerType(),
+    "timestamp": TimestampType(),
+}
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, data_type) for name, data_type in columns.items()])
+
+
+def refusal(columns: StructType, topic_option: str | None = "t") -> str:
+    with pytest.raises(SchemaError) as raised:
+        plan_columns(columns, topic_option)
+    return str(raised.value)
+
+
+def test_all_columns() -> None:
+    plan = plan_columns(schema(**FULL), None)
+    assert plan == ColumnPlan(
+        value=2, key=1, headers=3, topic=0, partition=4, timestamp=5, topic_option=None
+    )
+
+
+def test_order_does_not_matter_and_other_columns_are_ignored() -> None:
+    columns = {"x": MapType(StringType(), LongType()), "value": BinaryType(), "y": LongType()}
+    assert plan_columns(schema(**columns, key=StringType()), "t") == ColumnPlan(
+        value=1, key=3, topic_option="t"
+    )
+
+
+def test_value_alone() -> None:
+    assert plan_columns(schema(value=StringType()), "t") == ColumnPlan(value=0, topic_option="t")
+
+
+def test_names_are_case_sensitive() -> None:
+    assert refusal(schema(Value=StringType())) == "Required attribute 'value' not found"
+    assert plan_columns(schema(value=StringType(), Key=LongType()), "t").key is None
+
+
+def test_of_two_columns_of_one_name_the_first_is_taken() -> None:
+    fields = [StructField("value", StringType()), StructField("value", LongType())]
+    assert plan_columns(StructType(fields), "t").value == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"value": StringType()},
+            "topic option required when no 'topic' attribute is present. Use the topic option "
+            "for setting a topic.",
+        ),
+        ({"topic": StringType()}, "Required attribute 'value' not found"),
+        ({}, "topic option required when no 'topic' attribute is present. "),
+    ],
+)
+def test_what_is_missing(columns: dict[str, DataType], message: str) -> None:
+    assert refusal(schema(**columns), None).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "data_type", "message"),
+    [
+        ("key", IntegerType(), "key attribute unsupported type int. key must be a(n) string or binary"),
+        (
+            "value",
+            DecimalType(2, 1),
+            "value attribute unsupported type decimal(2,1). value must be a(n) string or binary",
+        ),
+        ("topic", BinaryType(), "topic attribute unsupported type binary. topic must be a(n) string"),
+        ("partition", LongType(), "partition attribute unsupported type bigint. partition must be a(n) int"),
+        ("partition", ShortType(), "partition attribute unsupported type smallint. partition must be a(n) int"),
+        (
+            "timestamp",
+            TimestampNTZType(),
+            "timestamp attribute unsupported type timestamp_ntz. timestamp must be a(n) timestamp",
+        ),
+        (
+            "timestamp",
+            LongType(),
+            "timestamp attribute unsupported type bigint. timestamp must be a(n) timestamp",
+        ),
+    ],
+)  # fmt: skip
+def test_types(name: str, data_type: DataType, message: str) -> None:
+    assert refusal(schema(**{**FULL, name: data_type}), None) == message
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        StringType(),
+        ArrayType(StringType()),
+        MapType(StringType(), BinaryType()),
+        headers_of(BinaryType(), BinaryType()),
+        headers_of(StringType(), StringType()),
+        headers_of(StringType(), BinaryType(), ("name", "value")),
+        headers_of(BinaryType(), StringType(), ("value", "key")),
+        ArrayType(StructType([StructField("key", StringType())])),
+    ],
+    ids=lambda data_type: data_type.simpleString(),
+)
+def test_what_headers_are_not(data_type: DataType) -> None:
+    assert refusal(schema(value=StringType(), headers=data_type)) == (
+        f"headers attribute unsupported type {data_type.simpleString()}. headers must be a(n) "
+        "array<struct<key:string,value:binary>>"
+    )
+
+
+def test_nullability_of_headers_does_not_matter() -> None:
+    fields = [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
+    strict = ArrayType(StructType(fields), containsNull=False)
+    assert plan_columns(schema(value=StringType(), headers=strict), "t").headers == 1
+
+
+def test_the_topic_option_overrides_a_topic_column_of_any_type() -> None:
+    columns = schema(value=StringType(), topic=LongType())
+    assert plan_columns(columns, "t").topic_option == "t"
+    assert refusal(columns, None).startswith("topic attribute unsupported type bigint")

@@ -1,0 +1,182 @@
+"""Settings of the jobs: properties file under spark-submit --conf under the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def arguments() -> JobArguments:
+    declared = JobArguments("A job.")
+    for name in ("input", "max_files", "key"):
+        declared.add(name, "help")
+    return declared
+
+
+def parse(*command_line: str, conf: dict[str, str] | None = None) -> JobSettings:
+    return arguments().parse(command_line, (conf or {}).items())
+
+
+def refusal(*command_line: str, conf: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parse(*command_line, conf=conf)
+    return str(raised.value)
+
+
+def test_nothing_given() -> None:
+    settings = parse()
+    assert settings == JobSettings({"input": None, "max_files": None, "key": None}, {}, {})
+    assert settings.get("input") is None
+    assert settings.get("input", "default") == "default"
+
+
+def test_the_properties_file() -> None:
+    settings = parse(
+        conf={
+            "spark.master": "local[2]",
+            "spark.pykafka.topic": "flights",
+            "spark.pykafka.kafka.linger.ms": "50",
+            "spark.pykafka.job.input": "/data",
+            "spark.pykafka.job.max.files": "2",
+            "spark.pykafka.job.reader.nullValue": "NA",
+        }
+    )
+    assert settings.sink_options == {"topic": "flights", "kafka.linger.ms": "50"}
+    assert settings.reader_options == {"nullValue": "NA"}
+    assert settings.require("input") == "/data"
+    assert settings.get("max_files") == "2"
+
+
+def test_the_command_line() -> None:
+    settings = parse(
+        "--bootstrap-servers", "a:1,b:2", "--topic", "t", "--max-files", "3",
+        "--option", "kafka.linger.ms = 7", "--option", "metrics.path=/a=b",
+        "--reader-option", "header=true", "--reader-option", "sep=,",
+    )  # fmt: skip
+    assert settings.sink_options == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "topic": "t",
+        "kafka.linger.ms": "7",
+        "metrics.path": "/a=b",
+    }
+    assert settings.reader_options == {"header": "true", "sep": ","}
+    assert settings.get("max_files") == "3"
+
+
+def test_the_command_line_overrides_the_properties_file() -> None:
+    conf = {
+        "spark.pykafka.topic": "from-conf",
+        "spark.pykafka.kafka.acks": "1",
+        "spark.pykafka.kafka.linger.ms": "50",
+        "spark.pykafka.job.input": "/conf",
+        "spark.pykafka.job.key": "dest",
+        "spark.pykafka.job.reader.header": "false",
+    }
+    settings = parse(
+        "--topic", "t", "--option", "kafka.acks=all", "--input", "/cli",
+        "--reader-option", "header=true", conf=conf,
+    )  # fmt: skip
+    assert settings.sink_options == {"topic": "t", "kafka.acks": "all", "kafka.linger.ms": "50"}
+    assert settings.reader_options == {"header": "true"}
+    assert (settings.get("input"), settings.get("key")) == ("/cli", "dest")
+
+
+def test_the_short_forms_override_the_long_ones() -> None:
+    settings = parse("--topic", "short", "--option", "topic=long")
+    assert settings.sink_options == {"topic": "short"}
+
+
+def test_an_empty_value_is_a_value() -> None:
+    assert parse("--key", "", conf={"spark.pykafka.job.key": "dest"}).get("key", "x") == ""
+
+
+def test_a_missing_argument_names_both_ways() -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse().require("max_files")
+    assert str(raised.value) == (
+        "--max-files is missing: give it on the command line, or as spark.pykafka.job.max.files "
+        "in the properties file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (
+            "spark.pykafka.job.inptu",
+            "spark.pykafka.job.inptu: this job has no such argument. It has: input, max.files, key",
+        ),
+        (
+            "spark.pykafka.topc",
+            "spark.pykafka.topc: the sink has no option 'topc'. Did you mean 'topic'?",
+        ),
+        (
+            "spark.pykafka.linger.ms",
+            "spark.pykafka.linger.ms: the sink has no option 'linger.ms'. "
+            "Did you mean 'kafka.linger.ms'?",
+        ),
+        ("spark.pykafka.zzzzzzz", "spark.pykafka.zzzzzzz: the sink has no option 'zzzzzzz'"),
+    ],
+)
+def test_typing_errors_in_the_properties_file(key: str, message: str) -> None:
+    assert refusal(conf={key: "1"}) == message
+
+
+def test_names_in_the_properties_file_are_not_case_sensitive() -> None:
+    settings = parse(conf={"spark.pykafka.Metrics.Path": "x", "spark.pykafka.KAFKA.acks": "1"})
+    assert settings.sink_options == {"Metrics.Path": "x", "KAFKA.acks": "1"}
+
+
+@pytest.mark.parametrize("option", ["--option", "--reader-option"])
+@pytest.mark.parametrize("text", ["kafka.acks", "", "=1"])
+def test_what_is_not_a_pair(option: str, text: str) -> None:
+    assert refusal(option, text) == f"'{text}' is not NAME=VALUE"
+
+
+@pytest.mark.parametrize(
+    "command_line", [["--no-such-argument", "1"], ["stray"], ["--input"]], ids=str
+)
+def test_wrong_usage_ends_with_status_2(
+    command_line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parse(*command_line)
+    assert raised.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_help_names_every_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        parse("--help")
+    assert raised.value.code == 0
+    text = capsys.readouterr().out
+    for name in ("--input", "--max-files", "--key", "--option NAME=VALUE", "--topic"):
+        assert name in text
+
+
+def properties(path: Path) -> dict[str, str]:
+    """As spark-submit reads them: a key, white space, the rest of the line."""
+    pairs = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, _, value = line.partition(" ")
+            pairs[name] = value.strip()
+    return pairs
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.conf")), ids=lambda path: path.name)
+def test_the_files_in_conf_are_understood(path: Path) -> None:
+    """Whoever starts from one of them must not be told of an unknown option."""
+    declared = arguments()
+    for name in ("format", "schema", "trigger", "checkpoint"):
+        declared.add(name, "help")
+    settings = declared.parse([], properties(path).items())
+    assert settings.sink_options
+    SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **settings.sink_options})

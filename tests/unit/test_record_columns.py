@@ -1,0 +1,322 @@
+"""Arrow batches → views: every view is read back by its addresses, in plain Python.
+
+A view keeps nothing alive: its array must stay in a variable until the view has been read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.record_columns import (
+    arrow_records,
+    bytes_view,
+    headers_view,
+    integers_view,
+    timestamps_ms,
+)
+from spark_kafka_sink.columns.views import (
+    ABSENT_BYTES,
+    ABSENT_HEADERS,
+    ABSENT_INTEGERS,
+    BytesView,
+    HeadersView,
+    IntegersView,
+)
+from spark_kafka_sink.errors import RecordError
+
+PROPERTY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
+NOW_MS = 1_700_000_000_000
+HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+# --- a reader of views, written from the format's description -------------------------------------
+
+
+def _integer(address: int, width: int) -> int:
+    return int.from_bytes(ctypes.string_at(address, width), "little", signed=True)
+
+
+def _is_valid(address: int, offset: int, row: int) -> bool:
+    bit = offset + row
+    return address == 0 or bool(ctypes.string_at(address + bit // 8, 1)[0] >> bit % 8 & 1)
+
+
+def _range(address: int, width: int, row: int) -> tuple[int, int]:
+    return _integer(address + width * row, width), _integer(address + width * (row + 1), width)
+
+
+def read_bytes(view: BytesView, row: int) -> bytes | None:
+    if view.offset_bytes == 0 or not _is_valid(view.validity_address, view.validity_offset, row):
+        return None
+    start, end = _range(view.offsets_address, view.offset_bytes, row)
+    return ctypes.string_at(view.data_address + start, end - start) if end > start else b""
+
+
+def read_headers(view: HeadersView, row: int) -> list[tuple[bytes | None, bytes | None]]:
+    if view.offset_bytes == 0 or not _is_valid(view.validity_address, view.validity_offset, row):
+        return []
+    start, end = _range(view.offsets_address, view.offset_bytes, row)
+    return [(read_bytes(view.keys, i), read_bytes(view.values, i)) for i in range(start, end)]
+
+
+def read_integer(view: IntegersView, row: int) -> int | None:
+    if view.values_address == 0 or not _is_valid(view.validity_address, view.validity_offset, row):
+        return None
+    return _integer(view.values_address + 4 * row, 4)
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def encoded(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+@st.composite
+def slices(draw: st.DrawFn, values: st.SearchStrategy[Any]) -> tuple[list[Any], int, int]:
+    """(values, offset, length) of a slice of at least one row."""
+    rows = draw(st.lists(st.none() | values, min_size=1, max_size=20))
+    offset = draw(st.integers(0, len(rows) - 1))
+    return rows, offset, draw(st.integers(1, len(rows) - offset))
+
+
+@pytest.mark.parametrize(
+    "arrow_type", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()]
+)
+def test_bytes_of_any_slice(arrow_type: Any) -> None:
+    is_text = arrow_type in (pa.string(), pa.large_string())
+
+    @PROPERTY
+    @given(slices(st.text(max_size=4) if is_text else st.binary(max_size=4)))
+    def check(case: tuple[list[Any], int, int]) -> None:
+        rows, offset, length = case
+        array = pa.array(rows, arrow_type).slice(offset, length)
+        view = bytes_view(array)
+        expected = [encoded(value) for value in rows[offset : offset + length]]
+        assert [read_bytes(view, row) for row in range(length)] == expected
+
+    check()
+
+
+@pytest.mark.parametrize("rows", [[None, None], [b"", b""], [None, b""]])
+def test_bytes_without_any_data(rows: list[bytes | None]) -> None:
+    array = pa.array(rows, pa.binary())
+    view = bytes_view(array)
+    assert [read_bytes(view, row) for row in range(2)] == rows
+
+
+def test_nothing_is_copied() -> None:
+    array = pa.array([b"abc", b"de"], pa.binary())
+    view = bytes_view(array)
+    assert view.data_address == array.buffers()[2].address
+    assert view.offsets_address == array.buffers()[1].address
+
+
+@PROPERTY
+@given(slices(st.integers(-(2**31), 2**31 - 1)))
+def test_integers_of_any_slice(case: tuple[list[Any], int, int]) -> None:
+    rows, offset, length = case
+    array = pa.array(rows, pa.int32()).slice(offset, length)
+    view = integers_view(array)
+    assert [read_integer(view, row) for row in range(length)] == rows[offset : offset + length]
+
+
+header_lists = st.lists(
+    st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)}),
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("list_type", [pa.list_(HEADER), pa.large_list(HEADER)])
+def test_headers_of_any_slice(list_type: Any) -> None:
+    @PROPERTY
+    @given(slices(header_lists))
+    def check(case: tuple[list[Any], int, int]) -> None:
+        rows, offset, length = case
+        array = pa.array(rows, list_type).slice(offset, length)
+        view = headers_view(array)
+        expected = [
+            [(header["key"].encode(), header["value"]) for header in headers or []]
+            for headers in rows[offset : offset + length]
+        ]
+        assert [read_headers(view, row) for row in range(length)] == expected
+
+    check()
+
+
+def test_headers_whose_entries_are_a_slice() -> None:
+    """The entries' array has an offset of its own, as after a concatenation or in a nested view."""
+    keys, values = pa.array(["x", "a", "b", "c"]), pa.array([b"0", b"1", None, b"3"])
+    entries = pa.StructArray.from_arrays([keys, values], ["key", "value"]).slice(1)
+    array = pa.ListArray.from_arrays(pa.array([0, 2, 3], pa.int32()), entries)
+    view = headers_view(array)
+    assert read_headers(view, 0) == [(b"a", b"1"), (b"b", None)]
+    assert read_headers(view, 1) == [(b"c", b"3")]
+
+
+def test_no_headers_at_all() -> None:
+    for rows in ([[], []], [None, None]):
+        assert headers_view(pa.array(rows, pa.list_(HEADER))) == ABSENT_HEADERS
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ([None], "null header in the data. Each header must be a struct of key and value."),
+        (
+            [{"key": None, "value": b"x"}],
+            "null header key in the data. Each header of a record must have a key.",
+        ),
+    ],
+)
+def test_headers_that_kafka_does_not_have(headers: list[Any], message: str) -> None:
+    array = pa.array([[{"key": "k", "value": b"v"}], headers], pa.list_(HEADER))
+    with pytest.raises(RecordError) as raised:
+        headers_view(array)
+    assert str(raised.value) == message
+    # Outside the slice they are nobody's.
+    assert read_headers(headers_view(array.slice(0, 1)), 0) == [(b"k", b"v")]
+
+
+def test_nulls_under_a_null_list_are_nobodys() -> None:
+    """Arrow allows any content under a null: no row refers to it."""
+    keys, values = pa.array([None, "a"]), pa.array([b"0", b"1"])
+    entries = pa.StructArray.from_arrays([keys, values], ["key", "value"])
+    offsets, mask = pa.array([0, 1, 2], pa.int32()), pa.array([True, False])
+    array = pa.ListArray.from_arrays(offsets, entries, mask=mask)
+    view = headers_view(array)
+    assert [read_headers(view, row) for row in range(2)] == [[], [(b"a", b"1")]]
+
+
+# --- timestamps -----------------------------------------------------------------------------------
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+
+def micros(*values: int | None) -> Any:
+    return pa.array(values, pa.int64()).cast(TIMESTAMP)
+
+
+def milliseconds(array: Any) -> list[int] | None:
+    converted = timestamps_ms(array, NOW_MS)
+    return None if converted is None else converted.tolist()
+
+
+def test_microseconds_are_cut_to_milliseconds() -> None:
+    assert milliseconds(micros(0, 999, 1_000, 1_999_999)) == [0, 0, 1, 1_999]
+    late = datetime(9999, 12, 31, 23, 59, 59, 999_999, timezone.utc)
+    expected = (late - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
+    assert milliseconds(pa.array([late], TIMESTAMP)) == [expected]
+
+
+def test_null_stands_for_now() -> None:
+    assert milliseconds(micros(5_000, None, 7_000)) == [5, NOW_MS, 7]
+    assert milliseconds(micros(None, None)) is None
+
+
+def test_timestamps_of_a_slice() -> None:
+    array = micros(-1, None, 5_000, None, -1)
+    assert milliseconds(array.slice(1, 3)) == [NOW_MS, 5, NOW_MS]
+
+
+def test_arrows_memory_is_not_written_to() -> None:
+    array = micros(5_000, None)
+    before = array.buffers()[1].to_pybytes()
+    timestamps_ms(array, NOW_MS)
+    assert array.buffers()[1].to_pybytes() == before
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(-1, -1), (-1_000, -1), (-1_001, -2), (-(10**15), -(10**12))]
+)
+def test_before_1970(value: int, shown: int) -> None:
+    """The first of them is named; rounding towards 1970 must not hide any."""
+    with pytest.raises(RecordError, match=f"Invalid timestamp: {shown} ms since 1970-01-01"):
+        timestamps_ms(micros(3, value, -(10**14)), NOW_MS)
+
+
+def test_garbage_under_a_null_is_nobodys() -> None:
+    validity, data = pa.py_buffer(b"\x01"), pa.py_buffer(np.array([1_000, -5], np.int64))
+    array = pa.Array.from_buffers(TIMESTAMP, 2, [validity, data])
+    assert milliseconds(array) == [1, NOW_MS]
+
+
+# --- whole batches --------------------------------------------------------------------------------
+
+
+def test_absent_columns() -> None:
+    batch = pa.record_batch({"value": pa.array(["a", "b"])})
+    records = arrow_records(batch, ColumnPlan(value=0, topic_option="t"), NOW_MS)
+    assert (records.rows_count, records.topics, records.topic_indices) == (2, ["t"], None)
+    assert (records.columns.key, records.columns.headers) == (ABSENT_BYTES, ABSENT_HEADERS)
+    assert records.partition == ABSENT_INTEGERS
+    assert records.timestamps is None
+    assert records.owner is batch
+    assert [read_bytes(records.columns.value, row) for row in range(2)] == [b"a", b"b"]
+    assert read_bytes(records.columns.key, 0) is None
+    assert read_headers(records.columns.headers, 0) == []
+    assert read_integer(records.partition, 0) is None
+
+
+def test_all_columns() -> None:
+    batch = pa.record_batch(
+        {
+            "partition": pa.array([None, 7], pa.int32()),
+            "timestamp": micros(None, 1_000),
+            "headers": pa.array([None, [{"key": "h", "value": None}]], pa.list_(HEADER)),
+            "value": pa.array([b"a", None]),
+            "key": pa.array(["k", None]),
+        }
+    )
+    plan = ColumnPlan(value=3, key=4, headers=2, partition=0, timestamp=1, topic_option="t")
+    records = arrow_records(batch, plan, NOW_MS)
+    assert [read_bytes(records.columns.key, row) for row in range(2)] == [b"k", None]
+    assert [read_bytes(records.columns.value, row) for row in range(2)] == [b"a", None]
+    assert read_headers(records.columns.headers, 1) == [(b"h", None)]
+    assert [read_integer(records.partition, row) for row in range(2)] == [None, 7]
+    assert records.partition_at(1) == 7
+    assert records.timestamps is not None
+    assert records.timestamps.tolist() == [NOW_MS, 1]
+
+
+def topics_of(names: Any, option: str | None = None) -> list[str]:
+    batch = pa.record_batch({"topic": names, "value": pa.array(["v"] * len(names))})
+    plan = ColumnPlan(value=1, topic=0, topic_option=option)
+    records = arrow_records(batch, plan, NOW_MS)
+    if records.topic_indices is None:
+        assert len(records.topics) == 1
+        return records.topics * len(names)
+    assert records.topic_indices.dtype == np.int32
+    return [records.topics[index] for index in records.topic_indices]
+
+
+@pytest.mark.parametrize("arrow_type", [pa.string(), pa.large_string()])
+def test_topics(arrow_type: Any) -> None:
+    names = ["b", "a", "b", "Flughäfen", "a"]
+    array = pa.array(names, arrow_type)
+    assert topics_of(array) == names
+    assert topics_of(array.slice(2, 2)) == names[2:4]
+    assert topics_of(array.slice(2, 1)) == ["b"]
+
+
+def test_the_topic_option_overrides_even_nulls() -> None:
+    assert topics_of(pa.array(["a", None, "b"]), option="t") == ["t"] * 3
+
+
+def test_a_null_topic() -> None:
+    names = pa.array(["a", None, "b"])
+    with pytest.raises(RecordError) as raised:
+        topics_of(names)
+    assert str(raised.value) == (
+        "null topic present in the data. Use the topic option for setting a default topic."
+    )
+    assert topics_of(names.slice(2)) == ["b"]

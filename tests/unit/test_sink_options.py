@@ -1,0 +1,260 @@
+"""Spark's options → SinkOptions: what is used, refused with an alternative, or told to be idle."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink.config.sink_options import (
+    JAVA_CLASS_KEYS,
+    KEYS_WITHOUT_EFFECT,
+    SINK_OPTIONS,
+    SinkOptions,
+)
+from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.errors import ConfigError
+
+SERVERS = {"kafka.bootstrap.servers": "b:9092"}
+
+
+class Recording:
+    """Loadable as an interceptor."""
+
+
+def partition_by_hand(keys: object, values: object, partitions_count: int) -> None:
+    """Loadable as a partitioner."""
+
+
+HERE = __name__
+
+
+def parse(options: dict[str, str] | None = None, /) -> SinkOptions:
+    return SinkOptions.parse({**SERVERS, **(options or {})})
+
+
+def refusal(options: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parse(options)
+    return str(raised.value)
+
+
+def test_defaults() -> None:
+    options = parse()
+    assert options.topic is None
+    assert options.interceptors == ()
+    assert options.hooks_on_error == options.producer.hooks_on_error == "fail"
+    assert options.metrics_log
+    assert options.metrics_path is None
+    assert options.notes == ()
+    assert options.producer.topic_creation is None
+    assert options.producer.bootstrap_servers == (("b", 9092),)
+
+
+def test_names_are_not_case_sensitive_and_values_are() -> None:
+    options = SinkOptions.parse(
+        {
+            "Kafka.Bootstrap.SERVERS": "b:9092",
+            "TOPIC": "Flights",
+            "KAFKA.compression.TYPE": "zstd",
+            "includeHeaders": "TRUE",
+            "Metrics.Path": "/Tmp/M.json",
+            "Topic.Creation.Enable": "true",
+        }
+    )
+    assert options.topic == "Flights"
+    assert options.producer.compression_type == "zstd"
+    assert options.metrics_path == "/Tmp/M.json"
+    assert options.producer.topic_creation == TopicCreation()
+    assert options.notes == ()
+
+
+def test_every_own_option_is_lower_case() -> None:
+    """Names are looked up in lower case: any other spelling in the table could never be set."""
+    assert all(name == name.lower() for name in SINK_OPTIONS.keys)
+    assert all(name == name.lower() for name in [*JAVA_CLASS_KEYS, *KEYS_WITHOUT_EFFECT])
+
+
+def test_bootstrap_servers_are_asked_for_in_the_jvm_sinks_words() -> None:
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({"topic": "t"})
+    assert str(raised.value) == (
+        "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "kafka.key.serializer",
+            "Kafka option 'key.serializer' is not supported as keys are serialized with "
+            "ByteArraySerializer.",
+        ),
+        (
+            "kafka.value.serializer",
+            "Kafka option 'value.serializer' is not supported as value are serialized with "
+            "ByteArraySerializer.",
+        ),
+    ],
+)
+def test_serializers_are_refused_in_the_jvm_sinks_words(name: str, message: str) -> None:
+    assert refusal({name: "x"}) == message
+
+
+@pytest.mark.parametrize("name", JAVA_CLASS_KEYS)
+def test_java_classes_are_refused_with_an_alternative(name: str) -> None:
+    assert refusal({f"kafka.{name}": "org.example.Class"}) == (
+        f"Kafka option '{name}' names a Java class, and there is no JVM here. "
+        f"Instead: {JAVA_CLASS_KEYS[name]}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("java_class", "partitioner", "ignore_keys"),
+    [
+        ("org.apache.kafka.clients.producer.RoundRobinPartitioner", "round-robin", False),
+        ("org.apache.kafka.clients.producer.UniformStickyPartitioner", "default", True),
+        ("org.apache.kafka.clients.producer.internals.DefaultPartitioner", "default", False),
+    ],
+)
+def test_kafkas_own_partitioners_have_counterparts(
+    java_class: str, partitioner: str, ignore_keys: bool
+) -> None:
+    producer = parse({"kafka.partitioner.class": java_class}).producer
+    assert producer.partitioner == partitioner
+    assert producer.partitioner_ignore_keys is ignore_keys
+
+
+@pytest.mark.parametrize("name", KEYS_WITHOUT_EFFECT)
+def test_keys_without_effect_are_accepted_and_told(name: str) -> None:
+    assert parse({f"kafka.{name}": "whatever"}).notes == (
+        f"option 'kafka.{name}' has no effect: {KEYS_WITHOUT_EFFECT[name]}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("kafka.batchsize", "kafka.batch.size"),
+        ("kafka.compresion.type", "kafka.compression.type"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("kafka.partitioner.clas", "kafka.partitioner.class"),
+        ("kafka.Linger_MS", "kafka.linger.ms"),
+    ],
+)
+def test_a_misspelt_kafka_option_is_refused_with_the_nearest_name(name: str, near: str) -> None:
+    assert refusal({name: "1"}) == (
+        f"Kafka option '{name.lower()}' is not a producer option of this sink. "
+        f"Did you mean '{near}'?"
+    )
+
+
+def test_a_kafka_option_like_no_other() -> None:
+    assert refusal({"kafka.zzz": "1"}).endswith(
+        "'kafka.zzz' is not a producer option of this sink. See docs/options.md."
+    )
+
+
+def test_a_misspelt_option_beats_missing_servers() -> None:
+    """bootstrap.server without s: "must be specified" would send the user looking elsewhere."""
+    with pytest.raises(ConfigError, match=r"Did you mean 'kafka\.bootstrap\.servers'"):
+        SinkOptions.parse({"kafka.bootstrap.server": "b:9092"})
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("topics", ". Did you mean 'topic'?"),
+        ("bootstrap.servers", ". Did you mean 'kafka.bootstrap.servers'?"),
+        ("metrics_path", ". Did you mean 'metrics.path'?"),
+        ("numpartitionsofmine", ""),
+    ],
+)
+def test_other_options_are_accepted_and_told(name: str, note: str) -> None:
+    assert parse({name: "x"}).notes == (
+        f"option '{name}' is not one of this sink's and has no effect{note}",
+    )
+
+
+@pytest.mark.parametrize("name", ["checkpointLocation", "path", "queryName", "outputMode"])
+def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
+    assert parse({name: "x"}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"includeHeaders": "yes"}, "configuration includeheaders: not a boolean"),
+        ({"metrics.log": "1"}, "configuration metrics.log: not a boolean"),
+        ({"hooks.on.error": "ignore"}, "hooks.on.error: must be one of fail, log"),
+        ({"topic.creation.partitions": "0"}, "must be -1 or at least 1"),
+        ({"topic.creation.replication.factor": "-2"}, "must be -1 or at least 1"),
+        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration linger.ms"),
+    ],
+)
+def test_wrong_values(options: dict[str, str], message: str) -> None:
+    assert message in refusal(options)
+
+
+def test_topic_creation() -> None:
+    options = parse(
+        {
+            "topic.creation.enable": "true",
+            "topic.creation.partitions": "6",
+            "topic.creation.replication.factor": "3",
+            "topic.creation.configs": "retention.ms=1000",
+        }
+    )
+    assert options.producer.topic_creation == TopicCreation(6, 3, (("retention.ms", "1000"),))
+
+
+def test_topic_creation_has_to_be_enabled() -> None:
+    assert parse({"topic.creation.partitions": "6"}).producer.topic_creation is None
+
+
+def test_wrong_topic_configs_are_refused_even_when_not_enabled() -> None:
+    assert "'x' is not name=value" in refusal({"topic.creation.configs": "x"})
+
+
+def test_hooks_are_loaded_on_the_driver() -> None:
+    interceptor, partitioner = f"{HERE}:Recording", f"{HERE}:partition_by_hand"
+    options = parse(
+        {"interceptors": f"{interceptor}, {interceptor}", "kafka.partitioner": partitioner}
+    )
+    assert options.interceptors == (interceptor, interceptor)
+    assert options.producer.partitioner == partitioner
+    assert parse({"hooks.on.error": "log"}).producer.hooks_on_error == "log"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("interceptors", "Recording", "'Recording' is not of the form package.module:name"),
+        ("interceptors", ":Recording", "is not of the form"),
+        ("interceptors", f"{HERE}:", "is not of the form"),
+        ("interceptors", "no.such.module:X", "cannot be loaded: No module named 'no'"),
+        ("interceptors", f"{HERE}:Nothing", "cannot be loaded: module"),
+        ("interceptors", f"{HERE}:SERVERS", "is not callable"),
+        ("kafka.partitioner", f"{HERE}:nothing", f"partitioner '{HERE}:nothing' cannot be loaded"),
+        ("kafka.partitioner", "sticky", "must be one of default, round-robin"),
+    ],
+)
+def test_hooks_that_cannot_be_had(name: str, value: str, message: str) -> None:
+    assert message in refusal({name: value})
+
+
+def test_options_survive_pickling() -> None:
+    """Spark pickles them to the tasks; there they must be what they were."""
+    options = parse({"topic": "t", "topic.creation.enable": "true", "kafka.acks": "1"})
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_transactions_are_not_promised_silently() -> None:
+    base = {"kafka.bootstrap.servers": "b:9092"}
+    with pytest.raises(ConfigError, match="this version has no exactly-once delivery"):
+        SinkOptions.parse({**base, "delivery.guarantee": "exactly-once"})
+    with pytest.raises(ConfigError, match="would fence each other"):
+        SinkOptions.parse({**base, "kafka.transactional.id": "mine"})
+    options = SinkOptions.parse({**base, "transactional.id.prefix": "mine"})
+    assert "without exactly-once delivery" in options.notes[0]
