@@ -136,7 +136,7 @@ PRODUCER_CONFIG = ConfigDef(
             "Negative (fast) to 22 (small).",
         ),
         ConfigKey(
-            "partitioner.ignore.keys", BOOLEAN, False, None, LOW,
+            "partitioner.ignore.keys", BOOLEAN, False, None, MEDIUM,
             "Spread records over partitions regardless of their key.",
         ),
         ConfigKey(

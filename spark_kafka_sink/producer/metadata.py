@@ -175,8 +175,11 @@ class Metadata:
         self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._failed_attempts)
         self._failed_attempts += 1
 
-    def update(self, response: MetadataResponse, now_ms: int) -> None:
-        """Take over an answer. Topics with a retriable problem are asked for again, later."""
+    def update(self, response: MetadataResponse, now_ms: int, has_epochs: bool = True) -> None:
+        """Take over an answer. Topics with a retriable problem are asked for again, later.
+
+        ``has_epochs``: whether the leader epochs in it can be relied on.
+        """
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         topics, is_incomplete = {}, False
         for topic in response.topics:
@@ -193,7 +196,9 @@ class Metadata:
                 self.problems[name] = _recreated(name, first_id, topic.topic_id)
                 continue
             self.problems.pop(name, None)
-            topics[name] = self._last_seen[name] = _merge(self._last_seen.get(name), topic)
+            topics[name] = self._last_seen[name] = _merge(
+                self._last_seen.get(name), topic, has_epochs
+            )
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id)
         self.version += 1
@@ -252,15 +257,22 @@ def _recreated(topic: str, first_id: UUID, topic_id: UUID) -> TopicProblem:
     return TopicProblem(message, is_fatal=True)
 
 
-def _merge(known: TopicMetadata | None, topic: MetadataResponseTopic) -> TopicMetadata:
-    """Partitions of the answer; where an older answer knew a newer leader epoch, that stays."""
+def _merge(
+    known: TopicMetadata | None, topic: MetadataResponseTopic, has_epochs: bool
+) -> TopicMetadata:
+    """Partitions of the answer; where an older answer knew a newer leader epoch, that stays.
+
+    An answer without epoch is believed, as ``Metadata.updateLatestMetadata`` does.
+    """
     count = len(topic.partitions)
     partitions = [PartitionMetadata(NO_NODE_ID, NO_LEADER_EPOCH)] * count
     for p in topic.partitions:
         if 0 <= p.partition_index < count:  # brokers number them without gaps
-            partitions[p.partition_index] = PartitionMetadata(p.leader_id, p.leader_epoch)
+            partitions[p.partition_index] = PartitionMetadata(
+                p.leader_id, p.leader_epoch if has_epochs else NO_LEADER_EPOCH
+            )
     if known is not None:
         for index, old in enumerate(known.partitions[:count]):
-            if partitions[index].leader_epoch < old.leader_epoch:
+            if 0 <= partitions[index].leader_epoch < old.leader_epoch:
                 partitions[index] = old
     return TopicMetadata(topic.topic_id, partitions)

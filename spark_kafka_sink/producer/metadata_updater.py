@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.messages.metadata import (
 )
 
 _CONNECTING_RECHECK_MS = 1000
+_RELIABLE_EPOCHS_VERSION = 9
 
 
 class MetadataUpdater:
@@ -35,6 +36,7 @@ class MetadataUpdater:
         self._client = client
         self._monitor = monitor
         self._is_in_progress = False
+        self._has_epochs = True
         self.last_failure: str | None = None
 
     def maybe_update(self, now_ms: int) -> int:
@@ -76,6 +78,10 @@ class MetadataUpdater:
             self._metadata.failed_update(now_ms)
         else:
             self._is_in_progress = True
+            versions = self._client.api_versions(node)
+            assert versions is not None, "a request was just sent"
+            # Brokers before 2.4 may answer with epochs that are not the current ones (KAFKA-9212).
+            self._has_epochs = versions.highest(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
         self._is_in_progress = False
@@ -94,5 +100,5 @@ class MetadataUpdater:
                 self._metadata.failed_update(now_ms)
             else:
                 self.last_failure = None
-                self._metadata.update(result.response, now_ms)
+                self._metadata.update(result.response, now_ms, self._has_epochs)
             self._monitor.notify_all()

@@ -65,6 +65,8 @@ class SimBroker:
         self._waiting.clear()
 
     def receive(self, channel: Channel, data: bytes) -> None:
+        if self._cluster.on_receive is not None:
+            self._cluster.on_receive(self, data)
         if self.is_paused:
             self._waiting.append((channel, data))
             return

@@ -40,7 +40,7 @@ def _new_sequence_on_retry(original):  # type: ignore[no-untyped-def]
 
 
 def _stale_leader_accepted(original):  # type: ignore[no-untyped-def]
-    return lambda known, topic: original(None, topic)
+    return lambda known, topic, has_epochs: original(None, topic, has_epochs)
 
 
 def _mute_forgotten(original):  # type: ignore[no-untyped-def]

@@ -54,6 +54,7 @@ class SimCluster:
         self.next_producer_id = 1000
         self.auto_create_partitions = 0
         self.on_produce: ProduceHook | None = None
+        self.on_receive: Callable[[SimBroker, bytes], None] | None = None
         self.on_init_producer_id: Callable[[], str] = lambda: "NONE"
         self.throttle_time_ms = 0
         self.reports_new_leader = True

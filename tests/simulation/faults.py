@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from spark_kafka_sink.model import TopicPartition
+from tests.simulation.broker import SimBroker
 from tests.simulation.harness import Simulation
 from tests.simulation.network import NetworkFaults
 
+_PRODUCE_KEY = b"\x00\x00"
 _RETRIABLE = (
     "NOT_ENOUGH_REPLICAS",
     "KAFKA_STORAGE_ERROR",
@@ -49,7 +51,8 @@ class FaultPlan:
         self._cluster.duplicate_produce = self._rng.choice((0.0, 0.0, 0.05))
         self._cluster.reports_new_leader = self._rng.random() < 0.5
         for _ in range(self._rng.randint(0, self._ranges.events)):
-            at_ms = self._rng.randint(0, self._ranges.horizon_ms)
+            # Most of them early, while there is something to disturb.
+            at_ms = int(self._ranges.horizon_ms * self._rng.random() ** 3)
             self._simulation.scheduler.after(at_ms, self._choose())
         self._simulation.scheduler.after(self._ranges.horizon_ms, self.heal)
 
@@ -60,6 +63,7 @@ class FaultPlan:
         self._network.faults = NetworkFaults()
         self._cluster.metadata_delay_ms = (0, 0)
         self._cluster.on_produce = None
+        self._cluster.on_receive = None
         self._cluster.on_init_producer_id = lambda: "NONE"
         self._cluster.throttle_time_ms = 0
         self._cluster.duplicate_produce = 0.0
@@ -82,7 +86,7 @@ class FaultPlan:
 
     def _choose(self) -> Callable[[], None]:
         event = self._rng.choice(
-            (self._crash, self._crash, self._pause, self._hang, self._hang, self._move_leader, self._move_leader,
+            (self._crash, self._crash, self._pause, self._hang, self._hang_with_a_request, self._move_leader, self._move_leader,
              self._shrink_isr, self._throttle, self._broker_errors, self._forget_producers,
              self._producer_id_errors, self._clock_jump, self._cut_everything)
         )  # fmt: skip
@@ -114,8 +118,20 @@ class FaultPlan:
         self._later(self._cluster.brokers[node_id].resume)
 
     def _hang(self) -> None:
+        self._hang_broker(self._rng.choice(list(self._cluster.brokers)))
+
+    def _hang_with_a_request(self) -> None:
+        """The next broker that is sent a record batch hangs with it."""
+
+        def hang(broker: SimBroker, data: bytes) -> None:
+            if data[4:6] == _PRODUCE_KEY:
+                self._cluster.on_receive = None
+                self._hang_broker(broker.node_id)
+
+        self._cluster.on_receive = hang
+
+    def _hang_broker(self, node_id: int) -> None:
         """A broker hangs, connections and all; the controller gives its partitions to others."""
-        node_id = self._rng.choice(list(self._cluster.brokers))
         broker = self._cluster.brokers[node_id]
         if not broker.is_up or broker.is_paused:
             return

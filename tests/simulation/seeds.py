@@ -71,7 +71,7 @@ class Life:
 
 def choose_settings(rng: random.Random) -> Settings:
     """Everything that a run can differ in."""
-    idempotent = rng.random() < 0.8
+    idempotent = rng.random() < 0.7
     options = {
         "acks": "all" if idempotent else rng.choice(("all", "1", "0")),
         "enable_idempotence": "true" if idempotent else "false",
@@ -83,7 +83,7 @@ def choose_settings(rng: random.Random) -> Settings:
             rng.choice((1, 2, 5) if idempotent else (1, 1, 1, 5))
         ),
         "max_request_size": str(rng.choice((6000, 50_000))),
-        "metadata_max_age_ms": str(rng.choice((2000, 300_000))),
+        "metadata_max_age_ms": str(rng.choice((500, 2000, 300_000))),
         "connections_max_idle_ms": str(rng.choice((3000, 540_000))),
         "retry_backoff_ms": str(rng.choice((0, 100))),
     }

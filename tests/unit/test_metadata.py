@@ -151,6 +151,15 @@ def test_the_same_epoch_is_taken_over() -> None:
     assert metadata.snapshot.leader(T0) is None
 
 
+def test_epochs_of_old_brokers_are_not_relied_on() -> None:
+    """Before 2.4 a broker could answer with an older epoch and the right leader (KAFKA-9212)."""
+    metadata = make_metadata()
+    metadata.update(answer(topic((2, 5))), 0)
+    metadata.update(answer(topic((1, 4))), 0, has_epochs=False)
+    assert metadata.snapshot.leader(T0) == metadata.snapshot.nodes[1]
+    assert metadata.snapshot.leader_epoch(T0) == -1
+
+
 def test_brokers_that_do_not_tell_epochs_are_believed() -> None:
     metadata = make_metadata()
     for leader in (1, 2, 1):
