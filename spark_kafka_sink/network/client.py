@@ -159,7 +159,10 @@ class NetworkClient:
         """
         connection = self._connection(node)
         assert connection.api_versions is not None, f"{node} is not ready"
-        version = connection.api_versions.highest(type(request), at_most_version)
+        try:
+            version = connection.api_versions.highest(type(request), at_most_version)
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(f"{node}: {error}") from None
         self._send(connection, request, version, now_ms, on_complete, expect_response)
 
     def _send(
@@ -332,7 +335,7 @@ class NetworkClient:
         now_ms: int,
     ) -> None:
         if response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
-            version = _fallback_version(response)
+            version = _fallback_version(response, received.sent.version)
             self._begin_api_versions(connection, version, now_ms)
         elif response.error_code:
             raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
@@ -369,10 +372,10 @@ class NetworkClient:
         connection.retry_at_ms = 0
 
 
-def _fallback_version(response: ApiVersionsResponse) -> int:
-    """The ApiVersions version for the second try. Source: KIP-511."""
+def _fallback_version(response: ApiVersionsResponse, refused_version: int) -> int:
+    """The ApiVersions version for the next try, a lower one. Source: KIP-511."""
     for offered in response.api_keys:
         if offered.api_key == ApiVersionsRequest.api_key:
             ranges = {offered.api_key: VersionRange(offered.min_version, offered.max_version)}
-            return BrokerApiVersions(ranges).highest(ApiVersionsRequest)
+            return BrokerApiVersions(ranges).highest(ApiVersionsRequest, refused_version - 1)
     return 0

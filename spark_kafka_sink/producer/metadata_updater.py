@@ -74,7 +74,7 @@ class MetadataUpdater:
         try:
             self._client.send(node, request, now_ms, self._complete)
         except UnsupportedVersionError as error:
-            self.last_failure = f"{node}: {error}"
+            self.last_failure = str(error)
             self._metadata.failed_update(now_ms)
         else:
             self._is_in_progress = True
