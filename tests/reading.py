@@ -25,6 +25,8 @@ def consumer(bootstrap_servers: str, **settings: object) -> Consumer:
             "group.id": "tests",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # An empty fetch would wait for half a second.
+            "fetch.wait.max.ms": 10,
             "log_level": 0,
             **settings,
         }

@@ -69,12 +69,14 @@ SINK_OPTIONS = ConfigDef(
         ConfigKey(
             "topic.creation.partitions", ConfigType.INT, BROKER_DEFAULT, _number_of,
             Importance.MEDIUM,
-            "Partitions of a topic that is created. -1: the brokers' num.partitions.",
+            "Partitions of a topic that is created. -1: the brokers' num.partitions, which "
+            "needs Kafka 2.4 or newer.",
         ),
         ConfigKey(
             "topic.creation.replication.factor", ConfigType.INT, BROKER_DEFAULT, _number_of,
             Importance.MEDIUM,
-            "Replicas of a topic that is created. -1: the brokers' default.replication.factor.",
+            "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
+            "which needs Kafka 2.4 or newer.",
         ),
         ConfigKey(
             "topic.creation.configs", ConfigType.STRING, "", None, Importance.LOW,

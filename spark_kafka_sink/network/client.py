@@ -41,6 +41,7 @@ from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, 
 from spark_kafka_sink.protocol.schema import Request
 
 SOFTWARE_NAME = "pykafka-sink"
+_SLOW_CONNECT_MS = 1_000
 
 
 class ClientSettings(NamedTuple):
@@ -131,7 +132,9 @@ class NetworkClient:
             if connection.can_send(now_ms, limit):
                 rank = len(connection.in_flight)
             elif connection.is_connecting:
-                rank = limit + 1
+                # One that takes its time must not keep us from those that are not tried yet.
+                is_slow = now_ms - connection.connect_started_ms >= _SLOW_CONNECT_MS
+                rank = limit + (3 if is_slow else 1)
             elif connection.can_connect(now_ms):
                 rank = limit + 2
             else:
@@ -241,6 +244,7 @@ class NetworkClient:
         connection.channel_id = self._next_channel_id
         self._next_channel_id += 1
         connection.state = ConnectionState.CONNECTING
+        connection.connect_started_ms = now_ms
         timeout_ms = self._setup_timeout.backoff_ms(connection.failed_attempts)
         connection.connect_deadline_ms = now_ms + timeout_ms
         self._by_channel[connection.channel_id] = connection
@@ -252,6 +256,8 @@ class NetworkClient:
         self._network.close_channel(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         lost = connection.in_flight
+        if connection.is_ready:
+            connection.addresses = []  # they may have changed: ask for them again (KAFKA-12193)
         connection.reset()
         connection.last_failure = reason
         connection.retry_at_ms = now_ms + self._reconnect.backoff_ms(connection.failed_attempts)
@@ -348,7 +354,10 @@ class NetworkClient:
     # --- deadlines -----------------------------------------------------------------------------
 
     def _next_deadline_ms(self) -> int | None:
-        deadlines = (connection.next_deadline_ms() for connection in self._by_channel.values())
+        max_idle_ms = self._settings.connections_max_idle_ms
+        deadlines = (
+            connection.next_deadline_ms(max_idle_ms) for connection in self._by_channel.values()
+        )
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:

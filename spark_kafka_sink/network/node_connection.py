@@ -73,6 +73,7 @@ class NodeConnection:
     addresses: list[Address] = field(default_factory=list)
     failed_attempts: int = 0
     retry_at_ms: int = 0
+    connect_started_ms: int = 0
     connect_deadline_ms: int = 0
     last_used_ms: int = 0
     throttled_until_ms: int = 0
@@ -106,10 +107,12 @@ class NodeConnection:
             return self.throttled_until_ms - now_ms
         return None
 
-    def next_deadline_ms(self) -> int | None:
+    def next_deadline_ms(self, max_idle_ms: int) -> int | None:
         """When this connection needs attention although nothing happens on it."""
         if self.is_connecting:
             return self.connect_deadline_ms
+        if not self.in_flight:
+            return self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else None
         # Deadlines differ only by the timeout of the request, and there are at most a handful.
         return min((request.deadline_ms for request in self.in_flight), default=None)
 

@@ -183,12 +183,19 @@ class SelectorNetwork:
         self._selector.register(self._wakeup_receiver, selectors.EVENT_READ, None)
 
     def resolve(self, host: str, port: int) -> list[Address]:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:  # an empty label, or one of more than 63 characters
+            raise OSError(str(error)) from error
         addresses = [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
         return list(dict.fromkeys(addresses))
 
     def connect(self, channel_id: int, address: Address) -> None:
-        sock = socket.socket(address.family, socket.SOCK_STREAM)
+        try:
+            sock = socket.socket(address.family, socket.SOCK_STREAM)
+        except OSError as error:  # a family that this machine has not, or no more descriptors
+            self._pending.append(Disconnected(channel_id, _reason(error)))
+            return
         channel = PlaintextChannel(channel_id, sock)
         try:
             self._set_options(sock)
@@ -302,7 +309,7 @@ def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str,
             for _, _, _, _, sockaddr in found:
                 canonical, _ = socket.getnameinfo(sockaddr, socket.NI_NUMERICSERV)
                 names[canonical, port] = None
-        except OSError:
+        except (OSError, UnicodeError):
             names[host, port] = None
     return list(names)
 

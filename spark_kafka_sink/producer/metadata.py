@@ -141,6 +141,12 @@ class Metadata:
         """Refresh as soon as the back-off allows."""
         self._is_update_requested = True
 
+    def request_update_now(self) -> None:
+        """Refresh at once: something was just created that is worth asking for."""
+        self._is_update_requested = True
+        self._failed_attempts = 0
+        self._retry_at_ms = None
+
     def time_to_next_update_ms(self, now_ms: int) -> int:
         """0 when a request is due."""
         due_ms = 0

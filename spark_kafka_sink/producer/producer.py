@@ -200,37 +200,55 @@ class KafkaProducer:
             return snapshot
         started_ns = self._clock.perf_ns()
         deadline_ms = now_ms + self._config.max_block_ms
+        tried: set[str] = set()
+        while missing := self._await_metadata(topics, tried, deadline_ms):
+            # Without the monitor: this takes its time, and the sender must not wait for it.
+            self._create_topics(missing)
+            tried.update(missing)
+            with self._monitor:
+                self._metadata.request_update_now()
         with self._monitor:
-            self.client.wakeup()
-            for topic in topics:
-                self._await_topic(topic, deadline_ms)
             snapshot = self._metadata.snapshot
         self.metrics.metadata_wait_ns += self._clock.perf_ns() - started_ns
         return snapshot
 
-    def _await_topic(self, topic: str, deadline_ms: int) -> None:
-        is_creation_tried = False
-        while topic not in self._metadata.snapshot.topics:
-            self._raise_failure()
-            problem = self._metadata.problems.get(topic)
-            if problem is not None and not problem.is_fatal and not is_creation_tried:
-                is_creation_tried = True
-                self._create_topic(topic)
-                self._metadata.request_update()
-                self.client.wakeup()
-            left_ms = deadline_ms - self._clock.now_ms()
-            if problem is not None and (problem.is_fatal or left_ms <= 0):
-                raise TopicError(problem.message)
-            if left_ms <= 0:
-                why = self._updater.last_failure or "the cluster did not answer"
-                raise TopicError(
-                    f"Topic {topic} not present in metadata after kafka.max.block.ms = "
-                    f"{self._config.max_block_ms}: {why}"
-                )
-            self._monitor.wait(left_ms)
+    def _await_metadata(self, topics: list[str], tried: set[str], deadline_ms: int) -> list[str]:
+        """Wait until all ``topics`` are known, or some are missing that could be created."""
+        with self._monitor:
+            self.client.wakeup()
+            while True:
+                self._raise_failure()
+                unknown = [t for t in topics if t not in self._metadata.snapshot.topics]
+                if not unknown:
+                    return []
+                problems = self._metadata.problems
+                for topic in unknown:
+                    if topic in problems and problems[topic].is_fatal:
+                        raise TopicError(problems[topic].message)
+                missing = [t for t in unknown if t in problems and t not in tried]
+                if missing and self._creates_topics:
+                    return missing
+                left_ms = deadline_ms - self._clock.now_ms()
+                if left_ms <= 0:
+                    raise self._topic_unknown(unknown[0])
+                self._monitor.wait(left_ms)
 
-    def _create_topic(self, topic: str) -> None:
-        """Create a topic that does not exist, where that is wanted and possible."""
+    def _topic_unknown(self, topic: str) -> TopicError:
+        problem = self._metadata.problems.get(topic)
+        if problem is not None:
+            return TopicError(problem.message)
+        why = self._updater.last_failure or "the cluster did not answer"
+        return TopicError(
+            f"Topic {topic} not present in metadata after kafka.max.block.ms = "
+            f"{self._config.max_block_ms}: {why}"
+        )
+
+    @property
+    def _creates_topics(self) -> bool:
+        return False
+
+    def _create_topics(self, topics: list[str]) -> None:
+        """Create topics that do not exist, where that is wanted and possible."""
 
 
 class ThreadedProducer(KafkaProducer):
@@ -247,10 +265,14 @@ class ThreadedProducer(KafkaProducer):
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()
 
-    def _create_topic(self, topic: str) -> None:
+    @property
+    def _creates_topics(self) -> bool:
+        return self._config.topic_creation is not None
+
+    def _create_topics(self, topics: list[str]) -> None:
         if self._config.topic_creation is not None:
             with AdminClient.of(self._config) as admin:
-                create_missing(admin, [topic], self._config.topic_creation)
+                create_missing(admin, topics, self._config.topic_creation)
 
     @property
     def is_healthy(self) -> bool:

@@ -1,0 +1,69 @@
+"""What confluent-kafka's AdminClient says of topics, and does to them."""
+
+from __future__ import annotations
+
+from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    OffsetSpec,
+    ResourceType,
+)
+
+from tests.broker.processes import eventually
+
+_TIMEOUT_S = 20
+
+
+class Topics:
+    """The topics of a cluster, always as they are now."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def replicas(self, topic: str) -> dict[int, list[int]]:
+        """The brokers of each partition, sorted; nothing for a topic that does not exist."""
+        # All topics are asked for: asking for one could create it.
+        known = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+        if topic not in known:
+            return {}
+        return {index: sorted(p.replicas) for index, p in known[topic].partitions.items()}
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition."""
+        partitions = self._admin.list_topics(timeout=_TIMEOUT_S).topics[topic].partitions
+        return {index: p.leader for index, p in partitions.items()}
+
+    def records_count(self, topic: str) -> int:
+        """How many offsets the topic's partitions have given out."""
+        latest = {
+            TopicPartition(topic, partition): OffsetSpec.latest()
+            for partition in self.replicas(topic)
+        }
+        asked = self._admin.list_offsets(latest)
+        return sum(future.result(_TIMEOUT_S).offset for future in asked.values())
+
+    def own_configs(self, topic: str) -> dict[str, str]:
+        """The configs that were set for the topic itself."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        entries = self._admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        return {name: entry.value for name, entry in entries.items() if entry.source == own}
+
+    def topic_id(self, topic: str) -> str | None:
+        """None for a topic that does not exist."""
+        if not self.replicas(topic):
+            return None
+        described = self._admin.describe_topics(TopicCollection([topic]))
+        return str(described[topic].result(_TIMEOUT_S).topic_id)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        growth = self._admin.create_partitions([NewPartitions(topic, partitions)])
+        growth[topic].result(_TIMEOUT_S)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until the brokers no longer know it."""
+        self._admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
+        assert eventually(lambda: not self.replicas(topic))

@@ -1,0 +1,113 @@
+"""A TCP forwarder in front of a broker, which can hold everything back, and counts connections."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from spark_kafka_sink.model import format_address
+
+_CHUNK_BYTES = 1 << 16
+Address = tuple[str, int]
+
+
+class Forwarder:
+    """Listens at ``host``, an IPv4 or IPv6 address; forwards to ``target()``.
+
+    ``target`` is asked at each connection: the broker may not have a port yet.
+    """
+
+    def __init__(self, host: str, target: Callable[[], Address], port: int = 0) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._server = socket.create_server((host, port), family=family)
+        self.host, self.port = self._server.getsockname()[:2]
+        self._target = target
+        self._lets_through = threading.Event()
+        self._lets_through.set()
+        self._lock = threading.Lock()
+        self._open: set[tuple[socket.socket, socket.socket]] = set()
+        self.accepted_count = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return format_address(self.host, self.port)
+
+    @property
+    def open_count(self) -> int:
+        """Connections that neither side has closed."""
+        with self._lock:
+            return len(self._open)
+
+    @contextlib.contextmanager
+    def held_back(self):
+        """As a broker that hangs: connections are accepted, nothing is ever answered."""
+        self._lets_through.clear()
+        try:
+            yield
+        finally:
+            self._lets_through.set()
+
+    def close(self) -> None:
+        # shutdown() wakes the thread up that waits in accept(), close() alone does not.
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._lets_through.set()
+        with self._lock:
+            doomed = list(self._open)
+        for pair in doomed:
+            self._hang_up(pair)
+
+    def __enter__(self) -> Forwarder:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return  # closed
+            try:
+                broker = socket.create_connection(self._target(), timeout=10)
+            except OSError:
+                client.close()
+                continue
+            broker.settimeout(None)
+            pair = (client, broker)
+            with self._lock:
+                self._open.add(pair)
+                self.accepted_count += 1
+            for source, sink in (pair, pair[::-1]):
+                threading.Thread(
+                    target=self._forward, args=(source, sink, pair), daemon=True
+                ).start()
+
+    def _forward(
+        self, source: socket.socket, sink: socket.socket, pair: tuple[socket.socket, socket.socket]
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(_CHUNK_BYTES):
+                self._lets_through.wait()
+                sink.sendall(chunk)
+        self._hang_up(pair)
+
+    def _hang_up(self, pair: tuple[socket.socket, socket.socket]) -> None:
+        with self._lock:
+            self._open.discard(pair)
+        for end in pair:
+            # Ends the other direction's recv(), which close() alone does not.
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
