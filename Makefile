@@ -7,6 +7,8 @@
 # make fuzz   1 million broken responses
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
+# make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
+# make bench-kernels   kernels beside memcpy, against the stored baseline
 # make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
@@ -18,7 +20,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test test-lowest golden simulate chaos fuzz soak scale lint types bench-ten-million clean
+.PHONY: demo test test-lowest golden simulate chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -57,6 +59,25 @@ lint: $(VENV)/dev.installed
 
 types: $(VENV)/dev.installed
 	$(BIN)/mypy
+
+bench: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.kernels
+	$(BIN)/python -m benchmarks.matrix
+	$(BIN)/python -m benchmarks.latency
+	$(BIN)/python -m benchmarks.cold
+	$(BIN)/python -m benchmarks.memory
+	$(BIN)/python -m benchmarks.ten_million
+	$(BIN)/python -m benchmarks.report --output docs/performance.md
+
+bench-quick: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.matrix --quick
+	$(BIN)/python -m benchmarks.latency --quick
+	$(BIN)/python -m benchmarks.cold --quick
+	$(BIN)/python -m benchmarks.memory --quick
+	$(BIN)/python -m benchmarks.report --quick
+
+bench-kernels: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.kernels --check
 
 bench-ten-million: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.ten_million

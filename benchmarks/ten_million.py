@@ -9,21 +9,25 @@ times of alternating warm pairs, and the peak memory of a Python worker.
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from pyspark.sql import DataFrame
 
-from benchmarks import harness
+from benchmarks import harness, sinks
+from benchmarks.measure import SparkProcesses, spread
+from benchmarks.rows import make_rows
+from benchmarks.topics import BenchTopic
 from spark_kafka_sink.localkafka import LocalKafka
 
 ROWS = 10_000_000
 VALUE_BYTES = 100
 PARTITIONS = 6
 PAIRS = 3
-BUFFER_MEMORY = 32 << 20
-OPTIONS = {"kafka.batch.size": "131072", "kafka.compression.type": "lz4"}
-MEMORY_LIMIT_MIB = 300 + BUFFER_MEMORY / (1 << 20)
+SETTINGS = {**sinks.COMMON_SETTINGS, "compression.type": "lz4"}
+MEMORY_LIMIT_MIB = 300 + int(SETTINGS["buffer.memory"]) / (1 << 20)
 _ID = slice(6, 15)
 
 
@@ -59,36 +63,46 @@ def is_end(message: Any) -> bool:
     return True
 
 
+def seconds(sink: str, frame: DataFrame, target: sinks.Target) -> float:
+    """Time of one whole job."""
+    started = time.perf_counter()
+    sinks.SINKS[sink](frame, target)
+    return time.perf_counter() - started
+
+
 def main() -> int:
     """Run it; 0 if nothing was lost or doubled and memory stayed within its limit."""
     with LocalKafka(heap="1g") as kafka, harness.spark_session() as spark:
-        frame = harness.text_rows(spark, ROWS, VALUE_BYTES)
-        ours_topic = harness.create_topic(kafka, PARTITIONS)
-        theirs_topic = harness.create_topic(kafka, PARTITIONS)
-        memory = harness.PeakMemory()
-        with memory:
-            pairs = harness.alternate(
-                lambda: harness.write(frame, "pykafka-sink", kafka, ours_topic, OPTIONS),
-                lambda: harness.write(frame, "kafka", kafka, theirs_topic, OPTIONS),
-                PAIRS,
+        frame = make_rows(spark, ROWS, VALUE_BYTES)
+        targets = {
+            sink: sinks.Target(
+                kafka.bootstrap_servers, BenchTopic(kafka, PARTITIONS).name, SETTINGS
             )
-        counts = count_ids(kafka.bootstrap_servers, ours_topic)
+            for sink in ("ours", "jvm")
+        }
+        turns = [
+            [seconds(sink, frame, target) for sink, target in targets.items()]
+            for _ in range(1 + PAIRS)
+        ]
+        pairs = turns[1:]
+        peak_mib = SparkProcesses(spark).peak_mib()
+        counts = count_ids(kafka.bootstrap_servers, targets["ours"].topic)
     writes = PAIRS + 1
     lost, doubled = int((counts < writes).sum()), int((counts > writes).sum())
     result = {
         "rows": ROWS,
         "value_bytes": VALUE_BYTES,
-        "options": OPTIONS,
-        "ours_s": harness.summary([ours for ours, _ in pairs]),
-        "jvm_s": harness.summary([theirs for _, theirs in pairs]),
-        "jvm_over_ours": harness.summary([theirs / ours for ours, theirs in pairs]),
-        "worker_peak_mib": round(memory.mib, 1),
+        "settings": SETTINGS,
+        "ours_s": spread([ours for ours, _ in pairs]),
+        "jvm_s": spread([theirs for _, theirs in pairs]),
+        "jvm_over_ours": spread([theirs / ours for ours, theirs in pairs]),
+        "worker_peak_mib": round(peak_mib, 1),
         "rows_lost": lost,
         "rows_doubled": doubled,
     }
     path = harness.save("ten_million", result)
     print(path.read_text(encoding="utf-8"))
-    return 0 if lost == doubled == 0 and memory.mib < MEMORY_LIMIT_MIB else 1
+    return 0 if lost == doubled == 0 and peak_mib < MEMORY_LIMIT_MIB else 1
 
 
 if __name__ == "__main__":

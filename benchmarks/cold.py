@@ -1,0 +1,125 @@
+"""The first job of a fresh session: new JVM, new Python workers, nothing compiled by any JIT.
+
+    python -m benchmarks.cold [--quick]
+
+Each run is a process of its own; the sinks take turns. The session's start, which is the same for
+all, is not counted. "ours, first use" is the first job of all on a machine: with an empty cache of
+compiled kernels, which every later process finds there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from benchmarks import harness
+from benchmarks.measure import spread
+from benchmarks.rows import make_rows
+from benchmarks.sinks import COMMON_SETTINGS, SINKS, Target
+from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
+from spark_kafka_sink.localkafka import LocalKafka
+
+_ROWS = 4_000_000
+_VALUE_BYTES = 100
+_CODEC = "lz4"
+_PARTITIONS = 6
+_TIMEOUT_S = 600
+FIRST_USE = "ours, first use"
+_TURN = ("ours", "jvm", "empty")
+
+
+def first_job(sink: str, target: Target, rows_count: int) -> dict[str, float]:
+    """In the child: seconds of the session's start and of its first job."""
+    started = time.perf_counter()
+    with harness.spark_session() as spark:
+        frame = make_rows(spark, rows_count, _VALUE_BYTES)
+        ready = time.perf_counter()
+        SINKS[sink](frame, target)
+        done = time.perf_counter()
+    return {"session_s": round(ready - started, 3), "job_s": round(done - ready, 3)}
+
+
+def run_child(contender: str, target: Target, topic: BenchTopic, rows_count: int) -> float:
+    """Seconds of the first job. Raises if the topic has not got every row once."""
+    before = topic.end_offsets()
+    sink = "ours" if contender == FIRST_USE else contender
+    with tempfile.TemporaryDirectory() as empty_cache:
+        environment = dict(os.environ)
+        if contender == FIRST_USE:
+            environment["NUMBA_CACHE_DIR"] = empty_cache
+        child = [sys.executable, "-m", "benchmarks.cold", "--child", sink]
+        given = json.dumps({"target": target._asdict(), "rows_count": rows_count})
+        done = subprocess.run(
+            [*child, given],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    if done.returncode:
+        raise RuntimeError(f"{contender} failed:\n{done.stderr}")
+    written = topic.end_offsets() - before
+    if sink != "empty" and written != rows_count:
+        raise RuntimeError(f"{contender} wrote {written} records of {rows_count} rows")
+    topic.empty()
+    return float(json.loads(done.stdout.splitlines()[-1])["job_s"])
+
+
+def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
+    """All turns, and the ratios to the JVM sink's time."""
+    settings = {**COMMON_SETTINGS, "compression.type": _CODEC}
+    with LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka:
+        topic = BenchTopic(kafka, _PARTITIONS)
+        target = Target(kafka.bootstrap_servers, topic.name, settings)
+        rounds = []
+        for _ in range(rounds_count):
+            turn = {sink: run_child(sink, target, topic, rows_count) for sink in _TURN}
+            print("  ".join(f"{sink} {seconds:.2f} s" for sink, seconds in turn.items()))
+            sys.stdout.flush()
+            rounds.append(turn)
+        first_use = run_child(FIRST_USE, target, topic, rows_count) if rounds_count > 1 else None
+    return {
+        "rows": rows_count,
+        "value_bytes": _VALUE_BYTES,
+        "settings": settings,
+        "job_s": {sink: spread([turn[sink] for turn in rounds]) for sink in _TURN},
+        "first_use_s": first_use,
+        "ours_over": {
+            other: spread([turn["ours"] / turn[other] for turn in rounds])
+            for other in ("jvm", "empty")
+        },
+        "rounds": rounds,
+    }
+
+
+def main() -> int:
+    """Command line. ``--child`` is this program's own."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one turn, a quarter of the rows")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        sink, given = arguments.child[0], json.loads(arguments.child[1])
+        print(json.dumps(first_job(sink, Target(**given["target"]), given["rows_count"])))
+        return 0
+    rounds_count = arguments.rounds or (1 if arguments.quick else 7)
+    rows_count = arguments.rows or (_ROWS // 4 if arguments.quick else _ROWS)
+    result = measure(rounds_count, rows_count)
+    harness.save("cold_quick" if arguments.quick else "cold", result)
+    print(f"ours / jvm {result['ours_over']['jvm']['median']}")
+    if result["first_use_s"] is not None:
+        print(f"first use of all {result['first_use_s']} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

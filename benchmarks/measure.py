@@ -1,0 +1,214 @@
+"""One run, measured: elapsed time, CPU of Spark and Python, memory of a worker, broker's bytes.
+
+CPU is that of Spark's JVM and of the Python processes below it; the broker and this process, which
+measures, are left out. Workers outlive their tasks, so none ends between the two readings.
+
+Memory is the operating system's own high-water mark (Linux: ``VmHWM``, reset before each run),
+which no sampling can miss; elsewhere it is the size after the run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.sinks import SINKS, WRITES_NOTHING, Target
+from benchmarks.topics import BenchTopic
+
+_MIB = 1 << 20
+_KIB = 1 << 10
+_RESET_PEAK = "5"
+_IDLE_S = 0.015
+
+
+@dataclass(frozen=True)
+class Run:
+    """One job. ``records`` and ``broker_bytes``: what the broker says it has got."""
+
+    elapsed_s: float
+    jvm_cpu_s: float
+    python_cpu_s: float
+    worker_peak_mib: float
+    records: int
+    broker_bytes: int
+
+    @property
+    def cpu_s(self) -> float:
+        """Of Spark and Python together."""
+        return self.jvm_cpu_s + self.python_cpu_s
+
+
+class SparkProcesses:
+    """The JVM of a session and the Python processes below it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway: Any = spark.sparkContext._gateway
+        self._jvm = psutil.Process(gateway.proc.pid)
+
+    def python(self) -> list[psutil.Process]:
+        """Spark's daemons and workers."""
+        return self._jvm.children(recursive=True)
+
+    def cpu_s(self) -> tuple[float, dict[int, float]]:
+        """(seconds of the JVM, seconds of each Python process by its id)."""
+        return _cpu_s(self._jvm), {process.pid: _cpu_s(process) for process in self.python()}
+
+    def reset_peaks(self) -> None:
+        """Count the high-water marks of memory from now on."""
+        for process in self.python():
+            try:
+                Path(f"/proc/{process.pid}/clear_refs").write_text(_RESET_PEAK, encoding="ascii")
+            except OSError:  # not Linux, or gone
+                continue
+
+    def peak_mib(self, process_ids: Container[int] | None = None) -> float:
+        """Highest mark of any Python process, or of one of ``process_ids``."""
+        asked = (p for p in self.python() if process_ids is None or p.pid in process_ids)
+        return max((_peak_mib(process) for process in asked), default=0.0)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
+
+
+def _peak_mib(process: psutil.Process) -> float:
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="ascii")
+        peak = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+        return int(peak.split()[1]) * _KIB / _MIB
+    except (OSError, StopIteration):
+        pass
+    try:
+        return float(process.memory_info().rss / _MIB)
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+class Contender:
+    """A sink with a topic of its own, ready to write the same rows again and again."""
+
+    def __init__(
+        self,
+        name: str,
+        frame: DataFrame,
+        rows_count: int,
+        target: Target,
+        topic: BenchTopic | None,
+    ) -> None:
+        self.name = name
+        self._write = SINKS[name]
+        self._frame = frame
+        self._rows_count = rows_count
+        self._target = target
+        self._topic = topic
+        self._processes = SparkProcesses(frame.sparkSession)
+
+    def run(self) -> Run:
+        """One job. Raises if the topic has not got every row once."""
+        before = self._topic.end_offsets() if self._topic else 0
+        self._processes.reset_peaks()
+        jvm_before, python_before = self._processes.cpu_s()
+        started = time.perf_counter()
+        self._write(self._frame, self._target)
+        elapsed_s = time.perf_counter() - started
+        jvm_after, python_after = self._processes.cpu_s()
+        used = {pid: s - python_before.get(pid, 0.0) for pid, s in python_after.items()}
+        # Spark keeps the other contenders' workers, too: those that did nothing were not in this.
+        peak_mib = self._processes.peak_mib({pid for pid, s in used.items() if s > _IDLE_S})
+        records, broker_bytes = self._written_since(before)
+        return Run(
+            round(elapsed_s, 4),
+            round(jvm_after - jvm_before, 2),
+            round(sum(used.values()), 2),
+            round(peak_mib, 1),
+            records,
+            broker_bytes,
+        )
+
+    def _written_since(self, before: int) -> tuple[int, int]:
+        if self._topic is None:
+            return 0, 0
+        records, broker_bytes = self._topic.end_offsets() - before, self._topic.log_bytes()
+        if records != self._rows_count:
+            raise RuntimeError(f"{self.name} wrote {records} records of {self._rows_count} rows")
+        self._topic.empty()
+        return records, broker_bytes
+
+
+def needs_topic(name: str) -> bool:
+    """Whether the contender writes anything."""
+    return name not in WRITES_NOTHING
+
+
+def alternate(
+    contenders: Sequence[Any],
+    rounds: int,
+    warmups: int,
+    note: Callable[[str, Run], None] = lambda name, run: None,
+) -> list[dict[str, Run]]:
+    """``rounds`` of one run each, A B C A B C …, after ``warmups`` that do not count."""
+    for _ in range(warmups):
+        for contender in contenders:
+            contender.run()
+    measured = []
+    for _ in range(rounds):
+        runs = {}
+        for contender in contenders:
+            runs[contender.name] = contender.run()
+            note(contender.name, runs[contender.name])
+        measured.append(runs)
+    return measured
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, quartiles and extremes."""
+    low, high = values[0], values[0]
+    if len(values) > 1:
+        low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return {
+        "median": round(statistics.median(values), 3),
+        "q1": round(low, 3),
+        "q3": round(high, 3),
+        "min": round(min(values), 3),
+        "max": round(max(values), 3),
+    }
+
+
+def compare(
+    rounds: Sequence[Mapping[str, Run]], first: str = "ours"
+) -> dict[str, dict[str, dict[str, float]]]:
+    """For each other contender: the ratios of the rounds, as median and spread.
+
+    elapsed: theirs over ours, above 1 we are faster. cpu, broker_bytes: ours over theirs, below 1
+    we need less.
+    """
+    compared = {}
+    for name in rounds[0]:
+        if name == first:
+            continue
+        pairs = [(runs[first], runs[name]) for runs in rounds]
+        ratios = {"elapsed": spread([theirs.elapsed_s / ours.elapsed_s for ours, theirs in pairs])}
+        if all(theirs.cpu_s for _, theirs in pairs):
+            ratios["cpu"] = spread([ours.cpu_s / theirs.cpu_s for ours, theirs in pairs])
+        if all(theirs.broker_bytes for _, theirs in pairs):
+            ratios["broker_bytes"] = spread(
+                [ours.broker_bytes / theirs.broker_bytes for ours, theirs in pairs]
+            )
+        compared[name] = ratios
+    return compared
+
+
+def as_json(rounds: Sequence[Mapping[str, Run]]) -> list[dict[str, Any]]:
+    """The measured values as they are kept in results."""
+    return [{name: asdict(run) for name, run in runs.items()} for runs in rounds]

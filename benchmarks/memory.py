@@ -1,0 +1,176 @@
+"""Peak memory of a worker: by buffer.memory, Arrow batch, partitions and codec.
+
+    python -m benchmarks.memory [--quick] [--check]
+
+Each point has a session, and so workers, of its own. While its job runs, the broker is frozen for a
+while, so that records pile up until buffer.memory is full: the most that a worker can hold. Every
+point is compared with what the documentation promises,
+240 MiB + buffer.memory + 3 × the Arrow batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psutil
+
+from benchmarks import harness, sinks
+from benchmarks.matrix import largest_arrow_batch
+from benchmarks.measure import SparkProcesses
+from benchmarks.rows import KeyKind, make_rows
+from benchmarks.targets import ARROW_BATCHES, BASE_MIB
+from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
+from spark_kafka_sink.localkafka import LocalKafka
+
+_MIB = 1 << 20
+_FEWEST_BYTES = 200 << 20
+_BUFFERS = 10
+_FROZEN_S = 3.0
+_SAMPLE_S = 0.25
+
+
+class MemoryPoint(NamedTuple):
+    """What one job is like. ``value_bytes`` × ``arrow_rows`` make the Arrow batch."""
+
+    buffer_mib: int = 32
+    value_bytes: int = 100
+    arrow_rows: int = 10_000
+    partitions: int = 6
+    codec: str = "lz4"
+    key: KeyKind = "null"
+
+    def rows_count(self) -> int:
+        """Enough to fill the buffers of both tasks several times, compressed."""
+        return max(_FEWEST_BYTES, _BUFFERS * self.buffer_mib * _MIB) // self.value_bytes
+
+    def settings(self) -> dict[str, str]:
+        """Of the producer."""
+        buffer_memory = str(self.buffer_mib * _MIB)
+        codec = {"compression.type": self.codec}
+        return {**sinks.COMMON_SETTINGS, "buffer.memory": buffer_memory, **codec}
+
+
+POINTS = [
+    *(MemoryPoint(buffer_mib=mib) for mib in (8, 32, 64, 128)),
+    *(MemoryPoint(value_bytes=size) for size in (10, 1_000, 10_000)),
+    *(MemoryPoint(value_bytes=1_000, arrow_rows=rows) for rows in (1_000, 50_000)),
+    *(MemoryPoint(partitions=count, key="short") for count in (1, 100, 1_000)),
+    *(MemoryPoint(codec=codec) for codec in ("none", "zstd", "gzip", "snappy")),
+    MemoryPoint(128, 10_000, 10_000, 100, "zstd", "short"),
+]
+QUICK = [MemoryPoint(), MemoryPoint(8, 1_000)]
+
+
+class PeakShare(threading.Thread):
+    """Watches the proportional set size, where pages shared by forked workers count once."""
+
+    def __init__(self, processes: SparkProcesses) -> None:
+        super().__init__(daemon=True)
+        self.mib = 0.0
+        self._processes = processes
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Until ``stop``."""
+        while not self._done.wait(_SAMPLE_S):
+            for process in self._processes.python():
+                try:
+                    share = process.memory_full_info()
+                except psutil.Error:
+                    continue
+                self.mib = max(self.mib, getattr(share, "pss", share.uss) / _MIB)
+
+    def stop(self) -> float:
+        """The largest so far, in MiB."""
+        self._done.set()
+        self.join()
+        return self.mib
+
+
+@contextmanager
+def frozen_once(kafka: LocalKafka, topic: BenchTopic) -> Iterator[None]:
+    """Freeze the broker for a while, as soon as the first records have arrived."""
+    is_over = threading.Event()
+
+    def freeze() -> None:
+        while not topic.log_bytes():
+            if is_over.wait(0.02):
+                return
+        kafka.pause(1)
+        is_over.wait(_FROZEN_S)
+        kafka.resume(1)
+
+    thread = threading.Thread(target=freeze, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def measure_point(kafka: LocalKafka, point: MemoryPoint) -> dict[str, Any]:
+    """Peaks of one job in fresh workers."""
+    conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
+    with harness.spark_session(**conf) as spark:
+        processes = SparkProcesses(spark)
+        topic = BenchTopic(kafka, point.partitions)
+        target = sinks.Target(kafka.bootstrap_servers, topic.name, point.settings())
+        rows_count = point.rows_count()
+        frame = make_rows(spark, rows_count, point.value_bytes, point.key)
+        arrow_mib = largest_arrow_batch(frame) / _MIB
+        sinks.ours(make_rows(spark, 10, point.value_bytes, point.key), target)
+        topic.empty()
+        at_rest_mib = processes.peak_mib()
+        share = PeakShare(processes)
+        share.start()
+        before = topic.end_offsets()
+        with frozen_once(kafka, topic):
+            sinks.ours(frame, target)
+        peak_mib, share_mib = processes.peak_mib(), share.stop()
+        written = topic.end_offsets() - before
+        topic.delete()
+    if written != rows_count:
+        raise RuntimeError(f"{written} records of {rows_count} rows")
+    limit_mib = BASE_MIB + point.buffer_mib + ARROW_BATCHES * arrow_mib
+    return {
+        **point._asdict(),
+        "rows": rows_count,
+        "arrow_batch_mib": round(arrow_mib, 1),
+        "after_ten_rows_mib": round(at_rest_mib, 1),
+        "peak_rss_mib": round(peak_mib, 1),
+        "peak_pss_mib": round(share_mib, 1),
+        "limit_mib": round(limit_mib, 1),
+        "is_within": peak_mib <= limit_mib,
+    }
+
+
+def main() -> int:
+    """Command line. With ``--check``, 1 if a point is beyond its limit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two points")
+    parser.add_argument("--check", action="store_true", help="fail beyond the limit")
+    arguments = parser.parse_args()
+    points = []
+    with LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka:
+        for point in QUICK if arguments.quick else POINTS:
+            started = time.perf_counter()
+            points.append(result := measure_point(kafka, point))
+            print(
+                f"{point}: peak {result['peak_rss_mib']} MiB, limit {result['limit_mib']} MiB, "
+                f"{time.perf_counter() - started:.0f} s",
+                flush=True,
+            )
+            harness.save("memory_quick" if arguments.quick else "memory", {"points": points})
+    is_within = all(result["is_within"] for result in points)
+    return 1 if arguments.check and not is_within else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,291 @@
+"""Makes the report of what stands in benchmarks/results: tables, plots, targets reached or not.
+
+    python -m benchmarks.report --output docs/performance.md
+
+Pictures go into a folder beside it, named as the report. Text that explains figures, such as what
+bounds those that are not reached, is taken from benchmarks/results/notes.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import harness, plots
+from benchmarks.targets import Results, inverse, verdicts, worker_memory
+
+_PREVIEW = Path(__file__).parent / "report_preview.md"
+_NOTES = harness.RESULTS / "notes.md"
+_FILES = ("matrix", "kernels", "latency", "cold", "memory", "ten_million")
+_SHOWN = ("10B-zstd", "100B-none", "100B-lz4", "1KB-none", "1KB-lz4", "10KB-lz4")
+_PERCENT_OFF = 0.995
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines] + [""]
+
+
+def median_of(result: Results, sink: str, field: str) -> float:
+    """Median of a measured value over a point's rounds."""
+    values = sorted(runs[sink][field] for runs in result["rounds"])
+    return float(values[len(values) // 2])
+
+
+def ranged(spread: Mapping[str, float]) -> str:
+    """2.01 (1.96 to 2.08); bold where it is a loss."""
+    text = f"{spread['median']:.2f} ({spread['min']:.2f} to {spread['max']:.2f})"
+    return f"**{text}**" if spread["median"] < _PERCENT_OFF else text
+
+
+def needed(spread: Mapping[str, float]) -> str:
+    """Ours over theirs, of what is better when less; bold where ours needs more."""
+    text = f"{spread['median']:.2f}"
+    return f"**{text}**" if 1 / spread["median"] < _PERCENT_OFF else text
+
+
+# --- sections ------------------------------------------------------------------------------------
+
+
+def head(results: Results) -> list[str]:
+    """What was measured on what."""
+    machine = next((r["machine"] for r in results.values() if "machine" in r), {})
+    versions = {k: v for k, v in machine.items() if k not in ("cores", "memory_gib", "processor")}
+    listed = ", ".join(
+        f"{name} {' '.join(value) if isinstance(value, list) else value}"
+        for name, value in versions.items()
+    )
+    return [
+        "# Performance",
+        "",
+        "Made by `python -m benchmarks.report` from `benchmarks/results/`; do not edit.",
+        "[benchmarks/README.md](../benchmarks/README.md) says how it was measured and how to do it"
+        " again.",
+        "",
+        f"Machine: {machine.get('processor')}, {machine.get('cores')} cores, "
+        f"{machine.get('memory_gib')} GiB, broker on the same machine. Kafka "
+        f"{results['matrix'].get('kafka', '')}, {listed}.",
+        "",
+        *how_quiet(results["matrix"]),
+        "Ratios are medians of alternating runs, with the least and the largest in brackets. Names"
+        " of points: value size, codec, then what differs from null keys, 6 partitions, Spark's own"
+        " Arrow batches. **Bold**: ours loses.",
+        "",
+    ]
+
+
+def how_quiet(results: Results) -> list[str]:
+    """Figures of a busy machine, or of few pairs, should be seen to be that."""
+    points = results.get("points", {})
+    loads = sorted(point["load_before"] for point in points.values())
+    if not loads:
+        return []
+    return [
+        f"{len(points)} points of the matrix, {results['pairs']} alternating pairs each after one "
+        f"that does not count. Load of the machine before each point: median "
+        f"{loads[len(loads) // 2]}, at most {loads[-1]}.",
+        "",
+    ]
+
+
+def targets(results: Results) -> list[str]:
+    """Reached or not, computed."""
+    names = {True: "reached", False: "**not reached**", None: "not measured"}
+    rows = [(v.what, v.wanted, v.measured, names[v.reached]) for v in verdicts(results)]
+    lines = ["## Targets", "", *table(("what", "wanted", "measured", ""), rows)]
+    if _NOTES.exists():
+        lines += [_NOTES.read_text(encoding="utf-8").strip(), ""]
+    return lines
+
+
+def losses(points: Results) -> list[str]:
+    """Every comparison with another sink that does Kafka's work and that ours loses."""
+    found = []
+    for name, result in points.items():
+        for other, ratios in result["ratios"].items():
+            if other == "empty":
+                continue
+            if ratios["elapsed"]["median"] < _PERCENT_OFF:
+                found.append((name, other, "elapsed, theirs / ours", ranged(ratios["elapsed"])))
+            for measure in ("cpu", "broker_bytes"):
+                if measure in ratios and inverse(ratios[measure])["median"] < _PERCENT_OFF:
+                    what = f"{measure.replace('_', ' ')}, theirs / ours"
+                    found.append((name, other, what, ranged(inverse(ratios[measure]))))
+    lines = ["## Where ours loses", ""]
+    if not found:
+        return [*lines, "At no measured point.", ""]
+    return [*lines, *table(("point", "against", "what", "ratio"), found)]
+
+
+def matrix(points: Results, folder: Path) -> list[str]:
+    """Ours, the JVM sink and the empty Python sink."""
+    rows = []
+    for name, result in points.items():
+        if "empty" not in result["ratios"]:
+            continue
+        count = result["point"]["rows"]
+        speeds = [count / median_of(result, s, "elapsed_s") / 1e6 for s in ("ours", "jvm")]
+        jvm = result["ratios"]["jvm"]
+        over = inverse(result["ratios"]["empty"]["elapsed"])
+        peak, limit = worker_memory(result)
+        cells = [f"{speed:.2f}" for speed in speeds]
+        cells += [ranged(jvm["elapsed"]), needed(jvm["cpu"]), f"{over['median']:.2f}"]
+        cells += [needed(jvm["broker_bytes"]), f"{peak:.0f} / {limit:.0f}"]
+        rows.append([name, *cells])
+    columns = ("point", "ours, M records/s", "JVM sink, M records/s", "elapsed, JVM / ours")
+    columns += ("CPU, ours / JVM", "elapsed, ours / empty", "broker bytes, ours / JVM")
+    columns += ("worker's peak / promised, MiB",)
+    pictures = [
+        ("jvm", "elapsed", "elapsed time, JVM sink / ours: above 1 ours is faster", "elapsed"),
+        ("jvm", "cpu", "CPU of Spark and Python, ours / JVM sink: below 1 ours needs less", "cpu"),
+    ]
+    lines = ["## The matrix", ""]
+    for other, measure, title, name in pictures:
+        picture = plots.ratios_by_size(points, other, measure, title, folder, name)
+        lines += [f"![{title}]({folder.name}/{picture})", ""]
+    picture = plots.seconds_per_point(points, _SHOWN, folder, "seconds")
+    lines += [f"![seconds per job]({folder.name}/{picture})", ""]
+    return [*lines, *table(columns, rows)]
+
+
+def limits(points: Results) -> list[str]:
+    """What memcpy and the codec alone would take."""
+    rows = []
+    for name in points:
+        result = points[name]
+        if "empty" not in result["ratios"]:
+            continue
+        times = [median_of(result, sink, "elapsed_s") for sink in ("ours", "empty")]
+        bounds = result["limits"]
+        cells = (*times, bounds["codec_s"], bounds["memcpy_s"])
+        rows.append((name, *(f"{seconds:.2f}" for seconds in cells)))
+    columns = ("point", "ours, s", "empty Python sink, s", "codec alone, s of one core")
+    text = "The job has two tasks; codec and memcpy are seconds of one core for all its rows."
+    columns += ("memcpy, s of one core",)
+    return ["## Limits", "", text, "", *table(columns, rows)]
+
+
+def peers(points: Results) -> list[str]:
+    """The other clients."""
+    rows = []
+    for name, result in points.items():
+        if "empty" in result["ratios"]:
+            continue
+        count = result["point"]["rows"]
+        for sink in result["rounds"][0]:
+            speed = count / median_of(result, sink, "elapsed_s") / 1e6
+            ratio = "" if sink == "ours" else ranged(result["ratios"][sink]["elapsed"])
+            peak = median_of(result, sink, "worker_peak_mib")
+            rows.append((name, sink, f"{speed:.2f}", ratio, f"{peak:.0f}" if peak else ""))
+    columns = ("point", "client", "M records/s", "elapsed, theirs / ours", "worker's peak, MiB")
+    text = (
+        "`confluent`: `produce` row by row; `confluent-batch`: `produce_batch`; both in "
+        "`mapInArrow`, two tasks. `kafka-python` in `foreachPartition`, two tasks. "
+        "`producer-performance`: Kafka's own tool, one thread, no Spark; a new JVM each time, "
+        "whose start is not counted, but whose compiler's warm-up is."
+    )
+    return ["## Other clients", "", text, "", *table(columns, rows)]
+
+
+def kernels(results: Results, folder: Path) -> list[str]:
+    """ns per row."""
+    rows = [
+        (name, f"{stage['ns_per_row']:.1f}", f"{stage['times_memcpy']:.2f}")
+        for name, stage in results["stages"].items()
+    ]
+    picture = plots.kernels(results["stages"], folder, "kernels")
+    columns = ("stage", "ns per row", "× memcpy of the same bytes")
+    return ["## Kernels", "", f"![kernels]({folder.name}/{picture})", "", *table(columns, rows)]
+
+
+def latency(results: Results, folder: Path) -> list[str]:
+    """Micro-batches of one row."""
+    rows = [
+        (sink, *(f"{phases[name][p]:.0f}" for name in phases for p in ("p50", "p99")))
+        for sink, phases in results["phases_ms"].items()
+    ]
+    phases = results["phases_ms"]["ours"]
+    columns = ("sink", *(f"{name} {p}, ms" for name in phases for p in ("p50", "p99")))
+    picture = plots.latency(results, folder, "latency")
+    text = f"One row per micro-batch, a trigger of 1 s, {results['rounds']} queries of each sink"
+    text += f" in turn, {results['batches']} micro-batches each."
+    lines = ["## Micro-batches of one row", "", text, ""]
+    return [*lines, f"![addBatch]({folder.name}/{picture})", "", *table(columns, rows)]
+
+
+def cold(results: Results) -> list[str]:
+    """First job of a fresh session."""
+    rows = [(sink, ranged_seconds(spread)) for sink, spread in results["job_s"].items()]
+    if results["first_use_s"] is not None:
+        rows.append(("ours, first use of all", f"{results['first_use_s']:.2f}"))
+    text = f"{results['rows']:,} rows of {results['value_bytes']} B, "
+    text += f"{results['settings']['compression.type']}: the first job of a new JVM."
+    return ["## Cold", "", text, "", *table(("sink", "seconds"), rows)]
+
+
+def ranged_seconds(spread: Mapping[str, float]) -> str:
+    """Seconds have no winner."""
+    return f"{spread['median']:.2f} ({spread['min']:.2f} to {spread['max']:.2f})"
+
+
+def memory(results: Results, folder: Path) -> list[str]:
+    """Peak of a worker while the broker is frozen."""
+    fields = ("buffer_mib", "arrow_batch_mib", "partitions", "codec", "value_bytes", "key")
+    fields += ("after_ten_rows_mib", "peak_rss_mib", "peak_pss_mib", "limit_mib")
+    columns = ("buffer.memory, MiB", "Arrow batch, MiB", "partitions", "codec", "value, B", "key")
+    columns += ("after ten rows, MiB", "peak, MiB", "peak as share (PSS), MiB", "promised, MiB")
+    rows = [[point[field] for field in fields] for point in results["points"]]
+    picture = plots.memory(results["points"], folder, "memory")
+    text = "The broker is frozen for a while, so that records pile up to buffer.memory."
+    lines = ["## Memory of a worker", "", text, ""]
+    return [*lines, f"![memory]({folder.name}/{picture})", "", *table(columns, rows)]
+
+
+def ten_million(results: Results) -> list[str]:
+    """The long run that counts every row."""
+    text = (
+        f"{results['rows']:,} rows, every one read back: {results['rows_lost']} lost, "
+        f"{results['rows_doubled']} doubled; JVM sink / ours {ranged(results['jvm_over_ours'])}, "
+        f"worker's peak {results['worker_peak_mib']:.0f} MiB."
+    )
+    return ["## Ten million rows", "", text, ""]
+
+
+def render(results: Results, folder: Path) -> str:
+    """The whole report. Sections without results are left out."""
+    points = results["matrix"].get("points", {})
+    lines = [*head(results), *targets(results)]
+    if points:
+        lines += [*losses(points), *matrix(points, folder), *peers(points), *limits(points)]
+    with_pictures = {"kernels": kernels, "latency": latency, "memory": memory}
+    for name, section in with_pictures.items():
+        if results[name]:
+            lines += section(results[name], folder)
+    for name, text_section in {"cold": cold, "ten_million": ten_million}.items():
+        if results[name]:
+            lines += text_section(results[name])
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, default=_PREVIEW)
+    parser.add_argument("--quick", action="store_true", help="from the results of --quick runs")
+    arguments = parser.parse_args()
+    results = {}
+    for name in _FILES:
+        quick = harness.load(f"{name}_quick") if arguments.quick else {}
+        results[name] = quick or harness.load(name)
+    folder = arguments.output.with_suffix("")
+    arguments.output.write_text(render(results, folder), encoding="utf-8")
+    for verdict in verdicts(results):
+        print(f"{verdict.reached!s:6} {verdict.what}: {verdict.measured} {verdict.wanted}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

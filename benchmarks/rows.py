@@ -1,0 +1,90 @@
+"""The rows that all contenders write: cheap to make, about as compressible as logs.
+
+Making rows must cost little, or it hides what the sinks cost: each row is a short head of its own
+and a piece of one page of text, cut out at a place that depends on the row's number. Cutting binary
+columns is a memcpy in Spark. `noop` in the reports is what making the rows alone costs.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+KeyKind = Literal["null", "short", "long"]
+KEY_BYTES: dict[KeyKind, int] = {"null": 0, "short": 8, "long": 36}
+# Far larger than a codec's window: rows that are near each other share little text.
+_PAGE_BYTES = 1 << 18
+_HEAD_BYTES = 42
+_PRIME = 7919
+_FIELDS = ('"status":"delivered"', '"city":"Springfield"', '"carrier":"UA"', '"gate":"B12"')
+
+
+def _page_of_text() -> bytes:
+    """Field names that repeat and values that do not; the same in every run."""
+    rng = random.Random(5)
+    fields = (
+        f'{rng.choice(_FIELDS)},"trace":"{rng.getrandbits(40):010x}",'
+        for _ in range(_PAGE_BYTES // 30)
+    )
+    return "".join(fields).encode()[:_PAGE_BYTES]
+
+
+PAGE = _page_of_text()
+
+
+def make_rows(
+    spark: SparkSession,
+    count: int,
+    value_bytes: int,
+    key: KeyKind = "null",
+    headers: bool = False,
+    tasks: int = 2,
+) -> DataFrame:
+    """``count`` rows of binary ``value``, and ``key`` and ``headers`` where asked for."""
+    columns = [_value(value_bytes).alias("value")]
+    if key != "null":
+        columns.append(_key(key).alias("key"))
+    if headers:
+        columns.append(_headers().alias("headers"))
+    return spark.range(0, count, 1, tasks).select(*columns)
+
+
+def _hash_hex() -> Column:
+    return F.lpad(F.hex(F.xxhash64("id")), 16, "0")
+
+
+def _number(digits: int) -> Column:
+    return F.lpad(F.col("id").cast("string"), digits, "0")
+
+
+def _value(value_bytes: int) -> Column:
+    """A reading such as ``v=83910274`` where nothing more fits, else JSON fields."""
+    if value_bytes <= _HEAD_BYTES:
+        digits = value_bytes - 2
+        reading = F.pmod(F.xxhash64("id"), F.lit(10 ** min(digits, 18))).cast("string")
+        return F.concat(F.lit("v="), F.lpad(reading, digits, "0")).cast("binary")
+    head = F.concat(F.lit('{"id":'), _number(9), F.lit(',"hash":"'), _hash_hex(), F.lit('",'))
+    rest_bytes = value_bytes - _HEAD_BYTES
+    places = F.lit(_PAGE_BYTES - rest_bytes)
+    start = F.pmod(F.col("id") * _PRIME, places).cast("int") + 1
+    # A literal start and length would need a Column each: substr takes both.
+    return F.concat(head.cast("binary"), F.lit(PAGE).substr(start, F.lit(rest_bytes)))
+
+
+def _key(kind: KeyKind) -> Column:
+    """100,000 customers with 8 digits each, or 36 characters, all different, as UUIDs have."""
+    if kind == "short":
+        return F.lpad((F.col("id") % 100_000).cast("string"), 8, "0").cast("binary")
+    return F.concat(_hash_hex(), F.lit("-"), _number(19)).cast("binary")
+
+
+def _headers() -> Column:
+    """Two headers per row: one that differs, one that does not."""
+    entries = (
+        F.struct(F.lit("trace").alias("key"), _hash_hex().cast("binary").alias("value")),
+        F.struct(F.lit("source").alias("key"), F.lit(b"flights").alias("value")),
+    )
+    return F.array(*entries)

@@ -1,0 +1,110 @@
+"""Topics that are looked into by another client than those that are compared, and emptied.
+
+A topic is emptied after each run: the memory of its files goes back before the operating system
+writes them to disk, and no run pays for the pages of the one before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
+)
+
+from spark_kafka_sink.localkafka import LocalKafka
+
+SERVER_PROPERTIES = {
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "200",
+}
+"""How often the broker looks for segments that may be deleted, and from when on."""
+
+# Only retention deletes the segment that is being written to; deleting records does not.
+_DELETE_ALL_MS = 1
+_KEEP_ALL_MS = -1
+_TOPIC_CONFIGS = {"file.delete.delay.ms": "0", "retention.ms": str(_KEEP_ALL_MS)}
+_TIMEOUT_S = 30.0
+_POLL_S = 0.02
+# Until the broker has applied a changed configuration.
+_SETTLE_S = 0.15
+_QUIET = "2"
+_numbers = itertools.count(1)
+
+
+class BenchTopic:
+    """A topic that nobody else writes to. Delete it at the end."""
+
+    def __init__(self, kafka: LocalKafka, partitions: int) -> None:
+        self.name = f"bench-{next(_numbers)}"
+        self._kafka = kafka
+        self._admin = AdminClient(
+            {"bootstrap.servers": kafka.bootstrap_servers, "log_level": _QUIET}
+        )
+        self._partitions = partitions
+        kafka.create_topic(self.name, partitions, configs=_TOPIC_CONFIGS)
+        self._await_leaders()
+
+    def log_bytes(self) -> int:
+        """Bytes of record batches in the broker's log."""
+        folders = self._kafka.data_directory(1).glob(f"{self.name}-*")
+        return sum(_size_of(log) for folder in folders for log in folder.glob("*.log"))
+
+    def end_offsets(self) -> int:
+        """Sum of the end offsets: grows by one with each record, as there are no transactions."""
+        asked = {
+            TopicPartition(self.name, number): OffsetSpec.latest()
+            for number in range(self._partitions)
+        }
+        answers = self._admin.list_offsets(asked).values()
+        return sum(int(future.result(_TIMEOUT_S).offset) for future in answers)
+
+    def empty(self) -> None:
+        """Delete all records, and wait until their files are gone."""
+        self._keep(_DELETE_ALL_MS)
+        deadline = time.monotonic() + _TIMEOUT_S
+        while self.log_bytes():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the broker did not delete the records of {self.name}")
+            time.sleep(_POLL_S)
+        self._keep(_KEEP_ALL_MS)
+        time.sleep(_SETTLE_S)
+
+    def delete(self) -> None:
+        """Remove the topic."""
+        for future in self._admin.delete_topics([self.name]).values():
+            future.result(_TIMEOUT_S)
+
+    def _await_leaders(self) -> None:
+        """A broker tells clients that it leads a partition shortly before it does."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            try:
+                self.end_offsets()
+                return
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_S)
+
+    def _keep(self, retention_ms: int) -> None:
+        entry = ConfigEntry(
+            "retention.ms", str(retention_ms), incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=[entry])
+        for future in self._admin.incremental_alter_configs([resource]).values():
+            future.result(_TIMEOUT_S)
+
+
+def _size_of(log: Any) -> int:
+    try:
+        return int(log.stat().st_size)
+    except FileNotFoundError:  # the broker has just deleted it
+        return 0
