@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,9 @@ def _line(name: str, result: dict[str, Any]) -> str:
 
 
 def select(quick: bool, only: Sequence[str]) -> list[Point]:
-    """The points whose name contains one of ``only``, if given."""
+    """The points whose name is like one of ``only`` (shell patterns), if given."""
     points = [point for point in POINTS if not quick or point.name in QUICK]
-    return [p for p in points if not only or any(part in p.name for part in only)]
+    return [p for p in points if not only or any(fnmatchcase(p.name, like) for like in only)]
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -132,7 +133,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few points, few rows, 3 pairs")
     parser.add_argument("--pairs", type=int, help="measured pairs per point")
     parser.add_argument("--scale", type=float, help="rows, as a multiple of the usual number")
-    parser.add_argument("--only", nargs="+", default=[], help="points whose name contains this")
+    parser.add_argument(
+        "--only", nargs="+", default=[], help="points with such names: 100B-lz4, '1KB*'"
+    )
     parser.add_argument("--resume", action="store_true", help="leave out points that are there")
     parser.add_argument("--conf", nargs="+", default=[], metavar="NAME=VALUE", help="Spark's")
     parser.add_argument("--output", help="name of the results, without .json")
