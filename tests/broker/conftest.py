@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
-from tests.broker.forwarder import Forwarder
+from tests.proxy import TcpProxy
 
 FORWARDED = "FORWARDED"
 
@@ -36,7 +36,7 @@ class Pair(LocalKafka):
         host = IPV6_LOOPBACK or "127.0.0.1"
         self.forwarders = {
             broker_id: stack.enter_context(
-                Forwarder(host, lambda broker_id=broker_id: self.address(broker_id, FORWARDED))
+                TcpProxy(lambda broker_id=broker_id: self.address(broker_id, FORWARDED), host)
             )
             for broker_id in (1, 2)
         }

@@ -13,8 +13,8 @@ from spark_kafka_sink.errors import BootstrapError, ConfigError, TopicError
 from spark_kafka_sink.network.transport import SelectorNetwork
 from tests.broker.conftest import IPV6_LOOPBACK
 from tests.broker.creating import append, producer_for
-from tests.broker.forwarder import Forwarder
 from tests.broker.producing import batch_of, open_producer, plan_of
+from tests.proxy import TcpProxy
 from tests.reading import read_topic, values
 
 HOST = "127.0.0.1"
@@ -141,7 +141,7 @@ class TestNamesWithSeveralAddresses:
         names.set("kafka.example", OTHER_HOST, THIRD_HOST)
         with (
             socket.create_server((THIRD_HOST, port)),  # would hold us up for 10 s
-            Forwarder(OTHER_HOST, lambda: (host, port), port) as first,
+            TcpProxy(lambda: (host, port), OTHER_HOST, port) as first,
             AdminClient.connect(f"kafka.example:{port}") as admin,
         ):
             admin.metadata([], False, admin.deadline_in(5_000))
@@ -171,7 +171,7 @@ class TestNamesThatAreNone:
 
     def test_a_producer_says_it_after_max_block(self):
         with (
-            producer_for("nohost.invalid:9092", max_block_ms="500") as producer,
+            producer_for("nohost.invalid:9092", max_block_ms="3000") as producer,
             pytest.raises(TopicError, match=r"nohost\.invalid:9092 \(host name: "),
         ):
             append(producer, "t", [b"v"])

@@ -31,9 +31,9 @@ from spark_kafka_sink.protocol.messages.create_topics import (
 )
 from tests.chaos.faults import FAULTS, Fault, Situation
 from tests.chaos.jobs import JOBS
-from tests.chaos.proxy import CuttingProxy
 from tests.chaos.table import write_results
 from tests.chaos.verdict import judge
+from tests.proxy import TcpProxy
 
 RECORDS = 2_000_000
 _PARTITIONS = 6
@@ -59,7 +59,7 @@ def session() -> Iterator[SparkSession]:
 
 
 @contextlib.contextmanager
-def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[CuttingProxy]]]:
+def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[TcpProxy]]]:
     """Brokers with a second listener, PROXIED, that clients reach through proxies only."""
     with contextlib.ExitStack() as stack:
         kafka: LocalKafka
@@ -68,7 +68,7 @@ def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[CuttingProxy]]]:
             return kafka.address(broker_id, "PROXIED")
 
         proxies = [
-            stack.enter_context(CuttingProxy(lambda b=broker_id: target_of(b)))  # type: ignore[misc]
+            stack.enter_context(TcpProxy(lambda b=broker_id: target_of(b)))  # type: ignore[misc]
             for broker_id in range(1, brokers + 1)
         ]
         kafka = LocalKafka(
@@ -96,7 +96,7 @@ def create_topic(kafka: LocalKafka, name: str) -> None:
 
 
 def run(
-    spark: SparkSession, kafka: LocalKafka, proxies: list[CuttingProxy], fault_name: str,
+    spark: SparkSession, kafka: LocalKafka, proxies: list[TcpProxy], fault_name: str,
     job_name: str, arguments: argparse.Namespace, folder: Path,
 ) -> dict[str, Any]:  # fmt: skip
     """One job under one fault; what came out of it."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from spark_kafka_sink.localkafka import LocalKafka
-from tests.chaos.proxy import CuttingProxy
+from tests.proxy import TcpProxy
 from tests.reading import consumer
 
 FREEZE_S = 1.0
@@ -22,7 +23,7 @@ class Situation(NamedTuple):
     """What a fault works on. ``is_over`` is set when the job has ended."""
 
     kafka: LocalKafka
-    proxies: Sequence[CuttingProxy]
+    proxies: Sequence[TcpProxy]
     topic: str
     partitions: int
     is_over: threading.Event
@@ -55,6 +56,12 @@ class Situation(NamedTuple):
         finally:
             reader.close()
 
+    def last_for(self, seconds: float) -> float:
+        """Let a fault last, at most until the job is over; how long it did."""
+        started = time.monotonic()
+        self.is_over.wait(seconds)
+        return time.monotonic() - started
+
     def await_records(self, count: int) -> None:
         """Wait until so many records have arrived, or the job has ended."""
         while self.records_count() < count and not self.is_over.wait(0.1):
@@ -80,9 +87,9 @@ def pause_a_leader(situation: Situation) -> str:
     """SIGSTOP for 20 s: connections stay open, nobody answers."""
     victim, before = situation.leaders()[0], situation.records_count()
     situation.kafka.pause(victim)
-    situation.is_over.wait(PAUSE_S)
+    paused_s = situation.last_for(PAUSE_S)
     situation.kafka.resume(victim)
-    return f"broker {victim} paused for {PAUSE_S:.0f} s at {before:,} records"
+    return f"broker {victim} paused for {paused_s:.0f} s at {before:,} records"
 
 
 def rolling_restart(situation: Situation) -> str:
@@ -108,10 +115,10 @@ def too_few_in_sync(situation: Situation) -> str:
     before = situation.records_count()
     for broker_id in (2, 3):
         situation.kafka.kill(broker_id)
-    situation.is_over.wait(BELOW_MINIMUM_S)
+    below_s = situation.last_for(BELOW_MINIMUM_S)
     for broker_id in (2, 3):
         situation.kafka.restart(broker_id)
-    return f"one replica of three for {BELOW_MINIMUM_S:.0f} s at {before:,} records"
+    return f"one replica of three for {below_s:.0f} s at {before:,} records"
 
 
 class Fault(NamedTuple):

@@ -124,6 +124,7 @@ def judge(samples: list[dict[str, float]], warm_up_minutes: float) -> dict[str, 
         "mib_per_minute": {name: round(per_minute(warm, name), 3) for name in names},
         "last_mib": {name: warm[-1][name] for name in names},
         "connections": [min(connections), max(connections)],
+        "connections_first": connections[0],
         "producer_ids": [min(ids), max(ids)],
     }
 
@@ -157,7 +158,7 @@ def main() -> int:
     RESULT.write_text(json.dumps({**result, "samples": samples}) + "\n", encoding="utf-8")
     is_flat = all(slope < MOST_MIB_PER_MINUTE for slope in result["mib_per_minute"].values())
     # They may become fewer: the connections to bootstrap addresses are closed when idle.
-    few = samples[-1]["connections"] <= samples[0]["connections"]
+    few = result["connections"][1] <= result["connections_first"]
     ids = result["producer_ids"]
     return 0 if is_flat and few and ids[1] <= ids[0] + 2 else 1
 

@@ -39,6 +39,7 @@ from spark_kafka_sink.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from tests.golden.case_files import PLAN, Row, arrow_batch
+from tests.simulation.time import SimClock
 
 PRODUCE, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 3, 18, 22
 _HIGHEST = {PRODUCE: 13, METADATA: 13, API_VERSIONS: 4, INIT_PRODUCER_ID: 5}
@@ -159,26 +160,10 @@ class ScriptedBroker:
         )
 
 
-class _Clock:
-    """Goes on by a millisecond whenever the task waits, so that every pause ends."""
-
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def timestamp_ms(self) -> int:
-        return self.ms
-
-    def perf_ns(self) -> int:
-        return self.ms * 1_000_000
-
-
 class _SteppingMonitor:
     """Runs the sender where the task would wait for it."""
 
-    def __init__(self, clock: _Clock) -> None:
+    def __init__(self, clock: SimClock) -> None:
         self._clock = clock
         self.producer: KafkaProducer | None = None
 
@@ -215,7 +200,7 @@ class Golden:
         topics = topics or {"t": Topic()}
         identity = producer or ProducerIdAndEpoch(-1, -1)
         self.broker = ScriptedBroker(topics, identity, versions or {}, self.config.acks != 0)
-        clock = _Clock()
+        clock = SimClock(0)
         monitor = _SteppingMonitor(clock)
         self.producer = KafkaProducer(self.config, self.broker, clock, random.Random(1), monitor)
         monitor.producer = self.producer

@@ -10,8 +10,8 @@ from collections.abc import Callable
 class SimClock:
     """A Clock that stands still until somebody moves it."""
 
-    def __init__(self) -> None:
-        self.ms = 1_000_000
+    def __init__(self, ms: int = 1_000_000) -> None:
+        self.ms = ms
         self.skew_ms = 0
 
     def now_ms(self) -> int:

@@ -11,14 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
-
-JVM_SINK = [
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.1",
-    "org.apache.commons:commons-pool2:2.12.1",
-]
 
 _numbers = itertools.count(1)
 

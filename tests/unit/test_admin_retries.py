@@ -39,6 +39,7 @@ from spark_kafka_sink.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from spark_kafka_sink.protocol.schema import Message, Request
+from tests.simulation.time import SimClock
 
 BOOTSTRAP_PORT = 100
 REQUESTS: dict[int, type[Request]] = {
@@ -48,20 +49,6 @@ REQUESTS: dict[int, type[Request]] = {
 Answer = Callable[[int, Request], "Message | str | None"]
 
 
-class ManualClock:
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def timestamp_ms(self) -> int:
-        return self.ms
-
-    def perf_ns(self) -> int:
-        return self.ms * 1_000_000
-
-
 class ScriptedBrokers:
     """A Network whose brokers, one per port, answer as a function says.
 
@@ -69,7 +56,7 @@ class ScriptedBrokers:
     reason why the connection is lost.
     """
 
-    def __init__(self, clock: ManualClock, answer: Answer, dead_ports: Sequence[int] = ()) -> None:
+    def __init__(self, clock: SimClock, answer: Answer, dead_ports: Sequence[int] = ()) -> None:
         self._clock = clock
         self._answer = answer
         self.dead_ports = set(dead_ports)
@@ -165,8 +152,8 @@ def created(error: str) -> CreateTopicsResponse:
 
 def script(
     answer: Answer, dead_ports: Sequence[int] = (), addresses: int = 1
-) -> tuple[AdminClient, ScriptedBrokers, ManualClock]:
-    clock = ManualClock()
+) -> tuple[AdminClient, ScriptedBrokers, SimClock]:
+    clock = SimClock(0)
     brokers = ScriptedBrokers(clock, answer, dead_ports)
     bootstrap = [("boot", BOOTSTRAP_PORT - index) for index in range(addresses)]
     admin = AdminClient(bootstrap, DEFAULT_SETTINGS, brokers, clock, random.Random(1))
@@ -331,7 +318,7 @@ class TestCreateTopics:
 
 class TestNetworkClient:
     def test_disconnect_completes_requests_without_waiting(self) -> None:
-        clock = ManualClock()
+        clock = SimClock(0)
         brokers = ScriptedBrokers(clock, lambda port, request: None)
         client = NetworkClient(DEFAULT_SETTINGS, brokers, clock, random.Random(1))
         node = Node(1, "broker", 101)

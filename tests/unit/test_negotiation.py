@@ -32,6 +32,7 @@ from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
+from tests.simulation.time import SimClock
 from tests.unit.record_api_versions import FUTURE_VERSION, recorded
 
 PRODUCE, METADATA, API_VERSIONS, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 3, 18, 19, 22
@@ -77,19 +78,6 @@ def parse_v0(frame: bytes) -> dict[int, tuple[int, int]]:
     return {key: (first, last) for key, first, last in struct.iter_unpack(">hhh", frame[10:])}
 
 
-class ManualClock:
-    ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def timestamp_ms(self) -> int:
-        return self.ms
-
-    def perf_ns(self) -> int:
-        return self.ms * 1_000_000
-
-
 class NoJitter:
     def random(self) -> float:
         return 0.5
@@ -108,7 +96,7 @@ class OneBroker:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._events: list[NetworkEvent] = []
-        self.clock = ManualClock()
+        self.clock = SimClock(0)
         self.asked: list[tuple[int, int]] = []
 
     def resolve(self, host: str, port: int) -> list[Address]:

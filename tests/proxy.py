@@ -1,9 +1,10 @@
-"""A TCP forwarder in front of a broker, which can hold everything back, and counts connections."""
+"""A TCP proxy in front of a broker: it counts connections, holds them back, or cuts them."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -11,16 +12,19 @@ from types import TracebackType
 from spark_kafka_sink.model import format_address
 
 _CHUNK_BYTES = 1 << 16
+_NO_LINGER = struct.pack("ii", 1, 0)
 Address = tuple[str, int]
 
 
-class Forwarder:
+class TcpProxy:
     """Listens at ``host``, an IPv4 or IPv6 address; forwards to ``target()``.
 
     ``target`` is asked at each connection: the broker may not have a port yet.
     """
 
-    def __init__(self, host: str, target: Callable[[], Address], port: int = 0) -> None:
+    def __init__(
+        self, target: Callable[[], Address], host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._server = socket.create_server((host, port), family=family)
         self.host, self.port = self._server.getsockname()[:2]
@@ -30,6 +34,7 @@ class Forwarder:
         self._lock = threading.Lock()
         self._open: set[tuple[socket.socket, socket.socket]] = set()
         self.accepted_count = 0
+        self.cuts_count = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -51,18 +56,26 @@ class Forwarder:
         finally:
             self._lets_through.set()
 
+    def cut(self) -> None:
+        """Reset all connections, in the middle of whatever they carry."""
+        for pair in self._pairs():
+            for end in pair:
+                # Without linger, close() sends a reset and drops what is still buffered.
+                with contextlib.suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self._hang_up(pair)
+            self.cuts_count += 1
+
     def close(self) -> None:
         # shutdown() wakes the thread up that waits in accept(), close() alone does not.
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self._lets_through.set()
-        with self._lock:
-            doomed = list(self._open)
-        for pair in doomed:
+        for pair in self._pairs():
             self._hang_up(pair)
 
-    def __enter__(self) -> Forwarder:
+    def __enter__(self) -> TcpProxy:
         return self
 
     def __exit__(
@@ -72,6 +85,10 @@ class Forwarder:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _pairs(self) -> list[tuple[socket.socket, socket.socket]]:
+        with self._lock:
+            return list(self._open)
 
     def _accept(self) -> None:
         while True:
