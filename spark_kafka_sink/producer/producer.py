@@ -294,9 +294,9 @@ class ThreadedProducer(KafkaProducer):
             return True
 
     def _is_over(self, now_ms: int) -> bool:
-        if self._retire_at_ms is not None and now_ms >= self._retire_at_ms:
-            with self._monitor:  # unless a task has just taken it up
-                self._is_closing = self._is_closing or self._retire_at_ms is not None
+        with self._monitor:  # a task may be taking it up
+            if self._retire_at_ms is not None and now_ms >= self._retire_at_ms:
+                self._is_closing = True
         return self._is_closing
 
     def _run(self) -> None:
