@@ -58,6 +58,37 @@ def _take_page(next_page: Any, reserve: Any, reserve_count: Any) -> int:
     return page
 
 
+@inlined
+def _open_batch(batches: Any, slot: Any, page: Any, timestamp: Any, now_ms: Any) -> None:
+    batches[slot, FIRST_PAGE] = page
+    batches[slot, LAST_PAGE] = page
+    batches[slot, FILL] = RECORD_BATCH_OVERHEAD
+    batches[slot, BATCH_BYTES] = RECORD_BATCH_OVERHEAD
+    batches[slot, BASE_TIMESTAMP] = timestamp
+    batches[slot, MAX_TIMESTAMP] = timestamp
+    batches[slot, CREATED_AT_MS] = now_ms
+
+
+@inlined
+def _spread(
+    source: Any, size: Any, page: Any, fill: Any,
+    arena_address: Any, page_size: Any, next_page: Any, reserve: Any, reserve_count: Any,
+) -> Any:  # fmt: skip
+    """Copy a record into the rest of ``page`` and the pages after it: (last page, its fill)."""
+    done = np.int64(0)
+    while done < size:
+        if fill == page_size:
+            following = _take_page(next_page, reserve, reserve_count)
+            next_page[page] = following
+            page = following
+            fill = np.int64(0)
+        count = min(size - done, page_size - fill)
+        copy_bytes(arena_address + page * page_size + fill, source + done, count)
+        fill += count
+        done += count
+    return page, fill
+
+
 @kernel
 def append_records(
     first_row: int,
@@ -123,13 +154,7 @@ def append_records(
 
         if is_new:
             page = _take_page(next_page, reserve, reserve_count)
-            batches[slot, FIRST_PAGE] = page
-            batches[slot, LAST_PAGE] = page
-            batches[slot, FILL] = RECORD_BATCH_OVERHEAD
-            batches[slot, BATCH_BYTES] = RECORD_BATCH_OVERHEAD
-            batches[slot, BASE_TIMESTAMP] = timestamp
-            batches[slot, MAX_TIMESTAMP] = timestamp
-            batches[slot, CREATED_AT_MS] = now_ms
+            _open_batch(batches, slot, page, timestamp, now_ms)
         fill = batches[slot, FILL]
         address = arena_address + batches[slot, LAST_PAGE] * page_size + fill
         is_across_pages = fill + size > page_size
@@ -144,18 +169,10 @@ def append_records(
             value_length,
         )
         if is_across_pages:
-            done = np.int64(0)
-            page = batches[slot, LAST_PAGE]
-            while done < size:
-                if fill == page_size:
-                    following = _take_page(next_page, reserve, reserve_count)
-                    next_page[page] = following
-                    page = following
-                    fill = np.int64(0)
-                count = min(size - done, page_size - fill)
-                copy_bytes(arena_address + page * page_size + fill, spill_address + done, count)
-                fill += count
-                done += count
+            page, fill = _spread(
+                spill_address, size, batches[slot, LAST_PAGE], fill,
+                arena_address, page_size, next_page, reserve, reserve_count,
+            )  # fmt: skip
             batches[slot, LAST_PAGE] = page
             batches[slot, FILL] = fill
         else:
