@@ -8,9 +8,18 @@ from typing import Any
 from uuid import UUID
 
 from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
+from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsRequest
+from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersRequest
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.fetch import FetchRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
+from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 
@@ -20,6 +29,15 @@ REQUESTS: dict[str, type[schema.Request]] = {
     "InitProducerId": InitProducerIdRequest,
     "Metadata": MetadataRequest,
     "Produce": ProduceRequest,
+    "AddPartitionsToTxn": AddPartitionsToTxnRequest,
+    "DescribeConfigs": DescribeConfigsRequest,
+    "DescribeProducers": DescribeProducersRequest,
+    "DescribeTransactions": DescribeTransactionsRequest,
+    "EndTxn": EndTxnRequest,
+    "Fetch": FetchRequest,
+    "FindCoordinator": FindCoordinatorRequest,
+    "ListOffsets": ListOffsetsRequest,
+    "ListTransactions": ListTransactionsRequest,
 }
 
 
@@ -82,6 +100,8 @@ def _value_from_json(wire_type: Any, value: Any) -> Any:
 
 
 def _value_to_json(value: Any, version: int) -> Any:
+    if isinstance(value, types.Records):
+        return b"".join(value.buffers).hex()
     if isinstance(value, list):
         return [_value_to_json(element, version) for element in value]
     if isinstance(value, UUID):

@@ -10,7 +10,9 @@ from tests.golden import case_files as cases
 from tests.golden.generate import find_javac, generate
 from tests.golden.message_json import REQUESTS
 
-NAMES = ["batches", "codecs", "keys", "produce", "requests", "responses"]
+NAMES = [
+    "batches", "codecs", "keys", "produce", "record_sets", "requests", "responses", "transactional",
+]  # fmt: skip
 MOST_BYTES = 1 << 20
 
 

@@ -14,9 +14,18 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
+from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsRequest
+from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersRequest
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.fetch import FetchRequest
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
+from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 
@@ -26,6 +35,15 @@ REQUEST_TYPES: tuple[type[schema.Request], ...] = (
     ApiVersionsRequest,
     CreateTopicsRequest,
     InitProducerIdRequest,
+    AddPartitionsToTxnRequest,
+    DescribeConfigsRequest,
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    ListOffsetsRequest,
+    ListTransactionsRequest,
 )
 REQUEST_VERSIONS = [
     (cls, version)

@@ -17,12 +17,16 @@ final class Batches {
     private Batches() { }
 
     /** Who writes, and the sequence of the first record; NONE without idempotence. */
-    record Producer(long id, short epoch, int sequence) {
+    record Producer(long id, short epoch, int sequence, boolean isTransactional) {
         static final Producer NONE = new Producer(
-            RecordBatch.NO_PRODUCER_ID, RecordBatch.NO_PRODUCER_EPOCH, RecordBatch.NO_SEQUENCE);
+            RecordBatch.NO_PRODUCER_ID, RecordBatch.NO_PRODUCER_EPOCH, RecordBatch.NO_SEQUENCE, false);
 
         static Producer of(long id, int epoch, int sequence) {
-            return new Producer(id, (short) epoch, sequence);
+            return new Producer(id, (short) epoch, sequence, false);
+        }
+
+        static Producer transactional(long id, int epoch, int sequence) {
+            return new Producer(id, (short) epoch, sequence, true);
         }
 
         boolean isIdempotent() {
@@ -34,7 +38,7 @@ final class Batches {
                 return this;
             }
             int next = DefaultRecordBatch.incrementSequence(sequence, records);
-            return new Producer(id, epoch, next);
+            return new Producer(id, epoch, next, isTransactional);
         }
 
         void putInto(ObjectNode node) {
@@ -44,6 +48,9 @@ final class Batches {
             }
             ObjectNode json = node.putObject("producer");
             json.put("id", id).put("epoch", epoch).put("first_sequence", sequence);
+            if (isTransactional) {
+                json.put("transactional", true);
+            }
         }
     }
 
@@ -56,7 +63,8 @@ final class Batches {
                 row.javaHeaders());
         }
         if (producer.isIdempotent()) {
-            builder.setProducerState(producer.id(), producer.epoch(), producer.sequence(), false);
+            builder.setProducerState(producer.id(), producer.epoch(), producer.sequence(),
+                producer.isTransactional());
         }
         builder.close();
         return builder.build();
@@ -84,7 +92,7 @@ final class Batches {
         return node;
     }
 
-    private static byte[] toArray(MemoryRecords records) {
+    static byte[] toArray(MemoryRecords records) {
         ByteBuffer buffer = records.buffer().duplicate();
         byte[] bytes = new byte[buffer.remaining()];
         buffer.get(bytes);

@@ -19,6 +19,8 @@ final class Generate {
         write(folder, "keys", KeyCases.all());
         write(folder, "requests", RequestCases.all());
         write(folder, "responses", ResponseCases.all());
+        write(folder, "transactional", TransactionalCases.all());
+        write(folder, "record_sets", RecordSets.all());
     }
 
     /** One case a line: small files, and differences that can be read. */

@@ -28,7 +28,7 @@ import org.apache.kafka.common.requests.InitProducerIdRequest;
 import org.apache.kafka.common.requests.MetadataRequest;
 import org.apache.kafka.common.requests.RequestHeader;
 
-/** All other requests of a producer, and CreateTopics; each with its header, in every version. */
+/** All other requests, each with its header, in every version. */
 final class RequestCases {
     private static final List<String> CLIENT_IDS =
         List.of("pykafka-sink", "", "größe-日本", "c".repeat(127), "c".repeat(300));
@@ -45,10 +45,12 @@ final class RequestCases {
         all.addMetadataById();
         all.addInitProducerId();
         all.addCreateTopics();
+        TransactionRequests.addTo(all);
+        ReadRequests.addTo(all);
         return all.cases;
     }
 
-    private void add(String name, AbstractRequest request, JsonNode body) {
+    void add(String name, AbstractRequest request, JsonNode body) {
         add(name, request, body, CLIENT_IDS.get(0), cases.size());
     }
 

@@ -37,6 +37,8 @@ final class ResponseCases {
         all.addApiVersionsThatAreTooNew();
         all.addInitProducerId();
         all.addCreateTopics();
+        TransactionResponses.addTo(all);
+        ReadResponses.addTo(all);
         return all.cases;
     }
 

@@ -8,7 +8,9 @@ import org.apache.kafka.common.protocol.ApiKeys;
 final class Versions {
     static final List<ApiKeys> APIS = List.of(
         ApiKeys.PRODUCE, ApiKeys.METADATA, ApiKeys.API_VERSIONS, ApiKeys.CREATE_TOPICS,
-        ApiKeys.INIT_PRODUCER_ID);
+        ApiKeys.INIT_PRODUCER_ID, ApiKeys.FIND_COORDINATOR, ApiKeys.ADD_PARTITIONS_TO_TXN,
+        ApiKeys.END_TXN, ApiKeys.DESCRIBE_TRANSACTIONS, ApiKeys.LIST_TRANSACTIONS,
+        ApiKeys.DESCRIBE_PRODUCERS, ApiKeys.DESCRIBE_CONFIGS, ApiKeys.LIST_OFFSETS, ApiKeys.FETCH);
 
     private Versions() { }
 
@@ -18,7 +20,11 @@ final class Versions {
     }
 
     static short[] from(ApiKeys api, int first) {
-        int[] versions = IntStream.rangeClosed(first, api.latestVersion(false)).toArray();
+        return between(first, api.latestVersion(false));
+    }
+
+    static short[] between(int first, int last) {
+        int[] versions = IntStream.rangeClosed(first, last).toArray();
         short[] shorts = new short[versions.length];
         for (int i = 0; i < versions.length; i++) {
             shorts[i] = (short) versions[i];
