@@ -238,6 +238,58 @@ def advice_for(error: KafkaErrorCode) -> str:
     return _ADVICE.get(error.name, "")
 
 
+_TAKEN_OVER = (
+    "somebody else has begun a transaction under this transactional id, such as a newer driver of "
+    "the query that swept it, or the transaction was open for longer than "
+    "kafka.transaction.timeout.ms and the brokers aborted it. Nothing of it will be visible. Let "
+    "the batch run again; if this repeats, check that no other query has the same "
+    "transactional.id.prefix, or raise kafka.transaction.timeout.ms"
+)
+_LOST_SEQUENCES = (
+    "the partition's leader has lost what it knew of this transaction, so it cannot be told "
+    "whether all records are there. Nothing of it will be visible. Let the batch run again; if "
+    "this repeats, look for unclean leader elections and deleted records in the brokers' logs"
+)
+
+# What an error means and what to do about it where it concerns a transaction.
+_TRANSACTION_ADVICE: dict[str, str] = {
+    "INVALID_PRODUCER_EPOCH": _TAKEN_OVER,
+    "PRODUCER_FENCED": _TAKEN_OVER,
+    "INVALID_TXN_STATE": _TAKEN_OVER,
+    "TRANSACTION_ABORTABLE": _TAKEN_OVER,
+    "UNKNOWN_PRODUCER_ID": _LOST_SEQUENCES,
+    "OUT_OF_ORDER_SEQUENCE_NUMBER": _LOST_SEQUENCES,
+    "INVALID_PRODUCER_ID_MAPPING": (
+        "the coordinator knows another producer id for this transactional id, or has forgotten it "
+        "(transactional.id.expiration.ms). Let the batch run again"
+    ),
+    "INVALID_TRANSACTION_TIMEOUT": (
+        "kafka.transaction.timeout.ms must be positive and at most the brokers' "
+        "transaction.max.timeout.ms, which is 900000 by default"
+    ),
+    "CLUSTER_AUTHORIZATION_FAILED": (
+        "grant the principal WRITE and DESCRIBE on the transactional id, and IDEMPOTENT_WRITE on "
+        "the cluster (before Kafka 2.8)"
+    ),
+    "CONCURRENT_TRANSACTIONS": (
+        "the previous transaction of this transactional id is still being ended: check that the "
+        "leaders of all its partitions are up"
+    ),
+    "COORDINATOR_NOT_AVAILABLE": (
+        "check that the partitions of __transaction_state have leaders, and that the brokers are "
+        "as many as transaction.state.log.replication.factor"
+    ),
+    "UNSUPPORTED_VERSION": (
+        "the brokers' transaction.version is not what they told: finish their upgrade or downgrade"
+    ),
+}
+
+
+def transaction_advice_for(error: KafkaErrorCode) -> str:
+    """What ``error`` means in a transaction and what to do; as ``advice_for`` where that is all."""
+    return _TRANSACTION_ADVICE.get(error.name) or advice_for(error)
+
+
 class KafkaSinkError(Exception):
     """Everything that this package raises on purpose."""
 
@@ -275,14 +327,23 @@ class ProducerClosedError(KafkaSinkError):
 
 
 class BrokerError(KafkaSinkError):
-    """A broker answered a request with an error code."""
+    """A broker answered a request with an error code.
 
-    def __init__(self, error: KafkaErrorCode, what: str, detail: str | None = None) -> None:
+    ``advice``: instead of what is known of the error in general.
+    """
+
+    def __init__(
+        self,
+        error: KafkaErrorCode,
+        what: str,
+        detail: str | None = None,
+        advice: str | None = None,
+    ) -> None:
         self.error = error
         parts = [f"{what}: {error}"]
         if detail:
             parts.append(detail)
-        advice = advice_for(error)
+        advice = advice_for(error) if advice is None else advice
         if advice:
             parts.append(advice)
         super().__init__(". ".join(parts))

@@ -54,6 +54,19 @@ class ProducerIdAndEpoch(NamedTuple):
         return self.producer_id > NO_PRODUCER_ID
 
 
+class PreparedTransaction(NamedTuple):
+    """A transaction with everything written and nothing decided: whoever has this can end it.
+
+    ``transaction_version``: finalized level of the feature transaction.version under which it was
+    begun. From 2 on EndTxn v5 or newer ends it, before that v4 at most (KIP-890).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int
+
+
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 

@@ -97,7 +97,18 @@ class RecordAccumulator:
             sizes[batch.topic_partition] = sizes.get(batch.topic_partition, 0) + held
         return sizes
 
+    def use(self, state: ProducerState | None) -> None:
+        """Number batches with ``state`` from now on. Nothing may be queued or in flight."""
+        with self.monitor:
+            assert not self._incomplete, "batches have numbers of the old state"
+            self._state = state
+
     # --- sender thread -------------------------------------------------------------------------
+
+    def queued_partitions(self) -> list[TopicPartition]:
+        """Partitions with a batch that waits to be drained."""
+        with self.monitor:
+            return list(self._queues)
 
     def ready(self, cluster: ClusterSnapshot, now_ms: int) -> ReadyPartitions:
         """Which partitions have a batch that may be sent, by leader."""
@@ -151,9 +162,15 @@ class RecordAccumulator:
                 batch.seal()
         return drained
 
-    def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
-        """Put a batch back after a failed attempt, where its sequence number belongs."""
-        batch.reenqueued(now_ms, self._retry_backoff.backoff_ms(batch.attempts - 1))
+    def reenqueue(
+        self, batch: ProducerBatch, now_ms: int, backoff: ExponentialBackoff | None = None
+    ) -> None:
+        """Put a batch back after a failed attempt, where its sequence number belongs.
+
+        ``backoff``: instead of ``retry.backoff.ms``.
+        """
+        backoff = self._retry_backoff if backoff is None else backoff
+        batch.reenqueued(now_ms, backoff.backoff_ms(batch.attempts - 1))
         with self.monitor:
             queue = self._queue(batch.topic_partition)
             queue.insert(self._position(queue, batch), batch)

@@ -48,7 +48,7 @@ class BatchSplitter:
             )
             part = self._part(batch, out[:written].data, taken, base_timestamp, max_timestamp)
             if sequence != NO_SEQUENCE:
-                part.set_producer_state(batch.producer, sequence)
+                part.set_producer_state(batch.producer, sequence, batch.transactional_id)
                 sequence = increment_sequence(sequence, taken)
             parts.append(part)
             address += read

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import DeliveryError, KafkaErrorCode, advice_for
+from spark_kafka_sink.errors import (
+    DeliveryError,
+    KafkaErrorCode,
+    advice_for,
+    transaction_advice_for,
+)
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
 
 def expired(batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str) -> DeliveryError:
     """A batch ran out of ``delivery.timeout.ms``. ``why`` it could not be sent, as last seen."""
     age_ms = now_ms - batch.created_at_ms
-    advice = advice_for(batch.last_error) if batch.last_error is not None else ""
+    advice = _advice(batch, batch.last_error) if batch.last_error is not None else ""
     return DeliveryError(
         f"{_subject(batch)} not acknowledged within kafka.delivery.timeout.ms = "
         f"{delivery_timeout_ms} ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}{why}. "
@@ -22,12 +27,17 @@ def refused(batch: ProducerBatch, error: KafkaErrorCode, now_ms: int) -> Deliver
     age_ms = now_ms - batch.created_at_ms
     return DeliveryError(
         f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
-        f"{_what_to_do(advice_for(error))}"
+        f"{_what_to_do(_advice(batch, error))}"
     )
 
 
 def _subject(batch: ProducerBatch) -> str:
-    return f"{batch.records_count} record(s) for {batch.topic_partition}"
+    within = "" if batch.transactional_id is None else f" in transaction {batch.transactional_id}"
+    return f"{batch.records_count} record(s) for {batch.topic_partition}{within}"
+
+
+def _advice(batch: ProducerBatch, error: KafkaErrorCode) -> str:
+    return advice_for(error) if batch.transactional_id is None else transaction_advice_for(error)
 
 
 def _attempts(batch: ProducerBatch) -> str:

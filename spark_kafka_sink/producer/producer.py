@@ -20,7 +20,13 @@ from spark_kafka_sink.clock import Clock, SystemClock
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import KafkaSinkError, ProducerClosedError, TopicError
+from spark_kafka_sink.errors import (
+    ConfigError,
+    KafkaSinkError,
+    ProducerClosedError,
+    TopicError,
+)
+from spark_kafka_sink.model import PreparedTransaction
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.transport import Network, SelectorNetwork
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -28,14 +34,14 @@ from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.batch_closer import BatchCloser
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.identity import Identities
 from spark_kafka_sink.producer.metadata import ClusterSnapshot, Metadata, MetadataSettings
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.open_batches import OpenBatches
-from spark_kafka_sink.producer.producer_id import ProducerIdRequester
-from spark_kafka_sink.producer.producer_state import ProducerState
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.transaction_manager import TransactionSettings
 from spark_kafka_sink.record.compression import create_compressor
 from spark_kafka_sink.topics import create_missing
 
@@ -76,22 +82,16 @@ class KafkaProducer:
             self._metadata, self.client, monitor, config.topic_creation is None
         )
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
-        state = ProducerState() if config.enable_idempotence else None
-        self.accumulator = RecordAccumulator(monitor, self.pool, state, retry_backoff)
+        self.accumulator = RecordAccumulator(monitor, self.pool, None, retry_backoff)
         self._appender = self._create_appender(rng)
-        producer_id = None
-        if state is not None:
-            producer_id = ProducerIdRequester(
-                self.client, self._metadata, state, retry_backoff, self.accumulator.fail
-            )
+        self._is_transactional = False
         self.sender = Sender(
             config,
             self.client,
             self._metadata,
             self._updater,
             self.accumulator,
-            state,
-            producer_id,
+            None,
             self._appender.close_lingering,
             self._appender.note_too_large,
             BatchSplitter(create_compressor(config.compression_type, config.compression_level)),
@@ -99,6 +99,11 @@ class KafkaProducer:
             self.metrics,
             self.report,
         )
+        self._identities = Identities(
+            config, self.client, self._metadata, self.accumulator, retry_backoff, rng
+        )
+        if config.enable_idempotence:
+            self.sender.use(self._identities.idempotent())
 
     def _create_appender(self, rng: random.Random) -> Appender:
         config, clock, metrics = self._config, self._clock, self.metrics
@@ -181,9 +186,49 @@ class KafkaProducer:
         """
         self.metrics.reset()
         self.report.clear()
+        if self._is_transactional:
+            # The next task may begin a transaction too: no producer id before there is a batch.
+            self._is_transactional = False
+            self.sender.use(self._identities.idempotent_when_needed())
         with self._monitor:
             for topic in topics:
                 self._metadata.add_topic(topic, self._clock.now_ms())
+
+    def begin_transaction(self, transactional_id: str, timeout_ms: int) -> None:
+        """Write everything of this task in one transaction, which this producer does not end.
+
+        Call it after ``begin_task`` and before the first ``append``. Returns at once; the sender
+        finds the coordinator and fences whoever used ``transactional_id`` before. What goes wrong
+        there is raised by ``append`` and ``flush``. ``timeout_ms``: the coordinator aborts the
+        transaction when nobody has ended it by then.
+
+        Raises ConfigError where the configuration does not allow transactions.
+        """
+        if not self._config.enable_idempotence:
+            raise ConfigError("transactions need kafka.enable.idempotence = true")
+        if not transactional_id:
+            raise ConfigError("a transactional id must not be empty")
+        self._raise_failure()
+        if self.report or self.accumulator.incomplete_count:
+            raise KafkaSinkError("a transaction begins before the first append")
+        self._is_transactional = True
+        settings = TransactionSettings(transactional_id, timeout_ms)
+        self.sender.use(self._identities.transactional(settings))
+        self.client.wakeup()
+
+    @property
+    def transaction(self) -> PreparedTransaction | None:
+        """After ``flush``: what ends the task's transaction.
+
+        None when nothing was written in one: brokers know of no transaction then, and would answer
+        its end with INVALID_TXN_STATE.
+        """
+        self._raise_failure()
+        if not self._is_transactional or not self.report:
+            return None
+        if self.accumulator.incomplete_count:
+            raise KafkaSinkError("a transaction is prepared only after flush")
+        return self.sender.transaction
 
     def _raise_failure(self) -> None:
         if self.accumulator.failure is not None:

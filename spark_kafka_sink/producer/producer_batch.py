@@ -16,7 +16,7 @@ from spark_kafka_sink.model import (
     ProducerIdAndEpoch,
     TopicPartition,
 )
-from spark_kafka_sink.record.record_batch import BatchHeader, write_header
+from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, BatchHeader, write_header
 
 _SEQUENCE_SPACE = 2**31
 
@@ -48,6 +48,7 @@ class ProducerBatch:
     created_at_ms: int
 
     producer: ProducerIdAndEpoch = NO_PRODUCER
+    transactional_id: str | None = None
     base_sequence: int = NO_SEQUENCE
     is_sealed: bool = False
     has_been_renumbered: bool = False
@@ -82,9 +83,18 @@ class ProducerBatch:
         distance = (other.base_sequence - self.base_sequence) % _SEQUENCE_SPACE
         return 0 < distance < _SEQUENCE_SPACE // 2
 
-    def set_producer_state(self, producer: ProducerIdAndEpoch, base_sequence: int) -> None:
-        """Give the batch its numbers; the header is written at the next drain."""
+    def set_producer_state(
+        self,
+        producer: ProducerIdAndEpoch,
+        base_sequence: int,
+        transactional_id: str | None = None,
+    ) -> None:
+        """Give the batch its numbers; the header is written at the next drain.
+
+        ``transactional_id``: of the transaction to which the batch belongs, if to any.
+        """
         self.producer = producer
+        self.transactional_id = transactional_id
         self.base_sequence = base_sequence
         self.is_sealed = False
 
@@ -92,8 +102,9 @@ class ProducerBatch:
         """Write the header with its CRC, once: a retry sends the same bytes, so that the broker
         can recognise them.
         """
+        transactional = 0 if self.transactional_id is None else TRANSACTIONAL_FLAG
         header = BatchHeader(
-            attributes=self.codec_id,
+            attributes=self.codec_id | transactional,
             base_timestamp=self.base_timestamp,
             max_timestamp=self.max_timestamp,
             producer=self.producer,

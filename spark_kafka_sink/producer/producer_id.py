@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError, error_for_code
+from spark_kafka_sink.errors import (
+    BrokerError,
+    KafkaErrorCode,
+    UnsupportedVersionError,
+    error_for_code,
+)
 from spark_kafka_sink.model import ProducerIdAndEpoch
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
@@ -24,7 +29,10 @@ _CONNECTING_RECHECK_MS = 1000
 
 
 class ProducerIdRequester:
-    """Asks any broker for a producer id while the state has none."""
+    """Asks any broker for a producer id while the state has none.
+
+    ``is_wanted``: whether to ask before there is something to send.
+    """
 
     def __init__(
         self,
@@ -33,12 +41,14 @@ class ProducerIdRequester:
         state: ProducerState,
         retry_backoff: ExponentialBackoff,
         fail: Callable[[Exception], None],
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._metadata = metadata
-        self._state = state
+        self.state = state
         self._retry_backoff = retry_backoff
         self._fail = fail
+        self._is_wanted = is_wanted
         self._is_in_progress = False
         self._failed_attempts = 0
         self._retry_at_ms = 0
@@ -46,7 +56,7 @@ class ProducerIdRequester:
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; returns after how long to call again."""
-        if self._state.has_producer_id or self._is_in_progress:
+        if self.state.has_producer_id or self._is_in_progress or not self._is_wanted():
             return None
         if now_ms < self._retry_at_ms:
             return self._retry_at_ms - now_ms
@@ -62,6 +72,10 @@ class ProducerIdRequester:
             self._is_in_progress = True
         return None
 
+    def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
+        """Nothing special."""
+        return None
+
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
         self._is_in_progress = False
         response = result.response
@@ -73,7 +87,7 @@ class ProducerIdRequester:
             self.last_failure = None
             self._failed_attempts = 0
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            self._state.set_producer(identity)
+            self.state.set_producer(identity)
         elif error.retriable:
             self._retry(f"no producer id from {result.node}: {error}", now_ms)
         else:

@@ -21,6 +21,7 @@ from spark_kafka_sink.model import (
     NO_OFFSET,
     NO_PRODUCER,
     NO_SEQUENCE,
+    PreparedTransaction,
     ProducerIdAndEpoch,
     TopicPartition,
 )
@@ -44,6 +45,9 @@ class _PartitionSequences:
 
 class ProducerState:
     """Sequences of all partitions. Used by the sender thread alone."""
+
+    transaction: PreparedTransaction | None = None
+    """The transaction that all batches belong to, if to any."""
 
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
@@ -86,7 +90,8 @@ class ProducerState:
             sequences.producer = self.producer
             sequences.next_sequence = 0
             sequences.last_acked_sequence = NO_SEQUENCE
-        batch.set_producer_state(self.producer, sequences.next_sequence)
+        transactional_id = None if self.transaction is None else self.transaction.transactional_id
+        batch.set_producer_state(self.producer, sequences.next_sequence, transactional_id)
         sequences.next_sequence = increment_sequence(sequences.next_sequence, batch.records_count)
         sequences.in_flight.append(batch)
 
@@ -117,12 +122,12 @@ class ProducerState:
             return True
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected when an earlier batch failed first; a gap if this is the next in line.
-            if self._is_next_in_line(batch) and not batch.has_been_renumbered:
+            if self.is_next_in_line(batch) and not batch.has_been_renumbered:
                 self._to_renumber.add(batch.topic_partition)
             return True
         return error.retriable
 
-    def _is_next_in_line(self, batch: ProducerBatch) -> bool:
+    def is_next_in_line(self, batch: ProducerBatch) -> bool:
         last_acked = self._sequences(batch.topic_partition).last_acked_sequence
         return batch.base_sequence == increment_sequence(last_acked, 1)
 

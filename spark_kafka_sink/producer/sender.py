@@ -16,32 +16,33 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import (
     DeliveryError,
     KafkaErrorCode,
+    LocalProtocolError,
     UnsupportedVersionError,
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.model import NO_OFFSET, ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.model import NO_OFFSET, Node, PreparedTransaction, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer import delivery_errors
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
+from spark_kafka_sink.producer.identity import IdentitySource
 from spark_kafka_sink.producer.metadata import Metadata, PartitionMetadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.node_latency import NodeLatency
+from spark_kafka_sink.producer.produce_requests import (
+    check_adds_partitions,
+    highest_version,
+    produce_request,
+)
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_id import ProducerIdRequester
 from spark_kafka_sink.producer.producer_state import ProducerState
 from spark_kafka_sink.protocol.messages.produce import (
-    TOPIC_IDS_VERSION,
-    PartitionProduceData,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from spark_kafka_sink.protocol.types import Records
 
 _NONE = error_named("NONE")
 _MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
@@ -63,8 +64,7 @@ class Sender:
         metadata: Metadata,
         metadata_updater: MetadataUpdater,
         accumulator: RecordAccumulator,
-        state: ProducerState | None,
-        producer_id: ProducerIdRequester | None,
+        identity: IdentitySource | None,
         close_lingering: Callable[[int], int | None],
         note_too_large: Callable[[ProducerBatch], None],
         splitter: BatchSplitter,
@@ -77,8 +77,7 @@ class Sender:
         self._metadata = metadata
         self._metadata_updater = metadata_updater
         self._accumulator = accumulator
-        self._state = state
-        self._producer_id = producer_id
+        self._identity = identity
         self._close_lingering = close_lingering
         self._note_too_large = note_too_large
         self._splitter = splitter
@@ -89,6 +88,22 @@ class Sender:
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
         client.on_disconnect = lambda node: metadata.request_update()
+
+    @property
+    def _state(self) -> ProducerState | None:
+        return None if self._identity is None else self._identity.state
+
+    @property
+    def transaction(self) -> PreparedTransaction | None:
+        """The transaction that batches are sent in; None before it has an identity."""
+        state = self._state
+        return None if state is None else state.transaction
+
+    def use(self, identity: IdentitySource) -> None:
+        """Send as ``identity`` from now on. Nothing may be under way. For the task thread."""
+        with self._accumulator.monitor:
+            self._accumulator.use(identity.state)
+            self._identity = identity
 
     # --- one round -----------------------------------------------------------------------------
 
@@ -103,9 +118,7 @@ class Sender:
         if self._accumulator.failure is None:
             waits.append(self._close_lingering(now_ms))
             waits.append(self._metadata_updater.maybe_update(now_ms))
-            if self._state is not None and self._producer_id is not None:
-                self._state.bump_epoch_if_needed()
-                waits.append(self._producer_id.maybe_request(now_ms))
+            waits.append(self._identify(now_ms))
             waits.append(self._send_ready(now_ms))
             waits.append(self._expire(now_ms))
         timeout_ms = min(wait for wait in waits if wait is not None)
@@ -114,6 +127,15 @@ class Sender:
     def fail(self, failure: Exception) -> None:
         """End the producer: the task gets ``failure``."""
         self._accumulator.fail(failure)
+
+    def _identify(self, now_ms: int) -> int | None:
+        """Have an identity; returns when to come again."""
+        # Under the monitor: one that was replaced must not ask for anything any more.
+        with self._accumulator.monitor:
+            if self._identity is None:
+                return None
+            self._identity.state.bump_epoch_if_needed()
+            return self._identity.maybe_request(now_ms)
 
     def _send_ready(self, now_ms: int) -> int | None:
         """Send one request to each node that is ready for it; returns when to come again."""
@@ -147,42 +169,24 @@ class Sender:
         if self._mutes_partitions:
             for topic_partition in by_partition:
                 self._accumulator.mute(topic_partition)
-        request, at_most_version = self._produce_request(batches)
+        transaction, config = self.transaction, self._config
         self._metrics.requests += 1
         try:
+            request = produce_request(
+                batches, self._metadata.snapshot, config.acks, config.request_timeout_ms,
+                transaction,
+            )  # fmt: skip
+            check_adds_partitions(node, self._client.api_versions(node), transaction)
             self._client.send(
                 node,
                 request,
                 now_ms,
                 lambda result, at_ms: self._complete_request(by_partition, result, at_ms),
-                expect_response=self._config.acks != 0,
-                at_most_version=at_most_version,
+                expect_response=config.acks != 0,
+                at_most_version=highest_version(request, transaction),
             )
-        except UnsupportedVersionError as error:
+        except (UnsupportedVersionError, LocalProtocolError) as error:
             self.fail(error)
-
-    def _produce_request(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
-        """The request, and the highest version it may be sent in."""
-        topics: dict[str, TopicProduceData] = {}
-        at_most_version = None
-        for batch in batches:
-            name = batch.topic_partition.topic
-            topic = topics.get(name)
-            if topic is None:
-                topic_id = self._metadata.snapshot.topic_id(name)
-                topic = topics[name] = TopicProduceData(name, topic_id)
-                if topic_id == ZERO_UUID:
-                    at_most_version = TOPIC_IDS_VERSION - 1
-            records = Records(batch.buffers, batch.size_bytes)
-            topic.partition_data.append(
-                PartitionProduceData(batch.topic_partition.partition, records)
-            )
-        request = ProduceRequest(
-            acks=self._config.acks,
-            timeout_ms=self._config.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
-        return request, at_most_version
 
     # --- answers -------------------------------------------------------------------------------
 
@@ -251,8 +255,9 @@ class Sender:
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
-        if self._state is not None:
-            self._state.acknowledged(batch, base_offset)
+        state = self._state
+        if state is not None:
+            state.acknowledged(batch, base_offset)
         report = self._report.setdefault(batch.topic_partition, PartitionReport())
         report.acknowledge(
             base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
@@ -282,7 +287,9 @@ class Sender:
         ):
             self._metrics.retries += 1
             self._metrics.record_retries += batch.records_count
-            self._accumulator.reenqueue(batch, now_ms)
+            identity = self._identity
+            backoff = None if identity is None else identity.retry_backoff(error)
+            self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
             self.fail(delivery_errors.refused(batch, error, now_ms))
 
@@ -297,9 +304,10 @@ class Sender:
     def _can_retry(
         self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
     ) -> bool:
-        if self._state is None:
+        state = self._state
+        if state is None:
             return error.retriable
-        return self._state.can_retry(batch, error, log_start_offset)
+        return state.can_retry(batch, error, log_start_offset)
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -322,8 +330,8 @@ class Sender:
         problem = self._metadata.problems.get(topic_partition.topic)
         if problem is not None:
             return problem.message
-        if self._producer_id is not None and self._producer_id.last_failure is not None:
-            return self._producer_id.last_failure
+        if self._identity is not None and self._identity.last_failure is not None:
+            return self._identity.last_failure
         leader = self._metadata.snapshot.leader(topic_partition)
         if leader is None:
             unreachable = self._metadata_updater.last_failure

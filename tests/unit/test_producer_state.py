@@ -101,7 +101,7 @@ def test_a_batch_that_ends_with_the_last_sequence(state: ProducerState) -> None:
     assert last.last_sequence == LAST_SEQUENCE
     assert first.base_sequence == 0
     acknowledge(state, last)
-    assert state._is_next_in_line(first)
+    assert state.is_next_in_line(first)
 
 
 def test_order_of_sequences_across_the_wrap() -> None:
@@ -172,7 +172,7 @@ def test_a_duplicate_without_offset_counts_as_acknowledged(state: ProducerState)
     first, second = drained(state, 1, 1)
     state.acknowledged(first, -1)
     assert state.in_flight(T0) == [second]
-    assert state._is_next_in_line(second)
+    assert state.is_next_in_line(second)
     assert state._sequences(T0).last_acked_offset == -1
 
 
@@ -192,7 +192,7 @@ def test_parts_of_a_split_batch_take_its_place(state: ProducerState) -> None:
     state.replace(second, parts)
     assert state.in_flight(T0) == [first, *parts, third]
     acknowledge(state, first, *parts)
-    assert state._is_next_in_line(third)
+    assert state.is_next_in_line(third)
 
 
 @pytest.mark.parametrize(

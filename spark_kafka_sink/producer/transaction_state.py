@@ -1,0 +1,67 @@
+"""Sequences of the batches of one transaction.
+
+Its identity is fixed: a new epoch would fence the very transaction that is being written. So what
+an idempotent producer heals with one, lost sequences, ends a transaction. Where transaction.version
+is below 2, a partition's batches wait until the coordinator has noted the partition.
+
+Source: ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-890.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import KafkaErrorCode
+from spark_kafka_sink.model import (
+    NO_OFFSET,
+    PreparedTransaction,
+    ProducerIdAndEpoch,
+    TopicPartition,
+)
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_state import ProducerState
+
+IMPLICIT_PARTITIONS_VERSION = 2
+"""First transaction.version in which a produce request adds its partitions by itself."""
+
+
+class TransactionState(ProducerState):
+    """Sequences and partitions of the transaction of ``transactional_id``.
+
+    partitions: what the coordinator has noted; stays empty where produce requests add partitions
+    """
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__()
+        self.transactional_id = transactional_id
+        self.partitions: set[TopicPartition] = set()
+
+    def begin(self, producer: ProducerIdAndEpoch, transaction_version: int) -> None:
+        """The coordinator has given the id this identity, under this transaction.version."""
+        self.set_producer(producer)
+        self.transaction = PreparedTransaction(
+            self.transactional_id, *producer, transaction_version
+        )
+
+    @property
+    def adds_partitions(self) -> bool:
+        """Whether partitions must be added to the transaction before they are written to."""
+        transaction = self.transaction
+        return (
+            transaction is not None
+            and transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION
+        )
+
+    def must_wait(self, batch: ProducerBatch) -> bool:
+        """Also for as long as the coordinator has not noted the partition."""
+        if self.adds_partitions and batch.topic_partition not in self.partitions:
+            return True
+        return super().must_wait(batch)
+
+    def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
+        """Whether sending the same bytes again may help."""
+        if error.name == "UNKNOWN_PRODUCER_ID":
+            # Without the log start offset the broker itself is still finding its way.
+            return log_start_offset == NO_OFFSET
+        if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
+            # Expected when an earlier batch failed first; for the next in line it is a gap.
+            return not self.is_next_in_line(batch)
+        return error.retriable
