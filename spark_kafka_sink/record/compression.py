@@ -25,7 +25,8 @@ _LZ4_LOWEST_HC_LEVEL = 3
 _LZ4_HIGHEST_HC_LEVEL = 12
 _SNAPPY_BLOCK_BYTES = 32768
 # snappy-java's stream header: magic, version 1, compatible with version 1.
-_SNAPPY_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_LENGTH = struct.Struct(">i")
 
 
@@ -140,3 +141,87 @@ def _decompress_snappy(data: memoryview) -> bytes:
         out += memoryview(snappy.decompress_raw(data[at : at + size]))
         at += size
     return bytes(out)
+
+
+def decompress_any(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
+    """The records of a batch that anybody may have compressed, in any of the framings.
+
+    Raises ValueError for a codec that is not known, for what is not in its format, and when more
+    than ``most_bytes`` come out: a few bytes can announce gigabytes.
+    """
+    decompressors: dict[int, Callable[[memoryview, int], bytes]] = {
+        CODEC_IDS["none"]: lambda view, _: bytes(view),
+        CODEC_IDS["gzip"]: _any_gzip,
+        CODEC_IDS["snappy"]: _any_snappy,
+        CODEC_IDS["lz4"]: _any_lz4,
+        CODEC_IDS["zstd"]: _any_zstd,
+    }
+    decompress_bounded = decompressors.get(codec_id)
+    if decompress_bounded is None:
+        raise ValueError(f"unknown codec {codec_id}")
+    # One byte more than there may be tells a batch that is too large from one that just fits.
+    records = decompress_bounded(memoryview(data), most_bytes + 1)
+    if len(records) > most_bytes:
+        raise ValueError(f"more than {most_bytes} bytes of records in {len(data)} compressed ones")
+    return records
+
+
+def _any_gzip(data: memoryview, most_bytes: int) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WINDOW_BITS)
+    try:
+        records = stream.decompress(data, most_bytes)
+    except zlib.error as error:
+        raise ValueError(f"gzip: {error}") from error
+    if not stream.eof and len(records) < most_bytes:
+        raise ValueError("gzip: cut short")
+    return records
+
+
+def _any_lz4(data: memoryview, most_bytes: int) -> bytes:
+    import lz4.frame
+
+    stream = lz4.frame.LZ4FrameDecompressor()
+    try:
+        records: bytes = stream.decompress(data, max_length=most_bytes)
+    except RuntimeError as error:
+        raise ValueError(f"lz4: {error}") from error
+    if not stream.eof and len(records) < most_bytes:
+        raise ValueError("lz4: cut short")
+    return records
+
+
+def _any_zstd(data: memoryview, most_bytes: int) -> bytes:
+    """As a stream: Java's and librdkafka's frames need not say how large they are."""
+    import zstandard
+
+    try:
+        return zstandard.ZstdDecompressor().stream_reader(data).read(most_bytes)
+    except zstandard.ZstdError as error:
+        raise ValueError(f"zstd: {error}") from error
+
+
+def _any_snappy(data: memoryview, most_bytes: int) -> bytes:
+    """snappy-java's stream of blocks, or, as librdkafka writes, one block without any framing."""
+    if data[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
+        return _snappy_block(data, most_bytes)
+    out = bytearray()
+    at = len(_SNAPPY_HEADER)
+    while at < len(data):
+        start = at + _SNAPPY_LENGTH.size
+        size = int.from_bytes(data[at:start], "big", signed=True)
+        at = start + size
+        if size < 0 or at > len(data):
+            raise ValueError("snappy: cut short")
+        out += _snappy_block(data[start:at], most_bytes - len(out))
+    return bytes(out)
+
+
+def _snappy_block(block: memoryview, most_bytes: int) -> bytes:
+    import cramjam
+
+    try:
+        if cramjam.snappy.decompress_raw_len(block) > most_bytes:
+            raise ValueError(f"snappy: a block of more than {most_bytes} bytes")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise ValueError(str(error)) from error
