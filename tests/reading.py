@@ -33,9 +33,12 @@ def consumer(bootstrap_servers: str, **settings: object) -> Consumer:
     )
 
 
-def read_topic(bootstrap_servers: str, topic: str) -> list[Read]:
-    """All records that are in ``topic`` now, per partition in order of their offset."""
-    reader = consumer(bootstrap_servers)
+def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[Read]:
+    """All records that are in ``topic`` now, per partition in order of their offset.
+
+    ``settings``: of the consumer, by Kafka's keys. Its ``isolation.level`` is read_committed.
+    """
+    reader = consumer(bootstrap_servers, **settings)
     try:
         partitions = list(reader.list_topics(topic, timeout=30).topics[topic].partitions)
         reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
