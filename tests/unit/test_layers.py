@@ -163,5 +163,11 @@ def test_the_writer_that_the_driver_makes_loads_no_kernel():
     assert not loaded & {"numba", "llvmlite"}
 
 
+def test_records_are_read_and_written_without_kernels():
+    """The decision log is the driver's."""
+    loaded = loaded_by("from spark_kafka_sink.record import record_reader, record_writer")
+    assert not loaded & {"numba", "llvmlite", "numpy", "pyarrow"}
+
+
 def test_the_command_line_needs_no_spark():
     assert not loaded_by("import spark_kafka_sink.cli") & {"pyspark", "numba", "numpy"}
