@@ -8,7 +8,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages import api_versions, init_producer_id, metadata, produce
+from spark_kafka_sink.protocol.messages import (
+    add_partitions_to_txn,
+    api_versions,
+    create_topics,
+    describe_configs,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    list_transactions,
+    metadata,
+    produce,
+)
 from tests.simulation.network import Channel
 
 if TYPE_CHECKING:
@@ -21,6 +36,16 @@ REQUESTS: dict[int, type[schema.Request]] = {
         metadata.MetadataRequest,
         produce.ProduceRequest,
         init_producer_id.InitProducerIdRequest,
+        add_partitions_to_txn.AddPartitionsToTxnRequest,
+        create_topics.CreateTopicsRequest,
+        describe_configs.DescribeConfigsRequest,
+        describe_producers.DescribeProducersRequest,
+        describe_transactions.DescribeTransactionsRequest,
+        end_txn.EndTxnRequest,
+        fetch.FetchRequest,
+        find_coordinator.FindCoordinatorRequest,
+        list_offsets.ListOffsetsRequest,
+        list_transactions.ListTransactionsRequest,
     )
 }
 
@@ -115,7 +140,7 @@ class SimBroker:
                 self._respond(channel, inbox, response, version, correlation_id, flexible)
             self._serve_next(channel, inbox)
 
-        self._cluster.handle(self, request, reply)
+        self._cluster.handle(self, request, version, reply)
 
     def _respond(
         self, channel: Channel, inbox: Inbox, response: schema.Message, version: int,

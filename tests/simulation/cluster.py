@@ -6,18 +6,24 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import ZERO_UUID
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages import api_versions, init_producer_id, metadata, produce
 from tests import twin
 from tests.simulation.broker import LeaderView, SimBroker
+from tests.simulation.log_requests import LogRequests
 from tests.simulation.network import SimNetwork
-from tests.simulation.partition import NO_LEADER, Partition, Waiter
+from tests.simulation.partition import NO_LEADER, Partition
+from tests.simulation.produce import Produce, Replication
 from tests.simulation.time import Scheduler
+from tests.simulation.transaction_log import TRANSACTION_STATE_TOPIC
+from tests.simulation.transaction_requests import TransactionRequests
+from tests.simulation.transactions import KAFKA_4_3 as TRANSACTIONS_OF_4_3
+from tests.simulation.transactions import Transactions
 
 KAFKA_4_3 = {0: (0, 13), 3: (0, 13), 18: (0, 4), 22: (0, 5)}
 KAFKA_2_1 = {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)}
@@ -35,6 +41,7 @@ class Topic:
     topic_id: UUID
     partitions: list[Partition]
     max_message_bytes: int = 1 << 20
+    configs: dict[str, str] = field(default_factory=dict)
 
 
 class SimCluster:
@@ -64,11 +71,30 @@ class SimCluster:
         self.duplicate_produce = 0.0
         self.published = 0
         self.rejects_unknown_producers = False
+        self.replication = Replication(self)
+        self.transactions: Transactions | None = None
+        self._log_requests = LogRequests(self)
+        self._transaction_requests = TransactionRequests(self)
         self.publish()
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"{b.host}:{b.port}" for b in self.brokers.values())
+
+    def enable_transactions(
+        self,
+        transaction_version: int = 2,
+        api_versions: dict[int, tuple[int, int]] = TRANSACTIONS_OF_4_3,
+        partitions: int = 5,
+    ) -> Transactions:
+        """Brokers coordinate transactions, and can be read from, from now on."""
+        self.api_versions.update(api_versions)
+        self.transactions = Transactions(self, transaction_version, partitions)
+        self.publish(now=True)
+        return self.transactions
+
+    def partition(self, key: TopicPartition) -> Partition:
+        return self.topics[key.topic].partitions[key.partition]
 
     def create_topic(
         self, name: str, partitions: int = 3, replicas: int = 1, min_insync: int = 1
@@ -97,6 +123,8 @@ class SimCluster:
             for name, topic in self.topics.items()
             for index, partition in enumerate(topic.partitions)
         }
+        if self.transactions is not None:
+            view.update(self.transactions.views())
         alive = tuple(b.node_id for b in self.brokers.values() if b.is_up)
         self.published += 1
         number = self.published
@@ -120,7 +148,10 @@ class SimCluster:
         for key, new in view.items():
             old = broker.view.get(key)
             broker.view[key] = new
-            if old is not None and old.leader_id == broker.node_id != new.leader_id:
+            if key[0] == TRANSACTION_STATE_TOPIC:
+                assert self.transactions is not None
+                self.transactions.coordinators[broker.node_id].learn(key[1], old, new)
+            elif old is not None and old.leader_id == broker.node_id != new.leader_id:
                 partition = self.topics[key[0]].partitions[key[1]]
                 partition.drop_waiters_of(broker.node_id, "NOT_LEADER_OR_FOLLOWER")
         broker.alive = alive
@@ -140,9 +171,13 @@ class SimCluster:
         """The broker dies, and nobody is elected in its place."""
         broker = self.brokers[node_id]
         broker.crash()
+        if self.transactions is not None:
+            self.transactions.coordinators[node_id].crash()
         self.network.cut_all(broker, "Connection reset by peer")
         for partition in self.partitions():
             partition.drop_waiters_of(node_id, None)
+            if node_id in partition.logs:
+                partition.logs[node_id].verifications.clear()
         self.publish()
 
     def crash(self, node_id: int, election_delay_ms: int, allow_unclean: bool = False) -> None:
@@ -158,6 +193,8 @@ class SimCluster:
                 partition.leader_id = NO_LEADER
                 partition.leader_epoch += 1
             partition.shrink_isr(node_id)
+        if self.transactions is not None:
+            self.transactions.log.lose(node_id)
         self._elect_where_missing(allow_unclean)
 
     def _elect_where_missing(self, allow_unclean: bool) -> None:
@@ -179,6 +216,8 @@ class SimCluster:
         """The broker is back: a follower that catches up, or the leader of what nobody leads."""
         self.brokers[node_id].is_up = True
         self.brokers[node_id].is_paused = False
+        if self.transactions is not None:
+            self.transactions.log.restart(node_id)
         self._elect_where_missing(allow_unclean=False)
         for partition in self.partitions():
             if node_id in partition.replicas and partition.leader_id != node_id:
@@ -191,23 +230,46 @@ class SimCluster:
 
     # --- requests ------------------------------------------------------------------------------
 
-    def handle(self, broker: SimBroker, request: schema.Request, reply: Reply) -> None:
+    def handle(
+        self, broker: SimBroker, request: schema.Request, version: int, reply: Reply
+    ) -> None:
         if isinstance(request, api_versions.ApiVersionsRequest):
             reply(self.api_versions_response(0))
         elif isinstance(request, metadata.MetadataRequest):
             self.metadata_requests += 1
             reply(self._metadata(broker, request))
         elif isinstance(request, init_producer_id.InitProducerIdRequest):
-            reply(self._init_producer_id())
-        else:
-            assert isinstance(request, produce.ProduceRequest)
+            self._handle_init_producer_id(broker, request, version, reply)
+        elif isinstance(request, produce.ProduceRequest):
             if self.duplicate_produce and self.rng.random() < self.duplicate_produce:
-                _Produce(self, broker, request, lambda response: None).run()
-            _Produce(self, broker, request, reply).run()
+                Produce(self, broker, request, version, lambda response: None).run()
+            Produce(self, broker, request, version, reply).run()
+        elif not self._log_requests.handle(broker, request, reply):
+            self._transaction_requests.handle(broker, request, version, reply)
 
     def api_versions_response(self, error_code: int) -> api_versions.ApiVersionsResponse:
         keys = [api_versions.ApiVersion(k, *v) for k, v in self.api_versions.items()]
-        return api_versions.ApiVersionsResponse(error_code, keys)
+        response = api_versions.ApiVersionsResponse(error_code, keys)
+        level = 0 if self.transactions is None else self.transactions.transaction_version
+        if self.transactions is not None:
+            name = "transaction.version"
+            response.supported_features = [api_versions.SupportedFeatureKey(name, 0, 2)]
+            finalized = [api_versions.FinalizedFeatureKey(name, level, level)]
+            response.finalized_features = finalized if level else []
+            response.finalized_features_epoch = 1
+        return response
+
+    def _handle_init_producer_id(
+        self,
+        broker: SimBroker,
+        request: init_producer_id.InitProducerIdRequest,
+        version: int,
+        reply: Reply,
+    ) -> None:
+        if request.transactional_id is None or self.transactions is None:
+            reply(self._init_producer_id())
+        else:
+            self._transaction_requests.handle(broker, request, version, reply)
 
     def _init_producer_id(self) -> init_producer_id.InitProducerIdResponse:
         error = self.on_init_producer_id()
@@ -250,148 +312,3 @@ class SimCluster:
                 )
             )  # fmt: skip
         return metadata.MetadataResponseTopic(0, name, topic.topic_id, partitions=partitions)
-
-
-class _Produce:
-    """One produce request: its partitions are answered together when the last one is decided."""
-
-    def __init__(
-        self, cluster: SimCluster, broker: SimBroker, request: produce.ProduceRequest, reply: Reply
-    ) -> None:
-        self.cluster = cluster
-        self.broker = broker
-        self.request = request
-        self.reply = reply
-        self.open = 1
-        self.answers: list[produce.TopicProduceResponse] = []
-
-    def run(self) -> None:
-        self.broker.produce_requests += 1
-        for data in self.request.topic_data:
-            name = data.name or self._name_of(data.topic_id)
-            topic_id = data.topic_id if not data.name else ZERO_UUID
-            answer = produce.TopicProduceResponse(data.name, topic_id, [])
-            self.answers.append(answer)
-            for partition in data.partition_data:
-                assert partition.records is not None
-                records = b"".join(bytes(b) for b in partition.records.buffers)
-                partition_answer = produce.PartitionProduceResponse(
-                    partition.index, base_offset=-1, log_start_offset=0
-                )
-                answer.partition_responses.append(partition_answer)
-                self.open += 1
-                self._append(name, partition.index, records, partition_answer)
-        self._decided()
-
-    def _decided(self) -> None:
-        self.open -= 1
-        if self.open:
-            return
-        if self.request.acks == 0:
-            self.reply(None)
-            return
-        brokers = self.cluster.brokers.values()
-        endpoints = [produce.NodeEndpoint(b.node_id, b.host, b.port) for b in brokers]
-        nodes = endpoints if self.cluster.reports_new_leader else []
-        self.reply(produce.ProduceResponse(self.answers, self.cluster.throttle_time_ms, nodes))
-
-    def _name_of(self, topic_id: UUID) -> str:
-        return next((n for n, t in self.cluster.topics.items() if t.topic_id == topic_id), "")
-
-    def _append(
-        self, name: str, index: int, data: bytes, answer: produce.PartitionProduceResponse
-    ) -> None:
-        def finish(error: str) -> None:
-            answer.error_code = code(error)
-            if error != "NONE":
-                answer.base_offset = -1
-            self._decided()
-
-        topic = self.cluster.topics.get(name)
-        if topic is None:
-            finish("UNKNOWN_TOPIC_OR_PARTITION" if name else "UNKNOWN_TOPIC_ID")
-            return
-        view = self.broker.view.get((name, index))
-        if view is None or view.leader_id != self.broker.node_id:
-            if view is not None and self.cluster.reports_new_leader and view.leader_id >= 0:
-                answer.current_leader = produce.LeaderIdAndEpoch(view.leader_id, view.leader_epoch)
-            finish("NOT_LEADER_OR_FOLLOWER")
-            return
-        self._append_as_leader(name, index, data, answer, finish)
-
-    def _append_as_leader(
-        self,
-        name: str,
-        index: int,
-        data: bytes,
-        answer: produce.PartitionProduceResponse,
-        finish: Callable[[str], None],
-    ) -> None:
-        partition = self.cluster.topics[name].partitions[index]
-        batch = twin.decode_batch(data)
-        hook = self.cluster.on_produce
-        error = hook(self.broker, name, index, batch) if hook is not None else None
-        if error is None and len(data) > self.cluster.topics[name].max_message_bytes:
-            error = "MESSAGE_TOO_LARGE"
-        if error is None and self.request.acks == -1 and len(partition.isr) < partition.min_insync:
-            error = "NOT_ENOUGH_REPLICAS"
-        if error is not None:
-            finish(error)
-            return
-        log = partition.logs[self.broker.node_id]
-        error, base_offset = log.check(batch.header, self.cluster.rejects_unknown_producers)
-        if error != "NONE":
-            finish(error)
-            return
-        if base_offset < 0:
-            base_offset = log.append(batch)
-            self._replicate(partition)
-        answer.base_offset = base_offset
-        if self.request.acks != -1:
-            finish("NONE")
-            return
-        self._await_replicas(name, index, partition, base_offset + len(batch.records), finish)
-
-    def _replicate(self, partition: Partition) -> None:
-        for follower_id in partition.isr - {self.broker.node_id}:
-            delay_ms = self.cluster.rng.randint(*self.cluster.replication_delay_ms)
-            self.cluster.scheduler.after(delay_ms, lambda f=follower_id: self._fetch(partition, f))
-
-    def _fetch(self, partition: Partition, follower_id: int) -> None:
-        follower = self.cluster.brokers[follower_id]
-        leader = self.cluster.brokers.get(partition.leader_id)
-        if follower.is_up and not follower.is_paused and leader is not None and leader.is_up:
-            partition.replicate(follower_id)
-
-    def _await_replicas(
-        self,
-        name: str,
-        index: int,
-        partition: Partition,
-        end_offset: int,
-        finish: Callable[[str], None],
-    ) -> None:
-        epoch = self.broker.view[name, index].leader_epoch
-        is_answered = False
-
-        def answer_once(error: str) -> None:
-            nonlocal is_answered
-            if not is_answered:
-                is_answered = True
-                finish(error)
-
-        partition.waiters.append(Waiter(self.broker.node_id, epoch, end_offset, answer_once))
-        partition.answer_waiters()
-        if not is_answered:
-            timeout_ms = self.request.timeout_ms
-            self.cluster.scheduler.after(timeout_ms, lambda: answer_once("REQUEST_TIMED_OUT"))
-            # A follower that was away when the append happened fetches when it is back.
-            self._poll_followers(partition, lambda: is_answered)
-
-    def _poll_followers(self, partition: Partition, is_done: Callable[[], bool]) -> None:
-        if is_done() or not self.broker.is_up:
-            return
-        for follower_id in list(partition.isr):
-            if follower_id != partition.leader_id:
-                self._fetch(partition, follower_id)
-        self.cluster.scheduler.after(50, lambda: self._poll_followers(partition, is_done))

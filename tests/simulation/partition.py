@@ -45,6 +45,10 @@ class Partition:
     def high_watermark(self) -> int:
         return min(self.logs[broker_id].end_offset for broker_id in self.isr)
 
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset(self.high_watermark)
+
     def replicate(self, follower_id: int) -> None:
         """The follower fetches everything that the leader has."""
         if self.leader_id not in (NO_LEADER, follower_id):

@@ -1,0 +1,244 @@
+"""Requests about logs and settings: ListOffsets, Fetch, DescribeProducers, DescribeConfigs, topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.errors import error_named
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.protocol import schema
+from spark_kafka_sink.protocol.messages import (
+    create_topics,
+    describe_configs,
+    describe_producers,
+    fetch,
+    list_offsets,
+)
+from spark_kafka_sink.protocol.types import Records
+from tests.simulation.partition import Partition
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import SimBroker
+    from tests.simulation.cluster import Reply, SimCluster
+
+_TOPIC_DEFAULTS = {"cleanup.policy": "delete", "max.message.bytes": "1048588"}
+_DEFAULT_PARTITIONS = 1
+
+
+class LogRequests:
+    """Handlers by request class."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._cluster = cluster
+        self._handlers: dict[type[schema.Request], Any] = {
+            list_offsets.ListOffsetsRequest: self._list_offsets,
+            fetch.FetchRequest: self._fetch,
+            describe_producers.DescribeProducersRequest: self._describe_producers,
+            describe_configs.DescribeConfigsRequest: self._describe_configs,
+            create_topics.CreateTopicsRequest: self._create_topics,
+        }
+
+    def handle(self, broker: SimBroker, request: schema.Request, reply: Reply) -> bool:
+        """Answer ``request``; False if it is none of these."""
+        handler = self._handlers.get(type(request))
+        if handler is not None:
+            handler(broker, request, reply)
+        return handler is not None
+
+    def _led(self, broker: SimBroker, key: TopicPartition) -> tuple[str, Partition | None]:
+        """(error name, the partition where this broker leads it)."""
+        topic = self._cluster.topics.get(key.topic)
+        view = broker.view.get((key.topic, key.partition))
+        if topic is None or view is None:
+            return "UNKNOWN_TOPIC_OR_PARTITION", None
+        partition = topic.partitions[key.partition]
+        # A leader that was replaced and has not heard of it would tell what is no longer true.
+        if view.leader_id != broker.node_id or partition.leader_id != broker.node_id:
+            return "NOT_LEADER_OR_FOLLOWER", None
+        return "NONE", partition
+
+    # --- ListOffsets ---------------------------------------------------------------------------
+
+    def _list_offsets(
+        self, broker: SimBroker, request: list_offsets.ListOffsetsRequest, reply: Reply
+    ) -> None:
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for asked in topic.partitions:
+                key = TopicPartition(topic.name, asked.partition_index)
+                error, partition = self._led(broker, key)
+                answer = list_offsets.ListOffsetsPartitionResponse(asked.partition_index)
+                answer.error_code = error_named(error).code
+                if partition is not None:
+                    answer.offset = _offset(partition, asked.timestamp, request.isolation_level)
+                    answer.leader_epoch = partition.leader_epoch
+                partitions.append(answer)
+            topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, partitions))
+        reply(list_offsets.ListOffsetsResponse(0, topics))
+
+    # --- Fetch ---------------------------------------------------------------------------------
+
+    def _fetch(self, broker: SimBroker, request: fetch.FetchRequest, reply: Reply) -> None:
+        response = self._fetched(broker, request)
+        size = sum(
+            p.records.size_bytes for t in response.responses for p in t.partitions if p.records
+        )
+        is_error = any(p.error_code for t in response.responses for p in t.partitions)
+        if is_error or size >= request.min_bytes or request.max_wait_ms <= 0:
+            reply(response)
+        else:
+            self._cluster.scheduler.after(
+                request.max_wait_ms, lambda: reply(self._fetched(broker, request))
+            )
+
+    def _fetched(self, broker: SimBroker, request: fetch.FetchRequest) -> fetch.FetchResponse:
+        left = request.max_bytes
+        responses = []
+        for topic in request.topics:
+            partitions = []
+            for asked in topic.partitions:
+                key = TopicPartition(topic.topic, asked.partition)
+                max_bytes = min(left, asked.partition_max_bytes)
+                answer = self._fetched_partition(
+                    broker, key, asked.fetch_offset, max_bytes, request.isolation_level
+                )
+                left -= answer.records.size_bytes if answer.records else 0
+                partitions.append(answer)
+            responses.append(fetch.FetchableTopicResponse(topic.topic, partitions))
+        return fetch.FetchResponse(responses=responses)
+
+    def _fetched_partition(
+        self, broker: SimBroker, key: TopicPartition, offset: int, max_bytes: int, isolation: int
+    ) -> fetch.PartitionData:
+        error, partition = self._led(broker, key)
+        answer = fetch.PartitionData(key.partition, high_watermark=-1, records=Records((), 0))
+        if partition is not None:
+            log = partition.logs[broker.node_id]
+            answer.high_watermark = partition.high_watermark
+            answer.last_stable_offset = partition.last_stable_offset
+            answer.log_start_offset = 0
+            is_committed = isolation == fetch.READ_COMMITTED
+            end = answer.last_stable_offset if is_committed else answer.high_watermark
+            if not 0 <= offset <= log.end_offset:
+                error = "OFFSET_OUT_OF_RANGE"
+            elif max_bytes > 0:
+                data = log.read(offset, end, max_bytes)
+                answer.records = Records((data,), len(data))
+            if is_committed:
+                answer.aborted_transactions = [
+                    fetch.AbortedTransaction(ended.producer_id, ended.first_offset)
+                    for ended in log.aborted_between(offset, end)
+                ]
+        answer.error_code = error_named(error).code
+        return answer
+
+    # --- DescribeProducers ---------------------------------------------------------------------
+
+    def _describe_producers(
+        self, broker: SimBroker, request: describe_producers.DescribeProducersRequest, reply: Reply
+    ) -> None:
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                error, partition = self._led(broker, TopicPartition(topic.name, index))
+                states = [] if partition is None else _producers(partition)
+                error_code = error_named(error).code
+                partitions.append(
+                    describe_producers.PartitionResponse(index, error_code, None, states)
+                )
+            topics.append(describe_producers.TopicResponse(topic.name, partitions))
+        reply(describe_producers.DescribeProducersResponse(0, topics))
+
+    # --- DescribeConfigs -----------------------------------------------------------------------
+
+    def _describe_configs(
+        self, broker: SimBroker, request: describe_configs.DescribeConfigsRequest, reply: Reply
+    ) -> None:
+        results = [self._described(broker, resource) for resource in request.resources]
+        reply(describe_configs.DescribeConfigsResponse(0, results))
+
+    def _described(
+        self, broker: SimBroker, resource: describe_configs.DescribeConfigsResource
+    ) -> describe_configs.DescribeConfigsResult:
+        configs: dict[str, str] = {}
+        error = "NONE"
+        if resource.resource_type == describe_configs.TOPIC_RESOURCE:
+            topic = self._cluster.topics.get(resource.resource_name)
+            if topic is None:
+                error = "UNKNOWN_TOPIC_OR_PARTITION"
+            else:
+                min_insync = str(topic.partitions[0].min_insync)
+                configs = {**_TOPIC_DEFAULTS, "min.insync.replicas": min_insync, **topic.configs}
+        elif resource.resource_name == str(broker.node_id):
+            transactions = self._cluster.transactions
+            assert transactions is not None
+            configs = {"transaction.max.timeout.ms": str(transactions.max_timeout_ms)}
+        else:
+            error = "INVALID_REQUEST"
+        wanted = resource.configuration_keys
+        return describe_configs.DescribeConfigsResult(
+            error_named(error).code,
+            None,
+            resource.resource_type,
+            resource.resource_name,
+            [
+                describe_configs.DescribeConfigsResourceResult(name, value)
+                for name, value in configs.items()
+                if wanted is None or name in wanted
+            ],
+        )
+
+    # --- CreateTopics --------------------------------------------------------------------------
+
+    def _create_topics(
+        self, broker: SimBroker, request: create_topics.CreateTopicsRequest, reply: Reply
+    ) -> None:
+        results = []
+        for wanted in request.topics:
+            error = self._create_error(wanted)
+            if error == "NONE" and not request.validate_only:
+                configs = {config.name: config.value or "" for config in wanted.configs}
+                topic = self._cluster.create_topic(
+                    wanted.name,
+                    wanted.num_partitions if wanted.num_partitions > 0 else _DEFAULT_PARTITIONS,
+                    wanted.replication_factor if wanted.replication_factor > 0 else 1,
+                    int(configs.get("min.insync.replicas", "1")),
+                )
+                topic.configs = configs
+            results.append(
+                create_topics.CreatableTopicResult(wanted.name, error_code=error_named(error).code)
+            )
+        reply(create_topics.CreateTopicsResponse(0, results))
+
+    def _create_error(self, wanted: create_topics.CreatableTopic) -> str:
+        if wanted.name in self._cluster.topics:
+            return "TOPIC_ALREADY_EXISTS"
+        if wanted.replication_factor > len(self._cluster.brokers):
+            return "INVALID_REPLICATION_FACTOR"
+        return "NONE"
+
+
+def _offset(partition: Partition, timestamp: int, isolation_level: int) -> int:
+    if timestamp == list_offsets.EARLIEST_TIMESTAMP:
+        return 0
+    assert timestamp == list_offsets.LATEST_TIMESTAMP, "no index by time here"
+    if isolation_level == fetch.READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
+def _producers(partition: Partition) -> list[describe_producers.ProducerState]:
+    log = partition.log
+    return [
+        describe_producers.ProducerState(
+            producer_id,
+            entry.epoch,
+            entry.batches[-1].last_sequence if entry.batches else -1,
+            -1,
+            entry.coordinator_epoch,
+            log.open_transactions.get(producer_id, -1),
+        )
+        for producer_id, entry in log.producers.items()
+    ]
