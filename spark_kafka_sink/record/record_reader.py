@@ -155,7 +155,7 @@ def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, in
     """A record that ends within ``data`` and exactly where it says."""
     size, at = _read_varint(data, at)
     end = at + size
-    if size < 0 or end > len(data):
+    if end > len(data):
         raise ValueError(f"record of {size} bytes, {len(data) - at} left")
     # The record's attributes, of which none is in use, take a byte.
     timestamp_delta, at = _read_varint(data, at + 1)
