@@ -6,9 +6,11 @@ Every wait ends at a deadline, an instant of the injected clock in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from random import Random
 from types import TracebackType
+from typing import NamedTuple
 
 from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.clock import Clock, SystemClock
@@ -19,6 +21,7 @@ from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.network.transport import Network, SelectorNetwork, canonical_addresses
+from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
@@ -32,10 +35,14 @@ from spark_kafka_sink.protocol.messages.metadata import (
 )
 from spark_kafka_sink.protocol.schema import Message, Request
 
-_RETRY_BACKOFF_MS = 50
+# Short: a transaction that is just being completed is so within some milliseconds.
+_RETRY_BACKOFF_MS = 20
 _RETRY_BACKOFF_MAX_MS = 1_000
 # How long an unreachable controller is waited for before the brokers are asked who it is now.
 _CONTROLLER_PATIENCE_MS = 2_000
+
+# How long nodes that cannot be reached hold up what is asked of the others.
+_UNREACHABLE_PATIENCE_MS = 2_000
 
 DEFAULT_SETTINGS = ClientSettings(
     client_id="pykafka-sink-admin",
@@ -55,6 +62,14 @@ def bootstrap_addresses(config: ProducerConfig) -> Sequence[tuple[str, int]]:
     if config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
         return canonical_addresses(config.bootstrap_servers)
     return config.bootstrap_servers
+
+
+class Call(NamedTuple):
+    """A request for one node. ``at_most_version``: the highest version it may be sent in."""
+
+    node: Node
+    request: Request
+    at_most_version: int | None = None
 
 
 class AdminClient:
@@ -130,6 +145,10 @@ class AdminClient:
         """Close every connection."""
         self._client.close()
 
+    def now_ms(self) -> int:
+        """The injected clock's time, in which deadlines are."""
+        return self._clock.now_ms()
+
     def deadline_in(self, timeout_ms: int) -> int:
         """The deadline that is ``timeout_ms`` from now."""
         return self._clock.now_ms() + timeout_ms
@@ -158,7 +177,7 @@ class AdminClient:
             is_retriable = error.retriable or any(
                 error_for_code(topic.error_code).name in awaited for topic in response.topics
             )
-            if not is_retriable or not self._pause(attempts, deadline_ms):
+            if not is_retriable or not self.pause(attempts, deadline_ms):
                 break
             attempts += 1
         if response.error_code:
@@ -186,7 +205,7 @@ class AdminClient:
             assert isinstance(response, CreateTopicsResponse)
             results.update({result.name: _create_error(result) for result in response.topics})
             pending = [topic for topic in pending if _is_retriable(results[topic.name])]
-            if not pending or not self._pause(attempts, deadline_ms):
+            if not pending or not self.pause(attempts, deadline_ms):
                 break
             self._controller = None
             attempts += 1
@@ -203,6 +222,75 @@ class AdminClient:
             response = self._exchange(ready, request, deadline_ms)
             if response is not None:
                 return response
+
+    def request_all(self, calls: Sequence[Call], deadline_ms: int) -> list[Message | None]:
+        """Ask several nodes at once; the responses in the order of ``calls``.
+
+        None where the connection was lost before the answer, or the node could not be reached
+        within a few seconds: whether the broker did what it was asked is not known then.
+        """
+        answers: list[Message | None] = [None] * len(calls)
+        waiting: dict[Node, deque[int]] = {}
+        for index, call in enumerate(calls):
+            waiting.setdefault(call.node, deque()).append(index)
+        open_calls: set[int] = set()
+        patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
+        while waiting or open_calls:
+            now_ms = self._clock.now_ms()
+            for node, indices in list(waiting.items()):
+                while indices and self._client.ready(node, now_ms):
+                    self._send_one_of(calls, indices.popleft(), answers, open_calls, now_ms)
+                if not indices or now_ms >= patience_ms:
+                    del waiting[node]
+            if now_ms >= deadline_ms:
+                break
+            if waiting or open_calls:
+                self._client.poll(self._wait_ms(waiting, deadline_ms, now_ms), now_ms)
+        return answers
+
+    def _send_one_of(
+        self,
+        calls: Sequence[Call],
+        index: int,
+        answers: list[Message | None],
+        open_calls: set[int],
+        now_ms: int,
+    ) -> None:
+        def complete(response: ClientResponse, _: int) -> None:
+            answers[index] = response.response
+            open_calls.discard(index)
+
+        node, request, at_most_version = calls[index]
+        self._client.send(node, request, now_ms, complete, at_most_version=at_most_version)
+        open_calls.add(index)
+
+    def _wait_ms(self, waiting: Iterable[Node], deadline_ms: int, now_ms: int) -> int:
+        delays = [self._client.poll_delay_ms(node, now_ms) for node in waiting]
+        longest_ms = deadline_ms - now_ms
+        if waiting:
+            longest_ms = min(longest_ms, _UNREACHABLE_PATIENCE_MS)
+        return min([longest_ms, *(delay for delay in delays if delay is not None)])
+
+    def nodes(self, deadline_ms: int) -> list[Node]:
+        """All brokers that the cluster knows."""
+        response = self.metadata([], False, deadline_ms)
+        return [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
+
+    def any_node(self, deadline_ms: int) -> Node:
+        """A bootstrap node that is connected."""
+        return self.await_any(self.bootstrap_nodes, deadline_ms)
+
+    def is_reachable(self, node: Node, deadline_ms: int) -> bool:
+        """Connect to ``node``; False if that takes more than a few seconds."""
+        try:
+            self.await_any((node,), min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS)))
+        except BootstrapError:
+            return False
+        return True
+
+    def api_versions(self, node: Node) -> BrokerApiVersions | None:
+        """What ``node`` speaks and which features are finalized; None before it was asked."""
+        return self._client.api_versions(node)
 
     # --- how they are asked --------------------------------------------------------------------
 
@@ -257,7 +345,7 @@ class AdminClient:
             self._client.poll(deadline_ms - now_ms, now_ms)
         return answers[0].response
 
-    def _pause(self, attempts: int, deadline_ms: int) -> bool:
+    def pause(self, attempts: int, deadline_ms: int) -> bool:
         """Back off before the next try; False if there is no time left for one."""
         now_ms = self._clock.now_ms()
         until_ms = now_ms + self._backoff.backoff_ms(attempts)

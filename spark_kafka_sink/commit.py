@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -26,6 +27,8 @@ class KafkaCommitMessage(WriterCommitMessage):
 
     partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters
     query_id: of a streaming query, else None
+    transaction: what the task has written in and left open; plan: whose task it was. Both only with
+    exactly-once delivery, the first only if there were rows
     """
 
     partition_id: int
@@ -33,6 +36,8 @@ class KafkaCommitMessage(WriterCommitMessage):
     query_id: str | None = None
     partitions: DeliveryReport = field(default_factory=dict)
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
+    transaction: TaskTransaction | None = None
+    plan: Plan | None = None
 
     @property
     def records(self) -> int:
@@ -114,22 +119,28 @@ def report_commit(
     micro_batch_id: int | None,
     is_logged: bool,
     path: str | None,
+    **more: Any,
 ) -> None:
     """Say that a batch is written: in the log if ``is_logged``, and as a line of ``path``."""
-    line = BatchSummary.merge(messages).as_json("commit", micro_batch_id)
+    line = BatchSummary.merge(messages).as_json("commit", micro_batch_id, **more)
     if is_logged:
         _log(logging.INFO, line)
     _append(line, path)
 
 
+AT_LEAST_ONCE_NOTE = (
+    "records_acknowledged by finished tasks are in Kafka and will be written again when the "
+    "batch is retried; failed tasks may have written more"
+)
+
+
 def report_abort(
-    messages: Sequence[WriterCommitMessage | None], micro_batch_id: int | None, path: str | None
+    messages: Sequence[WriterCommitMessage | None],
+    micro_batch_id: int | None,
+    path: str | None,
+    note: str = AT_LEAST_ONCE_NOTE,
 ) -> None:
-    """Say what is known of a batch that failed: records of finished tasks stay in Kafka."""
-    note = (
-        "records_acknowledged by finished tasks are in Kafka and will be written again when the "
-        "batch is retried; failed tasks may have written more"
-    )
+    """Say what is known of a batch that failed."""
     line = BatchSummary.merge(messages).as_json("abort", micro_batch_id, note=note)
     _log(logging.WARNING, line)
     _append(line, path)

@@ -16,7 +16,7 @@ options.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 try:
     import pyspark
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from spark_kafka_sink.columns.plan import ColumnPlan
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.transactions.model import Plan
     from spark_kafka_sink.writer import KafkaBatchWriter, KafkaStreamWriter
 
 NAME = "pykafka-sink"
@@ -50,6 +51,15 @@ from pyspark.sql.datasource import DataSource  # noqa: E402
 
 class KafkaSinkDataSource(DataSource):
     """Writes DataFrames and streams to Apache Kafka."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Spark makes the instance that plans, and unpickles the one that commits: only before the
+        # tasks may planning take the transactional ids.
+        self._plans = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plans": False}
 
     @classmethod
     def name(cls) -> str:
@@ -69,7 +79,8 @@ class KafkaSinkDataSource(DataSource):
                 "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and "
                 "ErrorIfExists (default)."
             )
-        return KafkaBatchWriter(*self._checked(schema))
+        options, plan = self._checked(schema)
+        return KafkaBatchWriter(options, plan, self._transactions(options, is_job=True))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
@@ -77,7 +88,9 @@ class KafkaSinkDataSource(DataSource):
         """
         from spark_kafka_sink.writer import KafkaStreamWriter
 
-        return KafkaStreamWriter(*self._checked(schema))
+        options, plan = self._checked(schema)
+        transactions = self._transactions(options, is_job=False) if self._plans else None
+        return KafkaStreamWriter(options, plan, transactions)
 
     def _checked(self, schema: StructType) -> tuple[SinkOptions, ColumnPlan]:
         """Options and columns, or the error that says what is wrong with them."""
@@ -89,3 +102,11 @@ class KafkaSinkDataSource(DataSource):
         plan = plan_columns(schema, options.topic)
         check_cluster(options)
         return options, plan
+
+    def _transactions(self, options: SinkOptions, is_job: bool) -> Plan | None:
+        """Exactly-once: what the tasks need to know, once everything before them is settled."""
+        if options.exactly_once is None:
+            return None
+        from spark_kafka_sink.transactions.session import plan_unit
+
+        return plan_unit(options, is_job)

@@ -7,7 +7,7 @@ processes. The producer and its kernels are imported in the task.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -17,9 +17,15 @@ from pyspark.sql.datasource import (
 )
 
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.commit import KafkaCommitMessage, report_abort, report_commit
+from spark_kafka_sink.commit import (
+    AT_LEAST_ONCE_NOTE,
+    KafkaCommitMessage,
+    report_abort,
+    report_commit,
+)
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.hooks import Interceptors
+from spark_kafka_sink.transactions.errors import TransactionError
+from spark_kafka_sink.transactions.model import Plan, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,9 +34,15 @@ _QUERY_ID_PROPERTY = "sql.streaming.queryId"
 
 
 def write_partition(
-    iterator: Iterator[pa.RecordBatch], options: SinkOptions, plan: ColumnPlan
+    iterator: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    plan: ColumnPlan,
+    transactions: Plan | None,
 ) -> KafkaCommitMessage:
-    """Write one Spark partition. Returns when every record is acknowledged, raises otherwise."""
+    """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
+
+    transactions: with exactly-once delivery; the task's transaction is left open for the driver
+    """
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
@@ -38,70 +50,91 @@ def write_partition(
         partition_id=context.partitionId(),
         attempt_number=context.attemptNumber(),
         query_id=context.getLocalProperty(_QUERY_ID_PROPERTY),
+        plan=transactions,
     )
     arrow_batches = (arrow_batch for arrow_batch in iterator if arrow_batch.num_rows)
     first = next(arrow_batches, None)
     if first is None:
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.producer.pool import POOL
+    from spark_kafka_sink.task import write_rows
 
-    interceptors = Interceptors(options.interceptors, options.hooks_on_error)
-    topics = [] if plan.topic_option is None else [plan.topic_option]
-    producer = POOL.acquire(options.producer, topics)
-    try:
-        producer.append(interceptors.on_send(first), plan)
-        del first
-        for arrow_batch in arrow_batches:
-            producer.append(interceptors.on_send(arrow_batch), plan)
-        producer.flush()
-        message.partitions = dict(producer.report)
-        message.metrics = replace(producer.metrics)
-        interceptors.on_acknowledgement(message.summary())
-    except BaseException:
-        producer.close()
-        raise
-    POOL.release(options.producer, producer)
+    rows = chain((first,), arrow_batches)
+    del first
+    write_rows(rows, options, plan, message)
     return message
 
 
 class KafkaBatchWriter(DataSourceArrowWriter):
     """``df.write.format("pykafka-sink")``."""
 
-    def __init__(self, options: SinkOptions, plan: ColumnPlan) -> None:
+    def __init__(
+        self, options: SinkOptions, plan: ColumnPlan, transactions: Plan | None = None
+    ) -> None:
         self._options = options
         self._plan = plan
+        self._transactions = transactions
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a task."""
-        return write_partition(iterator, self._options, self._plan)
+        return write_partition(iterator, self._options, self._plan, self._transactions)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have written everything."""
-        options = self._options
-        report_commit(messages, None, options.metrics_log, options.metrics_path)
+        job_id = None if self._transactions is None else self._transactions.job_id
+        _commit(self._options, messages, Unit(None, None, job_id))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good."""
-        report_abort(messages, None, self._options.metrics_path)
+        _abort(self._options, messages, None)
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka-sink")``."""
 
-    def __init__(self, options: SinkOptions, plan: ColumnPlan) -> None:
+    def __init__(
+        self, options: SinkOptions, plan: ColumnPlan, transactions: Plan | None = None
+    ) -> None:
         self._options = options
         self._plan = plan
+        self._transactions = transactions
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of a micro-batch, in a task."""
-        return write_partition(iterator, self._options, self._plan)
+        return write_partition(iterator, self._options, self._plan, self._transactions)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of the micro-batch have written everything."""
-        options = self._options
-        report_commit(messages, batchId, options.metrics_log, options.metrics_path)
+        query_ids = (m.query_id for m in messages if isinstance(m, KafkaCommitMessage))
+        _commit(self._options, messages, Unit(next(query_ids, None), batchId, None))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task of the micro-batch failed for good."""
-        report_abort(messages, batchId, self._options.metrics_path)
+        _abort(self._options, messages, batchId)
+
+
+def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], unit: Unit) -> None:
+    more: dict[str, Any] = {}
+    if options.exactly_once is not None:
+        from spark_kafka_sink.transactions.session import commit_unit
+
+        written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
+        transactions = [m.transaction for m in written if m.transaction is not None]
+        plans = {m.plan for m in written if m.plan is not None}
+        if len(plans) > 1:
+            raise TransactionError("tasks of two plans in one batch: this is a defect of the sink")
+        for plan in plans:
+            more["transactions"] = len(transactions)
+            more["commit_ms"] = commit_unit(options, plan, unit, transactions)
+    report_commit(messages, unit.batch_id, options.metrics_log, options.metrics_path, **more)
+
+
+def _abort(
+    options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int | None
+) -> None:
+    note = AT_LEAST_ONCE_NOTE
+    if options.exactly_once is not None:
+        from spark_kafka_sink.transactions.session import abort_unit
+
+        note = abort_unit(options)
+    report_abort(messages, batch_id, options.metrics_path, note)

@@ -120,6 +120,11 @@ def between(lowest: int, highest: int) -> Validator:
     )
 
 
+def non_empty(value: str) -> str | None:
+    """Any text but the empty one."""
+    return None if value else "must not be empty"
+
+
 def one_of(*allowed: str) -> Validator:
     """One of the given words, exactly."""
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"

@@ -15,8 +15,11 @@ from spark_kafka_sink.config.config_def import (
     ConfigKey,
     ConfigType,
     Importance,
+    at_least,
+    non_empty,
     one_of,
 )
+from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
 from spark_kafka_sink.config.topic_creation import (
     BROKER_DEFAULT,
@@ -27,12 +30,9 @@ from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.hooks import load
 
 KAFKA_PREFIX = "kafka."
-
-
-def _guarantee(value: str) -> str | None:
-    if value == "exactly-once":
-        return "must be at-least-once: this version has no exactly-once delivery"
-    return None if value == "at-least-once" else "must be at-least-once"
+AT_LEAST_ONCE = "at-least-once"
+EXACTLY_ONCE = "exactly-once"
+NONE = "none"
 
 
 def _number_of(value: int) -> str | None:
@@ -51,15 +51,35 @@ SINK_OPTIONS = ConfigDef(
             "column is written whenever it exists.",
         ),
         ConfigKey(
-            "delivery.guarantee", ConfigType.STRING, "at-least-once", _guarantee,
-            Importance.HIGH,
-            "What is promised when Spark repeats a task: docs/delivery.md. This version knows "
-            "at-least-once.",
+            "delivery.guarantee", ConfigType.STRING, AT_LEAST_ONCE,
+            one_of(AT_LEAST_ONCE, EXACTLY_ONCE, NONE), Importance.HIGH,
+            "What is promised when Spark repeats a task: docs/delivery.md. exactly-once: each row "
+            "once for read_committed consumers, with transactions; needs Kafka 3.0 and "
+            "transactional.id.prefix. none: kafka.acks is 0 unless it is given, nothing is "
+            "waited for.",
         ),
         ConfigKey(
-            "transactional.id.prefix", ConfigType.STRING, None, None, Importance.MEDIUM,
-            "Begins the transactional ids of a query, and must be its own. Only for exactly-once "
-            "delivery, so without effect in this version.",
+            "transactional.id.prefix", ConfigType.STRING, None, non_empty, Importance.HIGH,
+            "Begins the transactional ids of a query, and must be its own: the same after a "
+            "restart, another one for each query. Required for exactly-once, without effect "
+            "otherwise.",
+        ),
+        ConfigKey(
+            "transaction.log.topic", ConfigType.STRING, "pykafka-sink-transactions", non_empty,
+            Importance.MEDIUM,
+            "The compacted topic in which drivers write down what they decide. Created if it is "
+            "missing; queries may share it. Only for exactly-once.",
+        ),
+        ConfigKey(
+            "transaction.log.replication.factor", ConfigType.INT, 3, at_least(1),
+            Importance.MEDIUM,
+            "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
+            "cluster of one broker, where decisions are lost with its disk.",
+        ),
+        ConfigKey(
+            "transaction.log.min.isr", ConfigType.INT, None, at_least(1), Importance.LOW,
+            "min.insync.replicas of transaction.log.topic when it is created; fewer are refused. "
+            "By default 2, or 1 with one replica.",
         ),
         ConfigKey(
             "topic.creation.enable", ConfigType.BOOLEAN, False, None, Importance.MEDIUM,
@@ -107,6 +127,14 @@ SINK_OPTIONS = ConfigDef(
     ]
 )  # fmt: skip
 
+_ASKED_FOR = "delivery.guarantee=exactly-once"
+_EXACTLY_ONCE_ONLY = (
+    "transactional.id.prefix",
+    "transaction.log.topic",
+    "transaction.log.replication.factor",
+    "transaction.log.min.isr",
+)
+
 # Options that Spark adds to every sink; not ours to judge.
 _SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname", "outputmode"})
 
@@ -116,7 +144,8 @@ _REFUSED = {
     "value.serializer": "Kafka option 'value.serializer' is not supported as value are serialized "
     "with ByteArraySerializer.",
     "transactional.id": "Kafka option 'transactional.id' is not supported: tasks of a query would "
-    "fence each other. This version writes at least once (docs/delivery.md).",
+    "fence each other. Use delivery.guarantee=exactly-once with transactional.id.prefix, from "
+    "which each task gets an id of its own.",
 }
 
 # Keys that name Java classes, which no Python worker can load: what to use instead.
@@ -157,10 +186,15 @@ KEYS_WITHOUT_EFFECT = {
 class SinkOptions:
     """What one write was asked to do.
 
-    notes: sentences about options without effect, for the log.
+    exactly_once: None unless delivery.guarantee asks for it
+    checkpoint, query_name: of a streaming query, where Spark tells
+    notes: sentences about options without effect, for the log
     """
 
     producer: ProducerConfig
+    exactly_once: ExactlyOnceConfig | None
+    checkpoint: str | None
+    query_name: str | None
     topic: str | None
     interceptors: tuple[str, ...]
     hooks_on_error: str
@@ -186,6 +220,7 @@ class SinkOptions:
         _check_kafka_keys(kafka)
         known = {name: value for name, value in others.items() if name in SINK_OPTIONS.keys}
         sink = SINK_OPTIONS.parse(known)
+        kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
         producer = ProducerConfig.parse(
             {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
         )
@@ -196,6 +231,9 @@ class SinkOptions:
                 hooks_on_error=sink["hooks_on_error"],
                 topic_creation=_topic_creation(sink),
             ),
+            exactly_once=_exactly_once(sink, producer),
+            checkpoint=lowered.get("checkpointlocation"),
+            query_name=lowered.get("queryname"),
             topic=sink["topic"],
             interceptors=tuple(sink["interceptors"]),
             hooks_on_error=sink["hooks_on_error"],
@@ -230,9 +268,43 @@ def _notes(kafka: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
         if not name.startswith(KAFKA_PREFIX) and name not in SINK_OPTIONS.keys:
             suggestion = SINK_OPTIONS.suggestion(name, others=["kafka.bootstrap.servers"])
             notes.append(f"option '{name}' is not one of this sink's and has no effect{suggestion}")
-    if "transactional.id.prefix" in others:
-        notes.append("option 'transactional.id.prefix' has no effect without exactly-once delivery")
+    if others.get("delivery.guarantee") != EXACTLY_ONCE:
+        for name in _EXACTLY_ONCE_ONLY:
+            if name in others:
+                notes.append(f"option '{name}' has no effect without {_ASKED_FOR}")
     return notes
+
+
+def _defaults_for(guarantee: str) -> dict[str, str]:
+    """Defaults of ``kafka.*`` that a guarantee needs."""
+    if guarantee == EXACTLY_ONCE:
+        return {"transaction.timeout.ms": str(LONGEST_TIMEOUT_MS)}
+    return {"acks": "0"} if guarantee == NONE else {}
+
+
+def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyOnceConfig | None:
+    if sink["delivery_guarantee"] != EXACTLY_ONCE:
+        return None
+    prefix = sink["transactional_id_prefix"]
+    if prefix is None:
+        raise ConfigError(
+            f"{_ASKED_FOR} needs option 'transactional.id.prefix': a name that is this query's own "
+            "and stays the same when it is restarted, e.g. the query's name"
+        )
+    if not producer.enable_idempotence:
+        raise ConfigError(
+            f"{_ASKED_FOR} needs kafka.acks=all and kafka.enable.idempotence=true: leave both away"
+        )
+    replicas, min_isr = sink["transaction_log_replication_factor"], sink["transaction_log_min_isr"]
+    if min_isr is None:
+        min_isr = min(2, replicas)
+    if min_isr > replicas:
+        raise ConfigError(
+            f"transaction.log.min.isr = {min_isr} is more than "
+            f"transaction.log.replication.factor = {replicas}: nothing could be written"
+        )
+    timeout_ms = producer.transaction_timeout_ms
+    return ExactlyOnceConfig(prefix, timeout_ms, sink["transaction_log_topic"], replicas, min_isr)
 
 
 def _check_kafka_keys(kafka: Mapping[str, str]) -> None:

@@ -250,11 +250,61 @@ def test_options_survive_pickling() -> None:
     assert pickle.loads(pickle.dumps(options)) == options
 
 
-def test_transactions_are_not_promised_silently() -> None:
-    base = {"kafka.bootstrap.servers": "b:9092"}
-    with pytest.raises(ConfigError, match="this version has no exactly-once delivery"):
-        SinkOptions.parse({**base, "delivery.guarantee": "exactly-once"})
-    with pytest.raises(ConfigError, match="would fence each other"):
-        SinkOptions.parse({**base, "kafka.transactional.id": "mine"})
-    options = SinkOptions.parse({**base, "transactional.id.prefix": "mine"})
-    assert "without exactly-once delivery" in options.notes[0]
+EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "orders"}
+
+
+def test_exactly_once_brings_its_own_defaults() -> None:
+    options = parse(EXACTLY_ONCE)
+    assert options.exactly_once == ("orders", 900_000, "pykafka-sink-transactions", 3, 2)
+    assert options.producer.transaction_timeout_ms == 900_000
+    assert options.producer.enable_idempotence
+    assert options.notes == ()
+
+
+def test_at_least_once_is_the_default_and_has_no_transactions() -> None:
+    options = parse({})
+    assert options.exactly_once is None
+    assert options.producer.transaction_timeout_ms == 60_000
+
+
+def test_no_guarantee_waits_for_no_acknowledgement_unless_told_to() -> None:
+    assert parse({"delivery.guarantee": "none"}).producer.acks == 0
+    assert not parse({"delivery.guarantee": "none"}).producer.enable_idempotence
+    assert parse({"delivery.guarantee": "none", "kafka.acks": "1"}).producer.acks == 1
+
+
+def test_exactly_once_takes_what_is_given() -> None:
+    given = {
+        "kafka.transaction.timeout.ms": "60000",
+        "transaction.log.topic": "decisions",
+        "transaction.log.replication.factor": "1",
+        "checkpointLocation": "/ck/orders",
+        "queryName": "orders",
+    }
+    options = parse({**EXACTLY_ONCE, **given})
+    assert options.exactly_once == ("orders", 60_000, "decisions", 1, 1)
+    assert (options.checkpoint, options.query_name) == ("/ck/orders", "orders")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"delivery.guarantee": "exactly-once"}, "needs option 'transactional.id.prefix'"),
+        ({**EXACTLY_ONCE, "transactional.id.prefix": ""}, "must not be empty"),
+        ({**EXACTLY_ONCE, "kafka.acks": "1"}, "needs kafka.acks=all"),
+        ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
+        ({**EXACTLY_ONCE, "transaction.log.min.isr": "4"}, "nothing could be written"),
+        ({"delivery.guarantee": "twice"}, "at-least-once, exactly-once, none"),
+        ({"kafka.transactional.id": "mine"}, "would fence each other"),
+    ],
+)
+def test_what_exactly_once_refuses(given: dict[str, str], message: str) -> None:
+    assert message in refusal(given)
+
+
+def test_options_of_exactly_once_alone_have_no_effect() -> None:
+    notes = parse({"transactional.id.prefix": "mine", "transaction.log.topic": "d"}).notes
+    assert [note.split(" has no effect")[0] for note in notes] == [
+        "option 'transactional.id.prefix'",
+        "option 'transaction.log.topic'",
+    ]

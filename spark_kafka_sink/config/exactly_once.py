@@ -1,0 +1,19 @@
+"""The options of exactly-once delivery, once they are known to fit each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LONGEST_TIMEOUT_MS = 900_000
+"""The brokers' default of transaction.max.timeout.ms, and ours of transaction.timeout.ms: as long
+as possible, for it is also how long a restart may take in the middle of a commit."""
+
+
+class ExactlyOnceConfig(NamedTuple):
+    """prefix: ``transactional.id.prefix``; log_*: of the decision log's topic."""
+
+    prefix: str
+    transaction_timeout_ms: int
+    log_topic: str
+    log_replication_factor: int
+    log_min_isr: int

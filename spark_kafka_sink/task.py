@@ -1,0 +1,88 @@
+"""What a task does with its rows: through a producer, and with exactly-once in a transaction.
+
+Imported in tasks only: it loads numba and the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from spark_kafka_sink.columns.digest import RowsDigest
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.commit import KafkaCommitMessage
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.hooks import Interceptors
+from spark_kafka_sink.producer.pool import POOL
+from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.transactions.crash_points import reached
+from spark_kafka_sink.transactions.ids import SLOTS
+from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+
+
+def write_rows(
+    arrow_batches: Iterable[Any],
+    options: SinkOptions,
+    plan: ColumnPlan,
+    message: KafkaCommitMessage,
+) -> None:
+    """Write all ``arrow_batches`` and note in ``message`` what was acknowledged.
+
+    Raises what the producer raises; nothing of it is kept for the next task then.
+    """
+    interceptors = Interceptors(options.interceptors, options.hooks_on_error)
+    topics = [] if plan.topic_option is None else [plan.topic_option]
+    producer = POOL.acquire(options.producer, topics)
+    transaction = None
+    try:
+        if message.plan is not None:
+            transaction = _TaskTransaction(producer, message.plan, plan)
+        for arrow_batch in arrow_batches:
+            written = interceptors.on_send(arrow_batch)
+            producer.append(written, plan)
+            if transaction is not None:
+                transaction.add(written)
+        producer.flush()
+        message.partitions = dict(producer.report)
+        message.metrics = replace(producer.metrics)
+        if transaction is not None:
+            message.transaction = transaction.prepared(message)
+        interceptors.on_acknowledgement(message.summary())
+    except BaseException:
+        producer.close()
+        if transaction is not None:
+            transaction.abort(options)
+        raise
+    POOL.release(options.producer, producer)
+
+
+class _TaskTransaction:
+    """The transaction of one task, from its beginning to the driver's hands."""
+
+    def __init__(self, producer: ThreadedProducer, plan: Plan, columns: ColumnPlan) -> None:
+        self._producer = producer
+        self._transactional_id = SLOTS.take(plan.prefix, plan.token)
+        self._digest = RowsDigest(columns)
+        reached("task.begin")
+        producer.begin_transaction(self._transactional_id, plan.timeout_ms)
+
+    def add(self, arrow_batch: Any) -> None:
+        """Rows that were appended."""
+        self._digest.add(arrow_batch)
+        reached("task.written")
+
+    def prepared(self, message: KafkaCommitMessage) -> TaskTransaction | None:
+        """After ``flush``: what the driver needs; None if no row was written."""
+        reached("task.flushed")
+        prepared = self._producer.transaction
+        if prepared is None:
+            return None
+        digest = str(self._digest)
+        return TaskTransaction(*prepared, message.partition_id, message.records, digest)
+
+    def abort(self, options: SinkOptions) -> None:
+        """After a failure: readers must not wait for it until the driver sweeps."""
+        from spark_kafka_sink.transactions.session import abort_task
+
+        abort_task(options, self._transactional_id)

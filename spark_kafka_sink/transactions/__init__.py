@@ -1,0 +1,1 @@
+"""Exactly-once delivery: the driver's side of transactions. See docs/exactly-once.md."""

@@ -1,0 +1,348 @@
+"""Asks transaction coordinators, blocking: who they are, InitProducerId, EndTxn, what is open.
+
+Source: ``TransactionManager``'s handlers and ``AdminClient``'s coordinator strategies (KIP-664).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from spark_kafka_sink.admin import AdminClient, Call
+from spark_kafka_sink.errors import BrokerError, KafkaErrorCode, RemoteProtocolError, error_for_code
+from spark_kafka_sink.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from spark_kafka_sink.protocol.messages.end_txn import (
+    EPOCH_BUMP_VERSION,
+    EndTxnRequest,
+    EndTxnResponse,
+)
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.transactions.coordinators import ABOUT_COORDINATOR, Coordinators, Question
+from spark_kafka_sink.transactions.errors import FencedError
+from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
+from spark_kafka_sink.transactions.model import TaskTransaction
+
+TRANSACTION_VERSION_FEATURE = "transaction.version"
+IMPLICIT_PARTITIONS = 2
+"""transaction.version from which brokers bump epochs and add partitions themselves (KIP-890)."""
+
+_FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
+_ENDED_OTHERWISE = _FENCED | {
+    "INVALID_TXN_STATE",
+    "INVALID_PRODUCER_ID_MAPPING",
+    "TRANSACTION_ABORTABLE",
+}
+_PATTERN_VERSION = 2
+_OPEN = "Ongoing"
+_COMMITTED = {"PrepareCommit", "CompleteCommit"}
+_ABORTED = {"PrepareAbort", "CompleteAbort"}
+
+
+class Outcome(Enum):
+    """What became of a transaction that was to be committed."""
+
+    COMMITTED = "committed"
+    LOST = "aborted by the brokers"
+    UNKNOWN = "unknown"
+
+
+class InitializedProducer(NamedTuple):
+    """The answer to InitProducerId, and the finalized transaction.version of the coordinator."""
+
+    producer: ProducerIdAndEpoch
+    transaction_version: int
+
+
+class OpenTransaction(NamedTuple):
+    """One entry of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionClient:
+    """Questions about transactional ids, each asked again until it is answered or time is up.
+
+    Errors: TransactionError when time is up; BrokerError for an answer that no patience changes;
+    BootstrapError when no broker can be reached.
+    """
+
+    def __init__(self, admin: AdminClient) -> None:
+        self.admin = admin
+        self._coordinators = Coordinators(admin)
+
+    # --- InitProducerId ------------------------------------------------------------------------
+
+    def initialize(
+        self, transactional_id: str, timeout_ms: int, deadline_ms: int
+    ) -> InitializedProducer:
+        """Take a transactional id: whoever used it before is fenced, what it left open aborted.
+
+        timeout_ms: transaction.timeout.ms of what is begun under the id.
+        """
+        return self._initialize_all([transactional_id], timeout_ms, deadline_ms)[transactional_id]
+
+    def fence(self, transactional_ids: Iterable[str], timeout_ms: int, deadline_ms: int) -> None:
+        """Abort what is open under these ids and keep their writers out.
+
+        Not by EndTxn(abort), which before KIP-890 leaves a late writer free to go on and commit.
+        """
+        self._initialize_all(list(transactional_ids), timeout_ms, deadline_ms)
+
+    def _initialize_all(
+        self, transactional_ids: Sequence[str], timeout_ms: int, deadline_ms: int
+    ) -> dict[str, InitializedProducer]:
+        questions = [
+            Question((i,), InitProducerIdRequest(i, timeout_ms)) for i in transactional_ids
+        ]
+        initialized = {}
+        for (transactional_id,), response in self._coordinators.ask(
+            questions, _code_of, deadline_ms
+        ):
+            assert isinstance(response, InitProducerIdResponse)
+            _raise_error(response.error_code, f"InitProducerId of {transactional_id}")
+            producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            version = self._transaction_version(transactional_id)
+            initialized[transactional_id] = InitializedProducer(producer, version)
+        return initialized
+
+    def _transaction_version(self, transactional_id: str) -> int:
+        """By the finalized feature: a broker advertises versions that it may not be asked in."""
+        versions = self.admin.api_versions(self._coordinators.known(transactional_id))
+        features = {} if versions is None else versions.finalized_features
+        return features.get(TRANSACTION_VERSION_FEATURE, 0)
+
+    # --- EndTxn --------------------------------------------------------------------------------
+
+    def commit_all(
+        self,
+        transactions: Sequence[TaskTransaction],
+        deadline_ms: int,
+        on_first: Callable[[], None] | None = None,
+    ) -> dict[str, Outcome]:
+        """Commit, or find committed already; by transactional id what became of each.
+
+        Repeating it is harmless as long as each transaction is ended in the same version, which
+        its transaction_version decides. ``on_first`` is called after the first one's answer.
+        """
+        by_id = {t.transactional_id: t for t in transactions}
+        questions = [_end_question(t, committed=True) for t in transactions]
+        outcomes: dict[str, Outcome] = {}
+        unclear: list[TaskTransaction] = []
+        first = 1 if on_first is not None else 0
+        for part in (questions[:first], questions[first:]):
+            for (transactional_id,), response in self._coordinators.ask(
+                part, _code_of, deadline_ms
+            ):
+                assert isinstance(response, EndTxnResponse)
+                error = error_for_code(response.error_code)
+                if response.error_code == 0:
+                    outcomes[transactional_id] = Outcome.COMMITTED
+                elif error.name in _ENDED_OTHERWISE:
+                    unclear.append(by_id[transactional_id])
+                else:
+                    raise BrokerError(error, f"EndTxn of {transactional_id}")
+            if on_first is not None and outcomes:
+                on_first()
+                on_first = None
+        outcomes.update(self._settle(unclear, deadline_ms))
+        return outcomes
+
+    def _settle(
+        self, transactions: Sequence[TaskTransaction], deadline_ms: int
+    ) -> dict[str, Outcome]:
+        """What the coordinators still know of transactions that cannot be committed any more."""
+        states = self.describe([t.transactional_id for t in transactions], deadline_ms)
+        return {t.transactional_id: _outcome(t, states[t.transactional_id]) for t in transactions}
+
+    def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, transaction_version: int,
+        deadline_ms: int,
+    ) -> ProducerIdAndEpoch:  # fmt: skip
+        """Commit the driver's own transaction; the identity to go on with.
+
+        Raises FencedError when another driver has taken the id.
+        """
+        transaction = TaskTransaction(transactional_id, *producer, transaction_version, -1, 0, "")
+        question = _end_question(transaction, committed=True)
+        for _, response in self._coordinators.ask([question], _code_of, deadline_ms):
+            assert isinstance(response, EndTxnResponse)
+            raise_if_fenced(error_for_code(response.error_code), transactional_id)
+            _raise_error(response.error_code, f"EndTxn of {transactional_id}")
+            if response.producer_id >= 0:
+                return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+        return producer
+
+    def add_partition(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition,
+        deadline_ms: int,
+    ) -> None:  # fmt: skip
+        """Make a partition part of the transaction; needed below transaction.version 2."""
+        topic = AddPartitionsToTxnTopic(topic_partition.topic, [topic_partition.partition])
+        request = AddPartitionsToTxnRequest(transactional_id, *producer, [topic])
+        question = Question((transactional_id,), request)
+        for _, response in self._coordinators.ask([question], _code_of_added, deadline_ms):
+            code = _code_of_added(response)
+            raise_if_fenced(error_for_code(code), transactional_id)
+            _raise_error(code, f"AddPartitionsToTxn of {transactional_id}")
+
+    # --- what is there -------------------------------------------------------------------------
+
+    def describe(
+        self, transactional_ids: Sequence[str], deadline_ms: int
+    ) -> dict[str, TransactionState | None]:
+        """What the coordinators know of each id; None for an id they do not know. KIP-664."""
+        questions = [Question((i,), DescribeTransactionsRequest([i])) for i in transactional_ids]
+        states = {}
+        answers = self._coordinators.ask(questions, _code_of_description, deadline_ms)
+        for (transactional_id,), response in answers:
+            assert isinstance(response, DescribeTransactionsResponse)
+            states[transactional_id] = _known(response.transaction_states[0])
+        return states
+
+    def open_tasks(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
+        """Open transactions of tasks under ``prefix``, on all brokers that can be reached."""
+        listed = self.list_transactions(task_id_pattern(prefix), [_OPEN], deadline_ms)
+        return [t for t in listed if is_task_id(prefix, t.transactional_id)]
+
+    def list_transactions(
+        self, pattern: str, states: Sequence[str], deadline_ms: int
+    ) -> list[OpenTransaction]:
+        """Transactions by state, on all brokers that can be reached.
+
+        pattern: the coordinators' filter where they have one (KIP-1152); the caller filters again.
+        """
+        attempts = 0
+        while True:
+            nodes = self.admin.nodes(deadline_ms)
+            requests = [self._list_request(node, pattern, states, deadline_ms) for node in nodes]
+            calls = [call for call in requests if call is not None]
+            answers = self.admin.request_all(calls, deadline_ms)
+            found, is_complete = _merge_listed(answers)
+            if is_complete or not self.admin.pause(attempts, deadline_ms):
+                return found
+            attempts += 1
+
+    def _list_request(
+        self, node: Node, pattern: str, states: Sequence[str], deadline_ms: int
+    ) -> Call | None:
+        if not self.admin.is_reachable(node, deadline_ms):
+            return None  # its coordinators move, or are gone with what they knew
+        versions = self.admin.api_versions(node)
+        has_pattern = (
+            versions is not None and versions.highest(ListTransactionsRequest) >= _PATTERN_VERSION
+        )
+        request = ListTransactionsRequest(
+            state_filters=list(states), transactional_id_pattern=pattern if has_pattern else None
+        )
+        return Call(node, request)
+
+
+def raise_if_fenced(error: KafkaErrorCode, transactional_id: str) -> None:
+    """Raise FencedError when ``error`` says that somebody else has taken the id."""
+    if error.name in _FENCED:
+        prefix = transactional_id.rpartition(".")[0]
+        raise FencedError(
+            f"another driver has taken over transactional.id.prefix '{prefix}' ({error.name}): "
+            "this one stops, and nothing that it has not decided becomes visible. If both are "
+            "wanted, give each query a prefix of its own"
+        )
+
+
+def _end_question(transaction: TaskTransaction, committed: bool) -> Question:
+    request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
+    bumps = transaction.transaction_version >= IMPLICIT_PARTITIONS
+    at_most = EPOCH_BUMP_VERSION if bumps else EPOCH_BUMP_VERSION - 1
+    return Question((transaction.transactional_id,), request, at_most)
+
+
+def _code_of(message: Message) -> int:
+    code: int = message.error_code  # type: ignore[attr-defined]
+    return code
+
+
+def _code_of_added(message: Message) -> int:
+    assert isinstance(message, AddPartitionsToTxnResponse)
+    topics = message.results_by_topic_v3_and_below
+    codes = [p.partition_error_code for topic in topics for p in topic.results_by_partition]
+    return next((code for code in codes if code), 0)
+
+
+def _code_of_description(message: Message) -> int:
+    assert isinstance(message, DescribeTransactionsResponse)
+    if len(message.transaction_states) != 1:
+        raise RemoteProtocolError("DescribeTransactions: one id asked for, another number told")
+    return message.transaction_states[0].error_code
+
+
+def _known(state: TransactionState) -> TransactionState | None:
+    error = error_for_code(state.error_code)
+    if error.name == "TRANSACTIONAL_ID_NOT_FOUND":
+        return None
+    _raise_error(state.error_code, f"DescribeTransactions of {state.transactional_id}")
+    return state
+
+
+def _outcome(transaction: TaskTransaction, state: TransactionState | None) -> Outcome:
+    """By the coordinator's last word, if that is about this transaction."""
+    if state is None or state.producer_id != transaction.producer_id:
+        return Outcome.UNKNOWN
+    if state.producer_epoch not in (transaction.producer_epoch, transaction.producer_epoch + 1):
+        return Outcome.UNKNOWN
+    if state.transaction_state in _COMMITTED:
+        return Outcome.COMMITTED
+    return Outcome.LOST if state.transaction_state in _ABORTED else Outcome.UNKNOWN
+
+
+def is_open(transaction: TaskTransaction, state: TransactionState | None) -> bool:
+    """Whether the transaction is still as its task has left it."""
+    return (
+        state is not None
+        and state.transaction_state == _OPEN
+        and state.producer_id == transaction.producer_id
+        and state.producer_epoch == transaction.producer_epoch
+    )
+
+
+def _merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
+    """All that was listed, and whether no coordinator was still loading."""
+    found: dict[str, OpenTransaction] = {}
+    is_complete = True
+    for answer in answers:
+        if not isinstance(answer, ListTransactionsResponse):
+            continue
+        error = error_for_code(answer.error_code)
+        if error.name in ABOUT_COORDINATOR:
+            is_complete = False
+            continue
+        _raise_error(answer.error_code, "ListTransactions")
+        for state in answer.transaction_states:
+            found[state.transactional_id] = OpenTransaction(
+                state.transactional_id, state.producer_id, state.transaction_state
+            )
+    return list(found.values()), is_complete
+
+
+def _raise_error(code: int, what: str) -> None:
+    if code:
+        raise BrokerError(error_for_code(code), what)

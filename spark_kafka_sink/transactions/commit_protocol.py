@@ -1,0 +1,290 @@
+"""The driver's part of exactly-once: plan, commit, abort; each may be cut off anywhere.
+
+A unit (micro-batch or job) becomes visible in two steps: one durable decision that lists the tasks'
+transactions, then EndTxn for each. Before the decision nothing of it can become visible, after it
+everything will, whoever finishes it. Only the driver that planned last can decide: planning takes
+``{prefix}.driver``, which makes every earlier driver's decisions fail.
+
+Source: KIP-98, KIP-890; the two-phase shape is that of Flink's ``KafkaSink``, with a decision log
+in place of Flink's checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.transactions import repair
+from spark_kafka_sink.transactions.client import Outcome, TransactionClient, is_open
+from spark_kafka_sink.transactions.crash_points import reached
+from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.errors import (
+    FencedError,
+    OutcomeError,
+    PrefixInUseError,
+    TransactionError,
+    TransactionLostError,
+)
+from spark_kafka_sink.transactions.ids import driver_transactional_id
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    Phase,
+    Plan,
+    TaskTransaction,
+    Unit,
+)
+
+_DRIVER_TIMEOUT_MS = 60_000
+# A decision for transactions that end a moment later is worthless.
+_LEAST_TIME_LEFT = 0.1
+
+
+class CommitProtocol:
+    """The protocol for one prefix. Every method ends within ``patience_ms``.
+
+    Errors: those of :mod:`spark_kafka_sink.transactions.errors`, and of the client.
+    """
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        config: ExactlyOnceConfig,
+        clock: Clock,
+        patience_ms: int,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
+
+    # --- planning ------------------------------------------------------------------------------
+
+    def plan(self, driver: Driver, job_id: str | None) -> Plan:
+        """Take the prefix, finish what was decided, abort what was not. Before the first task.
+
+        job_id: of a batch job, None for a micro-batch.
+
+        Raises FencedError for a driver that was superseded, PrefixInUseError for another query's
+        prefix, OutcomeError for a batch that only the user can settle.
+        """
+        reached("plan.begin")
+        deadline_ms = self._deadline()
+        decision = self.log.read(deadline_ms)
+        self._check_owner(decision, driver)
+        token = self._take_over(deadline_ms)
+        reached("plan.fenced")
+        decision = self.log.read(deadline_ms)
+        self._check_owner(decision, driver)
+        if decision is None or decision.owner.driver_id != driver.driver_id:
+            decision = Decision(driver) if decision is None else decision.owned_by(driver)
+            token = self.log.write(decision, token, deadline_ms)
+            reached("plan.claimed")
+        if decision.phase is Phase.DECIDED:
+            decision, token = self._resolve(decision, token, deadline_ms)
+        reached("plan.resolved")
+        self._sweep(deadline_ms)
+        reached("plan.swept")
+        self._check_usable(decision, job_id)
+        timeout_ms = self._config.transaction_timeout_ms
+        return Plan(self._config.prefix, driver, token, decision, job_id, timeout_ms)
+
+    def _take_over(self, deadline_ms: int) -> DriverToken:
+        transactional_id = driver_transactional_id(self._config.prefix)
+        timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)
+        producer, version = self._client.initialize(transactional_id, timeout_ms, deadline_ms)
+        return DriverToken(*producer, 0, version)
+
+    def _check_owner(self, decision: Decision | None, driver: Driver) -> None:
+        if decision is None or decision.owner.driver_id == driver.driver_id:
+            owner = driver if decision is None else decision.owner
+            self._check_same_query(owner, driver)
+            return
+        if driver.driver_id in decision.superseded:
+            raise FencedError(
+                f"this {driver} was superseded by {decision.owner} under transactional.id.prefix "
+                f"'{self._config.prefix}'. It stops; nothing that it has not decided becomes "
+                "visible"
+            )
+        self._check_same_query(decision.owner, driver)
+
+    def _check_same_query(self, owner: Driver, driver: Driver) -> None:
+        if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
+            raise PrefixInUseError(self._in_use(str(owner)))
+
+    def _in_use(self, by: str) -> str:
+        prefix = self._config.prefix
+        return (
+            f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query a prefix of its "
+            "own; if the other one is gone for good, or its checkpoint was moved or deleted on "
+            f"purpose: pykafka-sink transactions release --prefix {prefix}"
+        )
+
+    def _check_usable(self, decision: Decision, job_id: str | None) -> None:
+        """Raise for a record that the coming unit must not go past."""
+        prefix, unit = self._config.prefix, decision.unit
+        if job_id is not None and unit.query_id is not None:
+            raise PrefixInUseError(self._in_use(f"query {unit.query_id}"))
+        if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
+            raise OutcomeError(repair.explain(decision, prefix))
+        if decision.phase is Phase.PARTIAL and unit.job_id is not None:
+            raise OutcomeError(repair.explain(decision, prefix))
+
+    # --- committing ----------------------------------------------------------------------------
+
+    def commit(self, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]) -> None:
+        """Make ``transactions``, flushed and open, visible as the output of ``unit``.
+
+        Repeated for a unit that is done already, it drops the new output. Raises
+        TransactionLostError when brokers have aborted some before they could be committed.
+        """
+        reached("commit.begin")
+        deadline_ms = self._deadline()
+        decision = plan.decision
+        self._check_order(decision, unit)
+        if decision.unit == unit and decision.phase is Phase.DONE:
+            self._client.fence(
+                [t.transactional_id for t in transactions], plan.timeout_ms, deadline_ms
+            )
+            return
+        committed: tuple[TaskTransaction, ...] = ()
+        if decision.unit == unit and decision.phase is Phase.PARTIAL:
+            committed = decision.committed
+            transactions = repair.missing_of(decision, transactions, self._config.prefix)
+        if not transactions:
+            return  # no task has written anything: there is nothing to decide
+        self._check_open(transactions, deadline_ms)
+        reached("commit.checked")
+        decided = replace(
+            decision,
+            phase=Phase.DECIDED,
+            unit=unit,
+            decided_ms=self._clock.timestamp_ms(),
+            records=sum(t.records for t in (*transactions, *committed)),
+            transactions=tuple(transactions),
+            committed=committed,
+        )
+        token = self.log.write(decided, plan.token, deadline_ms)
+        reached("commit.decided")
+        decided, _ = self._finish(decided, token, deadline_ms)
+        if decided.phase is not Phase.DONE:
+            raise TransactionLostError(repair.explain(decided, self._config.prefix))
+        reached("commit.done")
+        self._sweep(deadline_ms)
+        reached("commit.swept")
+
+    def _check_order(self, decision: Decision, unit: Unit) -> None:
+        """Raise when the log knows of something that this unit must not follow."""
+        before = decision.unit
+        if before.query_id is not None and before.query_id != unit.query_id:
+            raise PrefixInUseError(self._in_use(f"query {before.query_id}"))
+        if before.batch_id is None or unit.batch_id is None or before == unit:
+            return
+        if unit.batch_id < before.batch_id:
+            raise TransactionError(
+                f"{unit} comes after {before} was committed: the checkpoint has gone back, and "
+                "writing the batch again would double its records. Restore the checkpoint; or, to "
+                "start anew on purpose: pykafka-sink transactions release --prefix "
+                f"{self._config.prefix}"
+            )
+        if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
+            raise OutcomeError(repair.explain(decision, self._config.prefix))
+
+    def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> None:
+        """Raise TransactionLostError unless all can be committed: before anything is decided."""
+        states = self._client.describe([t.transactional_id for t in transactions], deadline_ms)
+        now_ms = self._clock.timestamp_ms()
+        for transaction in transactions:
+            state = states[transaction.transactional_id]
+            if not is_open(transaction, state):
+                found = "unknown to its coordinator" if state is None else state.transaction_state
+                raise TransactionLostError(
+                    f"the transaction {transaction.transactional_id} of task "
+                    f"{transaction.partition_id} is {found}, not Ongoing: it was fenced, or took "
+                    "longer than kafka.transaction.timeout.ms = "
+                    f"{self._config.transaction_timeout_ms}. Nothing of this batch is visible"
+                )
+            assert state is not None
+            age_ms = now_ms - state.transaction_start_time_ms
+            if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
+                raise TransactionLostError(
+                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old, and "
+                    "the brokers abort it after kafka.transaction.timeout.ms = "
+                    f"{state.transaction_timeout_ms}: too late to commit. Nothing of this batch is "
+                    "visible. Smaller batches, or a longer timeout, help"
+                )
+
+    def _finish(
+        self, decided: Decision, token: DriverToken, deadline_ms: int
+    ) -> tuple[Decision, DriverToken]:
+        """EndTxn for all of a decision, and a record of what came out."""
+        outcomes = self._client.commit_all(
+            decided.transactions, deadline_ms, lambda: reached("commit.ending")
+        )
+        reached("commit.ended")
+        concluded = _conclude(decided, outcomes)
+        return concluded, self.log.write(concluded, token, deadline_ms)
+
+    def _resolve(
+        self, decision: Decision, token: DriverToken, deadline_ms: int
+    ) -> tuple[Decision, DriverToken]:
+        """Finish what another process has decided. A job's driver is gone: somebody must know."""
+        is_job = decision.unit.job_id is not None
+        return self._finish(replace(decision, needs_confirmation=is_job), token, deadline_ms)
+
+    # --- aborting ------------------------------------------------------------------------------
+
+    def abort(self, driver: Driver) -> Decision | None:
+        """Abort what is open, unless it is decided or not ours; the record that was found.
+
+        Spark calls this after a failed ``commit`` too, which may have decided.
+        """
+        reached("abort.begin")
+        deadline_ms = self._deadline()
+        decision = self.log.read(deadline_ms)
+        if decision is None or decision.owner.driver_id != driver.driver_id:
+            return decision
+        # A decision that is being written is settled by this: it is there, or never will be.
+        self._take_over(deadline_ms)
+        decision = self.log.read(deadline_ms)
+        reached("abort.settled")
+        if decision is None or decision.phase is Phase.DECIDED:
+            return decision
+        self._sweep(deadline_ms)
+        reached("abort.swept")
+        return decision
+
+    def _sweep(self, deadline_ms: int) -> None:
+        """Abort every open transaction of tasks. Never while something is DECIDED."""
+        left_open = self._client.open_tasks(self._config.prefix, deadline_ms)
+        self._client.fence(
+            [t.transactional_id for t in left_open],
+            self._config.transaction_timeout_ms,
+            deadline_ms,
+        )
+
+    def _deadline(self) -> int:
+        return self._client.admin.deadline_in(self._patience_ms)
+
+
+def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
+    """The record after EndTxn of all its transactions."""
+
+    def of(outcome: Outcome) -> tuple[TaskTransaction, ...]:
+        return tuple(t for t in decided.transactions if outcomes[t.transactional_id] is outcome)
+
+    committed = (*decided.committed, *of(Outcome.COMMITTED))
+    lost, unknown = of(Outcome.LOST), of(Outcome.UNKNOWN)
+    if unknown:
+        return replace(
+            decided, phase=Phase.UNKNOWN, transactions=(*lost, *unknown), committed=committed
+        )
+    if not lost:
+        return replace(decided, phase=Phase.DONE, transactions=(), committed=())
+    if not committed:
+        return replace(decided, phase=Phase.VOID, transactions=(), needs_confirmation=False)
+    return replace(decided, phase=Phase.PARTIAL, transactions=lost, committed=committed)

@@ -1,0 +1,141 @@
+"""Which broker coordinates a transactional id, and questions to these brokers.
+
+Source: ``CoordinatorStrategy``, ``TransactionManager.FindCoordinatorHandler``; KIP-98, KIP-699.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from spark_kafka_sink.admin import AdminClient, Call
+from spark_kafka_sink.errors import BrokerError, KafkaErrorCode, error_for_code, error_named
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.protocol.messages.find_coordinator import (
+    BATCHED_VERSION,
+    TRANSACTION_KEY_TYPE,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from spark_kafka_sink.protocol.schema import Message, Request
+from spark_kafka_sink.transactions.errors import TransactionError
+
+_MOVED = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"}
+_BUSY = {
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "CONCURRENT_TRANSACTIONS",
+    "REQUEST_TIMED_OUT",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+}
+ABOUT_COORDINATOR = _MOVED | _BUSY
+"""Errors that say nothing of the transaction: the same question again has an answer later."""
+
+
+class Question(NamedTuple):
+    """One request to the coordinator that all ``ids`` have in common."""
+
+    ids: tuple[str, ...]
+    request: Request
+    at_most_version: int | None = None
+
+
+class Coordinators:
+    """Asks coordinators, and finds them again when they have moved."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self._admin = admin
+        self._nodes: dict[str, Node] = {}
+
+    def known(self, transactional_id: str) -> Node:
+        """The coordinator that answered last for this id."""
+        return self._nodes[transactional_id]
+
+    def ask(
+        self,
+        questions: Sequence[Question],
+        code_of: Callable[[Message], int],
+        deadline_ms: int,
+    ) -> Iterable[tuple[tuple[str, ...], Message]]:
+        """Ask until each question has an answer that is not about the coordinator itself."""
+        waiting = list(questions)
+        attempts = 0
+        last_problem = "no answer"
+        while waiting:
+            coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
+            calls = [Call(coordinators[q.ids[0]], q.request, q.at_most_version) for q in waiting]
+            again: list[Question] = []
+            answers = self._admin.request_all(calls, deadline_ms)
+            for question, call, answer in zip(waiting, calls, answers, strict=True):
+                error = error_named("NETWORK_EXCEPTION")
+                if answer is not None:
+                    error = error_for_code(code_of(answer))
+                if answer is None or error.name in ABOUT_COORDINATOR:
+                    last_problem = f"{call.node}: {error}"
+                    again.append(question)
+                    if answer is None or error.name in _MOVED:
+                        self._forget(question.ids)
+                else:
+                    yield question.ids, answer
+            waiting = again
+            if waiting and not self._admin.pause(attempts, deadline_ms):
+                raise TransactionError(
+                    f"{len(waiting)} transactional id(s) without an answer of their coordinator, "
+                    f"e.g. {waiting[0].ids[0]}. Last: {last_problem}"
+                )
+            attempts += 1
+
+    def _forget(self, transactional_ids: Iterable[str]) -> None:
+        for transactional_id in transactional_ids:
+            self._nodes.pop(transactional_id, None)
+
+    def find(self, transactional_ids: Iterable[str], deadline_ms: int) -> dict[str, Node]:
+        """The coordinator of each id, those known already without asking."""
+        wanted = list(transactional_ids)
+        attempts = 0
+        while missing := [i for i in wanted if i not in self._nodes]:
+            last_error = self._find_now(missing, deadline_ms)
+            if last_error is None:
+                continue
+            if not (last_error.retriable and self._admin.pause(attempts, deadline_ms)):
+                raise BrokerError(last_error, f"FindCoordinator of {missing[0]}")
+            attempts += 1
+        return {i: self._nodes[i] for i in wanted}
+
+    def _find_now(self, missing: Sequence[str], deadline_ms: int) -> KafkaErrorCode | None:
+        """Ask once; the last error, None if there was none."""
+        node = self._admin.any_node(deadline_ms)
+        versions = self._admin.api_versions(node)
+        is_batched = (
+            versions is not None and versions.highest(FindCoordinatorRequest) >= BATCHED_VERSION
+        )
+        groups = [list(missing)] if is_batched else [[i] for i in missing]
+        calls = [
+            Call(node, FindCoordinatorRequest(
+                key="" if is_batched else ids[0],
+                key_type=TRANSACTION_KEY_TYPE,
+                coordinator_keys=ids if is_batched else [],
+            ))
+            for ids in groups
+        ]  # fmt: skip
+        last_error: KafkaErrorCode | None = None
+        answers = self._admin.request_all(calls, deadline_ms)
+        for ids, answer in zip(groups, answers, strict=True):
+            for key, code, found in _coordinators_of(answer, ids[0]):
+                if code == 0:
+                    self._nodes[key] = found
+                else:
+                    last_error = error_for_code(code)
+            if answer is None:
+                last_error = error_named("NETWORK_EXCEPTION")
+        return last_error
+
+
+def _coordinators_of(answer: Message | None, only_key: str) -> Iterable[tuple[str, int, Node]]:
+    if not isinstance(answer, FindCoordinatorResponse):
+        return
+    if answer.coordinators:
+        for c in answer.coordinators:
+            yield c.key, c.error_code, Node(c.node_id, c.host, c.port)
+    else:
+        yield only_key, answer.error_code, Node(answer.node_id, answer.host, answer.port)

@@ -1,0 +1,134 @@
+"""The decision log: a compacted topic in which each prefix has one record, its latest decision.
+
+Each record is written in a transaction of ``{prefix}.driver``, so that a driver which was taken
+over cannot write. All prefixes share partition 0: a partition by key would be another one as soon
+as somebody adds partitions.
+
+It is read beyond the last stable offset, with the control records as judges: another prefix's open
+transaction must not hide this one's decision.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.errors import BrokerError, error_for_code
+from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.transactions.client import (
+    IMPLICIT_PARTITIONS,
+    TransactionClient,
+    raise_if_fenced,
+)
+from spark_kafka_sink.transactions.crash_points import reached
+from spark_kafka_sink.transactions.errors import TransactionError
+from spark_kafka_sink.transactions.ids import driver_transactional_id
+from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase
+
+LOG_PARTITION = 0
+_FIRST_WINDOW = 50
+_COMPRESSED_FROM_BYTES = 4096
+_WINDOW_GROWTH = 8
+# From transaction.version 2 on a produce request adds its partition, in version 12; 13 has ids.
+_PRODUCE_VERSION = 12
+_PRODUCE_VERSION_BEFORE = 11
+
+
+class DecisionLog:
+    """The record of ``prefix`` in ``topic``."""
+
+    def __init__(self, client: TransactionClient, topic: str, prefix: str, clock: Clock) -> None:
+        self._client = client
+        self._topic_partition = TopicPartition(topic, LOG_PARTITION)
+        self._partition = LogPartition(client.admin, self._topic_partition)
+        self._prefix = prefix
+        self._key = prefix.encode()
+        self._clock = clock
+
+    def read(self, deadline_ms: int) -> Decision | None:
+        """The latest committed record; None if there is none.
+
+        A record whose transaction is still open counts as not written: initialize the driver's
+        transactional id first where that matters.
+        """
+        end = self._partition.end_offset(deadline_ms)
+        first = 0  # compaction leaves the log start offset where it is
+        window = _FIRST_WINDOW
+        while True:
+            start = max(first, end - window)
+            try:
+                found = self._latest(start, end, deadline_ms)
+            except BrokerError as error:
+                if error.error.name != "OFFSET_OUT_OF_RANGE" or first:
+                    raise
+                first = self._partition.first_offset(deadline_ms)  # somebody deleted records
+                continue
+            if found is not None:
+                return self._decoded(found)
+            if start == first:
+                return None
+            window *= _WINDOW_GROWTH
+
+    def _latest(self, start: int, end: int, deadline_ms: int) -> bytes | None:
+        """The value of the last committed record from ``start`` on; None: not there."""
+        undecided: dict[int, bytes] = {}
+        latest = None
+        for batch in self._partition.read(start, end, deadline_ms):
+            if batch.marker is not None:
+                value = undecided.pop(batch.producer_id, None)
+                if value is not None and batch.marker.is_commit:
+                    latest = value
+                continue
+            for record in batch.records:
+                if record.key == self._key and batch.is_transactional:
+                    undecided[batch.producer_id] = record.value or b""
+        return latest
+
+    def _decoded(self, value: bytes) -> Decision | None:
+        if not value:
+            return None  # an operator has released the prefix
+        try:
+            return Decision.from_json(value)
+        except ValueError as error:
+            raise TransactionError(
+                f"the record of '{self._prefix}' in the decision log {self._topic_partition} "
+                f"cannot be read: {error}"
+            ) from error
+
+    def write(self, decision: Decision | None, token: DriverToken, deadline_ms: int) -> DriverToken:
+        """Replace the record, None removes it; the token to go on with.
+
+        Raises FencedError when the token is no longer good; nothing is written then. After any
+        other error the record may be written or not: initialize the driver's id and read.
+        """
+        transactional_id = driver_transactional_id(self._prefix)
+        producer = ProducerIdAndEpoch(token.producer_id, token.producer_epoch)
+        is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS
+        if not is_implicit:
+            self._client.add_partition(
+                transactional_id, producer, self._topic_partition, deadline_ms
+            )
+        value = None if decision is None else decision.to_json().encode()
+        batch = encode_batch(
+            [NewRecord(self._key, value)],
+            self._clock.timestamp_ms(),
+            producer,
+            token.next_sequence,
+            codec="zstd" if value is not None and len(value) > _COMPRESSED_FROM_BYTES else "none",
+        )
+        version = _PRODUCE_VERSION if is_implicit else _PRODUCE_VERSION_BEFORE
+        answer = self._partition.append(transactional_id, batch, version, deadline_ms)
+        self._check_appended(answer.error_code, transactional_id, len(batch))
+        if decision is not None and decision.phase is Phase.DECIDED:
+            reached("commit.deciding")
+        ended = self._client.end(transactional_id, producer, token.transaction_version, deadline_ms)
+        sequence = token.next_sequence + 1 if ended == producer else 0
+        return DriverToken(*ended, sequence, token.transaction_version)
+
+    def _check_appended(self, code: int, transactional_id: str, size_bytes: int) -> None:
+        error = error_for_code(code)
+        if error.name in ("NONE", "DUPLICATE_SEQUENCE_NUMBER"):
+            return
+        raise_if_fenced(error, transactional_id)
+        detail = f"the record has {size_bytes} bytes" if error.name == "MESSAGE_TOO_LARGE" else None
+        raise BrokerError(error, f"decision log {self._topic_partition}", detail)

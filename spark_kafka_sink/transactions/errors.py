@@ -1,0 +1,25 @@
+"""What can go wrong between the transactions of the tasks and the driver's decision."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.errors import KafkaSinkError
+
+
+class TransactionError(KafkaSinkError):
+    """A step of the commit protocol failed. Nothing of an undecided batch is visible."""
+
+
+class FencedError(TransactionError):
+    """Another driver works under the same ``transactional.id.prefix``. This one must stop."""
+
+
+class PrefixInUseError(TransactionError):
+    """The ``transactional.id.prefix`` belongs to another query."""
+
+
+class TransactionLostError(TransactionError):
+    """Brokers have aborted transactions before they were committed. The replay repairs that."""
+
+
+class OutcomeError(TransactionError):
+    """A decided batch is visible in part, and no replay can repair it: the user must choose."""

@@ -1,0 +1,177 @@
+"""One partition of a topic, asked blocking: its offsets, its batches, and one batch appended.
+
+For the few records of the decision log; what is written fast goes through the producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from spark_kafka_sink.admin import AdminClient, Call
+from spark_kafka_sink.errors import (
+    BrokerError,
+    KafkaErrorCode,
+    RemoteProtocolError,
+    error_for_code,
+    error_named,
+)
+from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.protocol.messages import fetch, list_offsets
+from spark_kafka_sink.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from spark_kafka_sink.protocol.schema import Message, Request
+from spark_kafka_sink.protocol.types import Records
+from spark_kafka_sink.record.record_reader import ReadBatch, read_batches
+
+_FETCH_BYTES = 16 * 1024 * 1024
+_FETCH_WAIT_MS = 100
+_RETRIED_TOO = {"CONCURRENT_TRANSACTIONS"}
+
+_Part = TypeVar("_Part")
+
+
+class LogPartition:
+    """Asks the leader of ``topic_partition`` again until it answers or time is up.
+
+    Errors: BrokerError for an answer that no patience changes, or when time is up.
+    """
+
+    def __init__(self, admin: AdminClient, topic_partition: TopicPartition) -> None:
+        self._admin = admin
+        self._topic_partition = topic_partition
+        self._leader: Node | None = None
+
+    def first_offset(self, deadline_ms: int) -> int:
+        """The log start offset."""
+        return self._offset(list_offsets.EARLIEST_TIMESTAMP, deadline_ms)
+
+    def end_offset(self, deadline_ms: int) -> int:
+        """The high watermark."""
+        return self._offset(list_offsets.LATEST_TIMESTAMP, deadline_ms)
+
+    def _offset(self, timestamp: int, deadline_ms: int) -> int:
+        topic, partition = self._topic_partition
+        asked = list_offsets.ListOffsetsPartition(partition, timestamp=timestamp)
+        request = list_offsets.ListOffsetsRequest(
+            topics=[list_offsets.ListOffsetsTopic(topic, [asked])]
+        )
+        found = _listed(self._ask(request, _listed, deadline_ms))
+        self._raise_error(found.error_code, "ListOffsets")
+        return found.offset
+
+    def _raise_error(self, code: int, what: str) -> None:
+        if code:
+            raise BrokerError(error_for_code(code), f"{what} of {self._topic_partition}")
+
+    def read(self, first: int, end: int, deadline_ms: int) -> Iterator[ReadBatch]:
+        """All batches with offsets from ``first`` to before ``end``, committed or not."""
+        topic, partition = self._topic_partition
+        while first < end:
+            asked = fetch.FetchPartition(
+                partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
+            )
+            request = fetch.FetchRequest(
+                max_wait_ms=_FETCH_WAIT_MS,
+                min_bytes=1,
+                max_bytes=_FETCH_BYTES,
+                isolation_level=fetch.READ_UNCOMMITTED,
+                topics=[fetch.FetchTopic(topic, [asked])],
+            )
+            found = _fetched(self._ask(request, _fetched, deadline_ms))
+            self._raise_error(found.error_code, "Fetch")
+            before = first
+            for batch in read_batches(_bytes_of(found.records)):
+                first = batch.last_offset + 1
+                yield batch
+            if first == before:
+                return  # compaction has left nothing up to the end
+
+    def append(
+        self, transactional_id: str, batch: bytes, at_most_version: int, deadline_ms: int
+    ) -> PartitionProduceResponse:
+        """Write one batch, acks=all; the answer may carry an error about the producer."""
+        topic, partition = self._topic_partition
+        data = PartitionProduceData(partition, Records([batch], len(batch)))
+        request = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout_ms=max(1, deadline_ms - self._admin.now_ms()),
+            topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+        )
+        return _produced(self._ask(request, _produced, deadline_ms, at_most_version))
+
+    def _ask(
+        self,
+        request: Request,
+        part_of: Callable[[Message], _WithErrorCode],
+        deadline_ms: int,
+        at_most_version: int | None = None,
+    ) -> Message:
+        attempts = 0
+        while True:
+            error = error_named("LEADER_NOT_AVAILABLE")
+            leader = self._leader or self._find_leader(deadline_ms)
+            if leader is not None:
+                call = Call(leader, request, at_most_version)
+                (answer,) = self._admin.request_all([call], deadline_ms)
+                error = error_named("NETWORK_EXCEPTION")
+                if answer is not None:
+                    error = error_for_code(part_of(answer).error_code)
+                    if not (error.retriable or error.name in _RETRIED_TOO):
+                        self._leader = leader
+                        return answer
+            self._leader = None
+            if not self._admin.pause(attempts, deadline_ms):
+                name = type(request).__name__.removesuffix("Request")
+                raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
+            attempts += 1
+
+    def _find_leader(self, deadline_ms: int) -> Node | None:
+        topic, index = self._topic_partition
+        response = self._admin.metadata([topic], False, deadline_ms)
+        nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        for described in response.topics:
+            if described.error_code:
+                error: KafkaErrorCode = error_for_code(described.error_code)
+                if not error.retriable:
+                    raise BrokerError(error, f"topic {topic}")
+            for partition in described.partitions:
+                if partition.partition_index == index:
+                    return nodes.get(partition.leader_id)
+        return None
+
+
+class _WithErrorCode(Protocol):
+    @property
+    def error_code(self) -> int: ...
+
+
+def _listed(answer: Message) -> list_offsets.ListOffsetsPartitionResponse:
+    assert isinstance(answer, list_offsets.ListOffsetsResponse)
+    return _only([p for topic in answer.topics for p in topic.partitions])
+
+
+def _fetched(answer: Message) -> fetch.PartitionData:
+    assert isinstance(answer, fetch.FetchResponse)
+    return _only([p for topic in answer.responses for p in topic.partitions])
+
+
+def _produced(answer: Message) -> PartitionProduceResponse:
+    assert isinstance(answer, ProduceResponse)
+    return _only([p for topic in answer.responses for p in topic.partition_responses])
+
+
+def _only(parts: Sequence[_Part]) -> _Part:
+    if len(parts) != 1:
+        raise RemoteProtocolError(f"one partition asked for, {len(parts)} told of")
+    return parts[0]
+
+
+def _bytes_of(records: Records | None) -> bytes:
+    return b"" if records is None else b"".join(bytes(buffer) for buffer in records.buffers)

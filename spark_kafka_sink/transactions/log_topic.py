@@ -1,0 +1,154 @@
+"""The decision log's topic: created where it is missing, refused where it could lose a decision."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.admin import AdminClient, Call
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.errors import BrokerError, ConfigError, TopicError, error_for_code
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
+from spark_kafka_sink.protocol.messages.metadata import MetadataResponseTopic
+from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
+
+_CREATE_TIMEOUT_MS = 8_000
+_MAX_TIMEOUT = "transaction.max.timeout.ms"
+_NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
+
+
+def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+    """Raise ConfigError if the cluster cannot deliver exactly once with these options."""
+    node = admin.any_node(deadline_ms)
+    versions = admin.api_versions(node)
+    for request in (DescribeTransactionsRequest, ListTransactionsRequest):
+        if versions is not None and not versions.supports(request):
+            raise ConfigError(
+                f"delivery.guarantee=exactly-once needs Kafka 3.0 or newer: {node} cannot tell "
+                "what became of a transaction (KIP-664), so a crash between a decision and its "
+                "commit could not be repaired. Use at-least-once with these brokers"
+            )
+    _check_timeout(admin, config, deadline_ms)
+
+
+def _check_timeout(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+    broker = admin.nodes(deadline_ms)[0]
+    told = _configs(
+        admin, broker, BROKER_RESOURCE, str(broker.node_id), [_MAX_TIMEOUT], deadline_ms
+    )
+    longest = told.get(_MAX_TIMEOUT)
+    if longest is not None and int(longest) < config.transaction_timeout_ms:
+        raise ConfigError(
+            f"kafka.transaction.timeout.ms = {config.transaction_timeout_ms} is more than the "
+            f"brokers' {_MAX_TIMEOUT} = {longest}: set it to {longest} or less, or raise the "
+            "brokers' limit"
+        )
+
+
+def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+    """Create the topic if it is missing, and check that it is compacted and replicated.
+
+    Raises TopicError when it cannot be created, ConfigError when it must not be used as it is.
+    """
+    described = _describe(admin, config.log_topic, deadline_ms)
+    if described is None:
+        _create(admin, config)
+        described = _await(admin, config.log_topic, deadline_ms)
+    replicas = len(described.partitions[LOG_PARTITION].replica_nodes)
+    if replicas < config.log_replication_factor:
+        raise ConfigError(
+            f"the decision log, topic '{config.log_topic}', has {replicas} replica(s), less than "
+            f"transaction.log.replication.factor = {config.log_replication_factor}: with their "
+            "brokers its decisions would be lost. Add replicas, or lower the option"
+        )
+    _check_configs(admin, config, deadline_ms)
+
+
+def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+    names = ["cleanup.policy", "min.insync.replicas"]
+    node = admin.any_node(deadline_ms)
+    told = _configs(admin, node, TOPIC_RESOURCE, config.log_topic, names, deadline_ms)
+    policy = told.get("cleanup.policy", "compact")
+    if policy != "compact":
+        raise ConfigError(
+            f"the decision log, topic '{config.log_topic}', has cleanup.policy={policy}: it must "
+            "be compact, or decisions disappear. Alter the topic, or name another one in "
+            "transaction.log.topic"
+        )
+    in_sync = int(told.get("min.insync.replicas", config.log_min_isr))
+    if in_sync < config.log_min_isr:
+        raise ConfigError(
+            f"the decision log, topic '{config.log_topic}', has min.insync.replicas={in_sync}, "
+            f"less than transaction.log.min.isr = {config.log_min_isr}. Alter the topic, or lower "
+            "the option"
+        )
+
+
+def _describe(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic | None:
+    (described,) = admin.metadata([topic], False, deadline_ms).topics
+    error = error_for_code(described.error_code)
+    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+        return None
+    if described.error_code:
+        raise BrokerError(error, f"topic '{topic}', the decision log")
+    return described
+
+
+def _await(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic:
+    """A topic that was just created is not known to every broker yet."""
+    attempts = 0
+    while True:
+        described = _describe(admin, topic, deadline_ms)
+        if described is not None:
+            return described
+        if not admin.pause(attempts, deadline_ms):
+            raise TopicError(f"topic '{topic}', the decision log, was created and is not there")
+        attempts += 1
+
+
+def _create(admin: AdminClient, config: ExactlyOnceConfig) -> None:
+    configs = {
+        "cleanup.policy": "compact",
+        "min.insync.replicas": str(config.log_min_isr),
+        # Read from the end at every start: the part that is not compacted yet stays small.
+        "segment.bytes": str(16 * 1024 * 1024),
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    topic = CreatableTopic(
+        config.log_topic,
+        1,
+        config.log_replication_factor,
+        configs=[CreatableTopicConfig(name, value) for name, value in configs.items()],
+    )
+    error = admin.create_topics([topic], _CREATE_TIMEOUT_MS)[config.log_topic]
+    if error is None or error.error.name == "TOPIC_ALREADY_EXISTS":
+        return
+    raise TopicError(
+        f"the decision log, topic '{config.log_topic}', cannot be created with "
+        f"transaction.log.replication.factor = {config.log_replication_factor}: {error}"
+    )
+
+
+def _configs(
+    admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
+) -> dict[str, str]:
+    """Configuration of a topic or broker; empty when this principal may not see it."""
+    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)])
+    answers = admin.request_all([Call(node, request)], deadline_ms)
+    found: dict[str, str] = {}
+    for answer in answers:
+        if not isinstance(answer, DescribeConfigsResponse):
+            continue
+        for result in answer.results:
+            error = error_for_code(result.error_code)
+            if result.error_code and error.name not in _NOT_ALLOWED:
+                raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
+            found.update({c.name: c.value for c in result.configs if c.value is not None})
+    return found

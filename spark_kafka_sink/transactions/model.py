@@ -1,0 +1,177 @@
+"""What tasks tell the driver of their transactions, and what the driver writes down of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.model import ProducerIdAndEpoch
+
+_FORMAT = 1
+_MOST_SUPERSEDED = 64
+
+
+class TaskTransaction(NamedTuple):
+    """A transaction that a task has written and flushed, and nobody has ended.
+
+    transaction_version: the finalized feature when it began; decides the EndTxn version
+    partition_id: of Spark; digest: of its rows, see ``columns/digest.py``
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int
+    partition_id: int
+    records: int
+    digest: str
+
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+
+class DriverToken(NamedTuple):
+    """The right to write decisions: identity and next sequence of ``{prefix}.driver``.
+
+    Whoever initializes that transactional id later makes this token useless (KIP-98).
+    """
+
+    producer_id: int
+    producer_epoch: int
+    next_sequence: int
+    transaction_version: int
+
+
+class Driver(NamedTuple):
+    """Who plans and commits.
+
+    driver_id: of the Spark driver's process
+    checkpoint: of the streaming query, where Spark tells it; None for jobs
+    """
+
+    driver_id: str
+    host: str
+    started_ms: int
+    checkpoint: str | None
+    query_name: str | None
+
+    def __str__(self) -> str:
+        name = f" of query '{self.query_name}'" if self.query_name else ""
+        where = f", checkpoint {self.checkpoint}" if self.checkpoint else ""
+        return f"driver {self.driver_id}{name} on {self.host}{where}"
+
+
+class Unit(NamedTuple):
+    """What is committed as one: a micro-batch of a query, or a batch job."""
+
+    query_id: str | None
+    batch_id: int | None
+    job_id: str | None
+
+    def __str__(self) -> str:
+        if self.job_id is not None:
+            return f"job {self.job_id}"
+        return f"micro-batch {self.batch_id} of query {self.query_id}"
+
+
+NO_UNIT = Unit(None, None, None)
+
+
+class Phase(Enum):
+    """How far a unit is.
+
+    DECIDED: its transactions are to be committed, whatever happens
+    DONE: they are
+    VOID: the brokers had aborted all of them before; its replay is written afresh
+    PARTIAL: they had aborted some of them; its replay may fill in the rest
+    UNKNOWN: the brokers can no longer tell what became of some of them
+    """
+
+    DECIDED = "DECIDED"
+    DONE = "DONE"
+    VOID = "VOID"
+    PARTIAL = "PARTIAL"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The one record that a prefix has in the decision log: its owner, and its latest unit.
+
+    transactions: to be committed (DECIDED), lost (PARTIAL, VOID) or unknown (UNKNOWN)
+    committed: those known to be visible, from earlier attempts at the same unit too
+    records: of the whole unit
+    needs_confirmation: a job's driver died in the middle; it was finished without anybody knowing
+    superseded: ids of earlier drivers, which must not come back
+    """
+
+    owner: Driver
+    phase: Phase = Phase.DONE
+    unit: Unit = NO_UNIT
+    decided_ms: int = 0
+    records: int = 0
+    transactions: tuple[TaskTransaction, ...] = ()
+    committed: tuple[TaskTransaction, ...] = ()
+    needs_confirmation: bool = False
+    superseded: tuple[str, ...] = ()
+
+    def owned_by(self, driver: Driver) -> Decision:
+        """The same with another owner, who supersedes this one."""
+        superseded = (*self.superseded, self.owner.driver_id)[-_MOST_SUPERSEDED:]
+        return replace(self, owner=driver, superseded=superseded)
+
+    def to_json(self) -> str:
+        """One line, for the log and for operators."""
+        body = {
+            "format": _FORMAT,
+            "phase": self.phase.value,
+            "unit": self.unit._asdict(),
+            "decided_ms": self.decided_ms,
+            "records": self.records,
+            "transactions": [list(t) for t in self.transactions],
+            "committed": [list(t) for t in self.committed],
+            "needs_confirmation": self.needs_confirmation,
+            "owner": self.owner._asdict(),
+            "superseded": list(self.superseded),
+        }
+        return json.dumps(body, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Decision:
+        """Raises ValueError for what no version of this sink has written."""
+        try:
+            body: dict[str, Any] = json.loads(text)
+            if body["format"] != _FORMAT:
+                raise ValueError(f"format {body['format']}: written by another version")
+            return cls(
+                owner=Driver(**body["owner"]),
+                phase=Phase(body["phase"]),
+                unit=Unit(**body["unit"]),
+                decided_ms=body["decided_ms"],
+                records=body["records"],
+                transactions=tuple(TaskTransaction(*t) for t in body["transactions"]),
+                committed=tuple(TaskTransaction(*t) for t in body["committed"]),
+                needs_confirmation=body["needs_confirmation"],
+                superseded=tuple(body["superseded"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a decision: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What planning hands to the tasks and, through them, to ``commit``.
+
+    decision: the prefix's record when the token was made; nobody else can have changed it as long
+    as the token is good
+    """
+
+    prefix: str
+    driver: Driver
+    token: DriverToken
+    decision: Decision
+    job_id: str | None
+    timeout_ms: int

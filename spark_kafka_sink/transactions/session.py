@@ -1,0 +1,120 @@
+"""One commit protocol per Python process and configuration: what Spark's processes call.
+
+Spark reuses its driver-side Python processes, so connections are kept between micro-batches.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Sequence
+
+from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.ids import current_driver
+from spark_kafka_sink.transactions.log_topic import check_brokers, prepare_log_topic
+from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit
+
+_TASK_ABORT_TIMEOUT_MS = 5_000
+
+_clock = SystemClock()
+_sessions: dict[tuple[ProducerConfig, ExactlyOnceConfig], CommitProtocol] = {}
+_prepared_at_ms: dict[tuple[ProducerConfig, ExactlyOnceConfig], int] = {}
+
+
+def _protocol(options: SinkOptions) -> CommitProtocol:
+    assert options.exactly_once is not None
+    key = (options.producer, options.exactly_once)
+    protocol = _sessions.get(key)
+    if protocol is None:
+        client = TransactionClient(AdminClient.of(options.producer, _clock))
+        patience_ms = options.producer.max_block_ms
+        protocol = CommitProtocol(client, options.exactly_once, _clock, patience_ms)
+        _sessions[key] = protocol
+    return protocol
+
+
+def _driver(options: SinkOptions) -> Driver:
+    started_ms = _clock.timestamp_ms()
+    checkpoint = options.checkpoint.rstrip("/") if options.checkpoint else None
+    return current_driver(os.environ, started_ms, checkpoint, options.query_name)
+
+
+def plan_unit(options: SinkOptions, is_job: bool) -> Plan:
+    """On the driver, before the tasks of a micro-batch or job."""
+    _prepare(options)
+    job_id = uuid.uuid4().hex if is_job else None
+    return _protocol(options).plan(_driver(options), job_id)
+
+
+def _prepare(options: SinkOptions) -> None:
+    """Check cluster and log topic, at most every ``metadata.max.age.ms``."""
+    assert options.exactly_once is not None
+    key = (options.producer, options.exactly_once)
+    now_ms = _clock.now_ms()
+    prepared_at_ms = _prepared_at_ms.get(key)
+    max_age_ms = options.producer.metadata_max_age_ms
+    if prepared_at_ms is not None and now_ms - prepared_at_ms < max_age_ms:
+        return
+    with AdminClient.of(options.producer, _clock) as admin:
+        deadline_ms = admin.deadline_in(options.producer.max_block_ms)
+        check_brokers(admin, options.exactly_once, deadline_ms)
+        prepare_log_topic(admin, options.exactly_once, deadline_ms)
+    _prepared_at_ms[key] = now_ms
+
+
+def commit_unit(
+    options: SinkOptions, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]
+) -> int:
+    """On the driver, after the last task; returns how many milliseconds it took."""
+    started_ms = _clock.now_ms()
+    _protocol(options).commit(plan, unit, transactions)
+    return _clock.now_ms() - started_ms
+
+
+def abort_unit(options: SinkOptions) -> str:
+    """On the driver, after a failure; returns what is visible, in words. Never raises."""
+    driver = _driver(options)
+    try:
+        decision = _protocol(options).abort(driver)
+    except KafkaSinkError as error:
+        # Spark has the failure that matters: this one must not take its place.
+        return (
+            f"open transactions could not be aborted ({error}): readers may wait for them for "
+            "kafka.transaction.timeout.ms, or until this query or job is started again"
+        )
+    if decision is not None and decision.owner.driver_id != driver.driver_id:
+        return f"nothing was done: {decision.owner} has taken over"
+    if decision is not None and decision.phase is Phase.DECIDED:
+        return (
+            f"{decision.unit} was decided: it becomes visible when this query or job is started "
+            "again, or by pykafka-sink transactions resolve"
+        )
+    return "nothing that was not committed before is visible; open transactions are aborted"
+
+
+def abort_task(options: SinkOptions, transactional_id: str) -> None:
+    """In a task that failed: do not let readers wait for its transaction until the next sweep."""
+    assert options.exactly_once is not None
+    with AdminClient.of(options.producer, _clock) as admin:
+        deadline_ms = admin.deadline_in(_TASK_ABORT_TIMEOUT_MS)
+        timeout_ms = options.exactly_once.transaction_timeout_ms
+        try:
+            TransactionClient(admin).fence([transactional_id], timeout_ms, deadline_ms)
+        except KafkaSinkError:
+            return  # the task has its own error to tell; the driver sweeps
+
+
+def _forget() -> None:
+    """A forked child must not use its parent's connections."""
+    _sessions.clear()
+    _prepared_at_ms.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
