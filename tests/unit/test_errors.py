@@ -19,6 +19,7 @@ from spark_kafka_sink.errors import (
     advice_for,
     error_for_code,
     error_named,
+    transaction_advice_for,
 )
 
 # Of ``Errors`` and the exceptions' ancestors in Kafka 4.3.0's sources: all that are
@@ -86,7 +87,8 @@ def test_a_name_that_kafka_does_not_have() -> None:
 
 def test_advice_is_about_errors_that_exist() -> None:
     """A misspelt name in the advice would never be shown."""
-    assert set(errors._ADVICE) <= {error.name for error in ERRORS.values()}
+    told = errors._ADVICE.keys() | errors._TRANSACTION_ADVICE.keys()
+    assert told <= {error.name for error in ERRORS.values()}
 
 
 @pytest.mark.parametrize(
@@ -96,6 +98,19 @@ def test_advice_reads_as_the_end_of_a_sentence(name: str) -> None:
     advice = advice_for(error_named(name))
     assert advice == advice.strip()
     assert not advice.endswith(".")
+
+
+@pytest.mark.parametrize("name", errors._TRANSACTION_ADVICE)
+def test_advice_about_transactions_reads_so_too(name: str) -> None:
+    advice = transaction_advice_for(error_named(name))
+    assert advice == advice.strip()
+    assert not advice.endswith(".")
+    assert advice != advice_for(error_named(name))
+
+
+def test_elsewhere_a_transaction_is_given_the_general_advice() -> None:
+    error = error_named("MESSAGE_TOO_LARGE")
+    assert transaction_advice_for(error) == advice_for(error)
 
 
 @pytest.mark.parametrize(

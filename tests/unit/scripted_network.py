@@ -1,0 +1,138 @@
+"""A Network whose brokers answer as a test says: real bytes in both directions, no time of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from spark_kafka_sink.model import Node
+from spark_kafka_sink.network.transport import (
+    Address,
+    Connected,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    SendCompleted,
+)
+from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from tests.simulation.time import SimClock
+
+_HEADER = struct.Struct(">ihhih")
+
+
+class Asked(NamedTuple):
+    """A request as a broker got it."""
+
+    node_id: int
+    version: int
+    request: schema.Request
+
+
+class LoseConnection(Exception):  # noqa: N818 (it is no error, it is an order)
+    """Raised by a script instead of an answer."""
+
+
+Script = Callable[[Asked], schema.Message]
+
+
+class ScriptedNetwork:
+    """Brokers that ``script`` speaks for. What they are asked is in ``asked``.
+
+    offered: versions by request type; features: finalized levels by name, of every broker
+    down: brokers that refuse connections
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[int, Node],
+        clock: SimClock,
+        script: Script,
+        offered: Mapping[type[schema.Request], tuple[int, int]],
+    ) -> None:
+        self._node_ids = {(node.host, node.port): node.node_id for node in nodes.values()}
+        self._clock = clock
+        self._script = script
+        self._events: list[NetworkEvent] = []
+        self._channels: dict[int, int] = {}
+        self.offered = {**offered, ApiVersionsRequest: (0, 4)}
+        self.features: dict[str, int] = {}
+        self.down: set[int] = set()
+        self.asked: list[Asked] = []
+
+    # --- the client's side ---------------------------------------------------------------------
+
+    def resolve(self, host: str, port: int) -> list[Address]:
+        return [Address(0, (host, port))]
+
+    def connect(self, channel_id: int, address: Address) -> None:
+        node_id = self._node_ids[address.sockaddr]  # type: ignore[index]
+        if node_id in self.down:
+            self._events.append(Disconnected(channel_id, "Connection refused"))
+            return
+        self._channels[channel_id] = node_id
+        self._events.append(Connected(channel_id))
+
+    def send(self, channel_id: int, buffers: Sequence[types.Buffer]) -> None:
+        self._events.append(SendCompleted(channel_id))
+        if self._channels[channel_id] in self.down:
+            return
+        frame = b"".join(buffers)
+        _, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
+        request_type = next(t for t in self.offered if t.api_key == api_key)
+        is_flexible = version >= request_type.flexible_from
+        body_at = _HEADER.size + client_id_bytes + is_flexible
+        request = schema.decode_message(request_type, version, frame, body_at)
+        is_handshake = request_type is ApiVersionsRequest
+        try:
+            answer = (
+                self._api_versions()
+                if is_handshake
+                else self._ask(Asked(self._channels[channel_id], version, request))
+            )
+        except LoseConnection:
+            self._events.append(Disconnected(channel_id, "Connection reset by peer"))
+            return
+        out = types.Writer()
+        out.tail += struct.pack(">i", correlation_id)
+        if is_flexible and not is_handshake:
+            out.tail.append(0)
+        schema.encode_message(answer, version, out)
+        data = b"".join(out.buffers())
+        self._events.append(Received(channel_id, struct.pack(">i", len(data)) + data))
+
+    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+        events, self._events = self._events, []
+        if not events:
+            self._clock.ms += timeout_ms
+        return events
+
+    def close_channel(self, channel_id: int) -> None:
+        self._channels.pop(channel_id, None)
+
+    def wakeup(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    # --- the brokers' side ---------------------------------------------------------------------
+
+    def lose(self, node_id: int) -> None:
+        """The broker dies: its connections break, and there are no new ones."""
+        self.down.add(node_id)
+        for channel_id in [c for c, n in self._channels.items() if n == node_id]:
+            self._events.append(Disconnected(channel_id, "Connection reset by peer"))
+
+    def _ask(self, asked: Asked) -> schema.Message:
+        self.asked.append(asked)
+        return self._script(asked)
+
+    def _api_versions(self) -> ApiVersionsResponse:
+        keys = [ApiVersion(t.api_key, *versions) for t, versions in self.offered.items()]
+        features = [FinalizedFeatureKey(n, level, level) for n, level in self.features.items()]
+        return ApiVersionsResponse(api_keys=keys, finalized_features=features)
