@@ -2,6 +2,8 @@
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
+# make simulate-queries   20,000 simulated lives of exactly-once queries
+# make exactly-once   300 micro-batches through killed drivers, workers and brokers, per Kafka version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
@@ -20,7 +22,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test test-lowest golden simulate chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-ten-million clean
+.PHONY: demo test test-lowest golden simulate simulate-queries exactly-once chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -37,6 +39,12 @@ test-lowest:
 
 simulate: $(VENV)/dev.installed
 	$(BIN)/python -m tests.simulation.seeds 0 20000
+
+simulate-queries: $(VENV)/dev.installed
+	$(BIN)/python -m tests.simulation.queries 0 20000
+
+exactly-once: $(VENV)/dev.installed
+	$(BIN)/python -m tests.chaos.exactly_once
 
 chaos: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos

@@ -184,7 +184,9 @@ PRODUCER_CONFIG = ConfigDef(
         ),
         ConfigKey(
             "transaction.timeout.ms", INT, 60000, at_least(1), LOW,
-            "How long the brokers wait for a transaction to end. Only for exactly-once delivery.",
+            "How long the brokers wait for a transaction to end before they abort it: longer than "
+            "any batch, and than the driver may be away in the middle of a commit. Only for "
+            "exactly-once delivery, where it is 900000 unless it is given.",
         ),
         ConfigKey(
             "client.id", STRING, "pykafka-sink", None, MEDIUM,

@@ -11,14 +11,16 @@ in place of Flink's checkpoints.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient, is_open
-from spark_kafka_sink.transactions.crash_points import reached
+from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.errors import (
     FencedError,
@@ -37,6 +39,8 @@ from spark_kafka_sink.transactions.model import (
     TaskTransaction,
     Unit,
 )
+
+logger = logging.getLogger("spark_kafka_sink")
 
 _DRIVER_TIMEOUT_MS = 60_000
 # A decision for transactions that end a moment later is worthless.
@@ -174,8 +178,18 @@ class CommitProtocol:
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(repair.explain(decided, self._config.prefix))
         reached("commit.done")
-        self._sweep(deadline_ms)
+        try:
+            self._sweep(deadline_ms)
+        except KafkaSinkError as error:
+            # The unit is done, and Spark must know; whoever plans next sweeps first.
+            logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
         reached("commit.swept")
+
+    def commit_nothing(self, unit: Unit) -> None:
+        """A unit without a single task: there is nothing to decide, unless rows are missing."""
+        decision = self.log.read(self._deadline())
+        if decision is not None and decision.unit == unit and decision.phase is Phase.PARTIAL:
+            repair.missing_of(decision, [], self._config.prefix)
 
     def _check_order(self, decision: Decision, unit: Unit) -> None:
         """Raise when the log knows of something that this unit must not follow."""
@@ -204,9 +218,10 @@ class CommitProtocol:
                 found = "unknown to its coordinator" if state is None else state.transaction_state
                 raise TransactionLostError(
                     f"the transaction {transaction.transactional_id} of task "
-                    f"{transaction.partition_id} is {found}, not Ongoing: it was fenced, or took "
-                    "longer than kafka.transaction.timeout.ms = "
-                    f"{self._config.transaction_timeout_ms}. Nothing of this batch is visible"
+                    f"{transaction.partition_id} is {found}, not Ongoing: it took longer than "
+                    f"kafka.transaction.timeout.ms = {self._config.transaction_timeout_ms}, or "
+                    "another write under the same transactional.id.prefix has begun. Nothing of "
+                    "this batch is visible"
                 )
             assert state is not None
             age_ms = now_ms - state.transaction_start_time_ms
@@ -222,9 +237,8 @@ class CommitProtocol:
         self, decided: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
         """EndTxn for all of a decision, and a record of what came out."""
-        outcomes = self._client.commit_all(
-            decided.transactions, deadline_ms, lambda: reached("commit.ending")
-        )
+        on_first = (lambda: reached("commit.ending")) if is_watched() else None
+        outcomes = self._client.commit_all(decided.transactions, deadline_ms, on_first)
         reached("commit.ended")
         concluded = _conclude(decided, outcomes)
         return concluded, self.log.write(concluded, token, deadline_ms)

@@ -59,6 +59,11 @@ def set_hook(hook: Hook | None) -> None:
     _hook = hook
 
 
+def is_watched() -> bool:
+    """Whether anybody wants to know of points."""
+    return _hook is not None
+
+
 def reached(point: str) -> None:
     """Say that ``point`` is reached."""
     if _hook is not None:

@@ -70,11 +70,17 @@ def _prepare(options: SinkOptions) -> None:
 
 
 def commit_unit(
-    options: SinkOptions, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]
+    options: SinkOptions, plan: Plan | None, unit: Unit, transactions: Sequence[TaskTransaction]
 ) -> int:
-    """On the driver, after the last task; returns how many milliseconds it took."""
+    """On the driver, after the last task; returns how many milliseconds it took.
+
+    plan: as the tasks got it, None if there was no task
+    """
     started_ms = _clock.now_ms()
-    _protocol(options).commit(plan, unit, transactions)
+    if plan is None:
+        _protocol(options).commit_nothing(unit)
+    else:
+        _protocol(options).commit(plan, unit, transactions)
     return _clock.now_ms() - started_ms
 
 
