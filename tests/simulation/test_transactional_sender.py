@@ -246,6 +246,18 @@ def test_a_hundred_transactions_take_one_producer_id():
     assert simulation.committed()[0] == [b"%d" % index for index in range(100)]
 
 
+def test_between_transactions_no_producer_id_is_asked_for():
+    """A pooled producer has no identity for a moment; each would be one more for the brokers."""
+    simulation = Transactional(partitions=1)
+    simulation.task(NAME, 0, b"a")
+    asked = simulation.count(InitProducerIdRequest)
+    simulation.producer.begin_task(["t"])
+    simulation.run_for(1000)
+    assert simulation.count(InitProducerIdRequest) == asked
+    simulation.write(0, b"b")
+    assert simulation.count(InitProducerIdRequest) == asked + 1
+
+
 def test_a_late_answer_of_the_task_before_changes_nothing():
     """The task before had no rows; its InitProducerId is answered in the middle of the next."""
     simulation = Transactional(partitions=1)
