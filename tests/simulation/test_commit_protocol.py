@@ -1,0 +1,387 @@
+"""The commit protocol, step by step: what it decides, finishes, refuses and repairs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.errors import (
+    FencedError,
+    OutcomeError,
+    PrefixInUseError,
+    TransactionError,
+    TransactionLostError,
+)
+from spark_kafka_sink.transactions.ids import WorkerSlots
+from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit
+from tests.simulation.wire import World
+
+TIMEOUT_MS = 600_000
+PATIENCE_MS = 60_000
+CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "decisions", 3, 2)
+QUERY = "q-1"
+DRIVER_POINTS = [p for p in crash_points.POINTS if p.startswith(("plan.", "commit."))]
+
+
+class CrashError(BaseException):
+    """The driver is no more."""
+
+
+class Lives:
+    """Drivers and tasks of one prefix in a simulated cluster."""
+
+    def __init__(self, transaction_version: int = 2) -> None:
+        self.world = World(transaction_version=transaction_version)
+        self.transaction_version = transaction_version
+        cluster = self.world.cluster
+        cluster.create_topic("t", 4, replicas=3, min_insync=2)
+        cluster.create_topic("decisions", 1, replicas=3, min_insync=2)
+        admin = AdminClient.connect(
+            cluster.bootstrap_servers,
+            settings=DEFAULT_SETTINGS,
+            network=self.world.network,
+            clock=self.world.clock,
+            rng=random.Random(1),
+        )
+        self.client = TransactionClient(admin)
+        self.slots = WorkerSlots()
+        self.protocol = self.protocol_of("p")
+
+    def protocol_of(self, prefix: str) -> CommitProtocol:
+        return CommitProtocol(
+            self.client, CONFIG._replace(prefix=prefix), self.world.clock, PATIENCE_MS
+        )
+
+    def write(self, plan: Plan, partition: int, value: bytes) -> TaskTransaction:
+        """What a task does: a transaction with one record, left open."""
+        transactional_id = self.slots.take(plan.prefix, plan.token)
+        producer = self.world.init(transactional_id, plan.timeout_ms)
+        to = TopicPartition("t", partition)
+        version = 12
+        if self.transaction_version < 2:
+            version = 11
+            assert self.world.add_partitions(transactional_id, producer, to) == "NONE"
+        error = self.world.produce(transactional_id, producer, to, [value], version)
+        assert error == "NONE"
+        return TaskTransaction(
+            transactional_id, *producer, self.transaction_version, partition, 1, repr(value)
+        )
+
+    def batch(self, batch_id: int, driver: Driver, tasks: int = 2, job: str | None = None) -> None:
+        """A whole micro-batch or job: values ``b"{batch}-{task}"``."""
+        plan = self.protocol.plan(driver, job)
+        written = [self.write(plan, n, b"%d-%d" % (batch_id, n)) for n in range(tasks)]
+        self.protocol.commit(plan, unit(batch_id, job), written)
+
+    def visible(self) -> list[bytes | None]:
+        self.world.run_for(500)
+        return sorted(v for v in self.world.committed("t") if v is not None)
+
+    def open_ids(self) -> list[str]:
+        self.world.run_for(500)
+        return [name for name, _ in self.world.list(states=("Ongoing",))]
+
+
+def unit(batch_id: int, job: str | None = None) -> Unit:
+    return Unit(QUERY, batch_id, None) if job is None else Unit(None, None, job)
+
+
+def driver(number: int, checkpoint: str | None = "/ck") -> Driver:
+    return Driver(f"driver-{number}", "host", number, checkpoint, None)
+
+
+@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
+def lives(request: pytest.FixtureRequest) -> Lives:
+    return Lives(request.param)
+
+
+@pytest.fixture(autouse=True)
+def no_hook_is_left() -> Iterator[None]:
+    yield
+    crash_points.set_hook(None)
+
+
+def crash_at(point: str) -> None:
+    def hook(reached: str) -> None:
+        if reached == point:
+            crash_points.set_hook(None)
+            raise CrashError(point)
+
+    crash_points.set_hook(hook)
+
+
+# --- what is decided is visible, once -----------------------------------------------------------
+
+
+def test_batches_become_visible_one_after_another(lives: Lives) -> None:
+    for number in range(5):
+        lives.batch(number, driver(1))
+    assert lives.visible() == sorted(b"%d-%d" % (b, t) for b in range(5) for t in range(2))
+    decision = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
+    assert decision is not None
+    assert (decision.phase, decision.unit, decision.records) == (Phase.DONE, unit(4), 2)
+    assert lives.open_ids() == []
+
+
+def test_transactional_ids_stay_few(lives: Lives) -> None:
+    for number in range(20):
+        lives.batch(number, driver(1), tasks=3)
+    assert len(lives.world.list()) == 4  # three slots and the driver's
+
+
+@pytest.mark.parametrize("point", DRIVER_POINTS)
+def test_a_crash_at_any_point_and_a_replay_by_another_driver(lives: Lives, point: str) -> None:
+    lives.batch(0, driver(1))
+    crash_at(point)
+    # The claim is only written by a driver that is new.
+    crashed = driver(2) if point == "plan.claimed" else driver(1)
+    with pytest.raises(CrashError):
+        lives.batch(1, crashed)
+    lives.batch(1, driver(3))
+    lives.batch(2, driver(3))
+    assert lives.visible() == sorted(b"%d-%d" % (b, t) for b in range(3) for t in range(2))
+    assert lives.open_ids() == []
+
+
+def test_a_replay_of_a_finished_batch_is_dropped(lives: Lives) -> None:
+    lives.batch(0, driver(1))
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+    assert lives.open_ids() == []
+
+
+def test_nothing_written_needs_no_decision(lives: Lives) -> None:
+    plan = lives.protocol.plan(driver(1), None)
+    lives.protocol.commit(plan, unit(0), [])
+    lives.batch(1, driver(1))
+    assert lives.visible() == [b"1-0", b"1-1"]
+
+
+# --- aborting -----------------------------------------------------------------------------------
+
+
+def test_abort_ends_what_is_open(lives: Lives) -> None:
+    plan = lives.protocol.plan(driver(1), None)
+    lives.write(plan, 0, b"half")
+    assert len(lives.open_ids()) == 1
+    lives.protocol.abort(driver(1))
+    assert lives.open_ids() == []
+    assert lives.visible() == []
+
+
+@pytest.mark.parametrize("point", ["commit.decided", "commit.ending", "commit.ended"])
+def test_abort_after_a_decision_touches_nothing(lives: Lives, point: str) -> None:
+    """Spark calls abort after a commit that failed."""
+    crash_at(point)
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1))
+    lives.protocol.abort(driver(1))
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def test_abort_in_the_middle_of_a_decision_settles_it(lives: Lives) -> None:
+    crash_at("commit.deciding")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1))
+    lives.protocol.abort(driver(1))
+    assert lives.open_ids() == []
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def test_abort_of_a_driver_that_was_taken_over_touches_nothing(lives: Lives) -> None:
+    lives.protocol.plan(driver(1), None)
+    plan = lives.protocol.plan(driver(2), None)
+    written = [lives.write(plan, 0, b"new")]
+    lives.protocol.abort(driver(1))
+    lives.protocol.commit(plan, unit(0), written)
+    assert lives.visible() == [b"new"]
+
+
+# --- who may ------------------------------------------------------------------------------------
+
+
+def test_an_older_driver_cannot_decide_and_cannot_come_back(lives: Lives) -> None:
+    old = lives.protocol.plan(driver(1), None)
+    written = [lives.write(old, 0, b"old")]
+    lives.protocol.plan(driver(2), None)
+    with pytest.raises((FencedError, TransactionLostError)):
+        lives.protocol.commit(old, unit(0), written)
+    with pytest.raises(FencedError, match="superseded by driver driver-2"):
+        lives.protocol.plan(driver(1), None)
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def test_a_driver_fenced_between_check_and_decision_writes_nothing(lives: Lives) -> None:
+    old = lives.protocol.plan(driver(1), None)
+    written = [lives.write(old, 0, b"old")]
+
+    def take_over(point: str) -> None:
+        if point == "commit.checked":
+            crash_points.set_hook(None)
+            lives.protocol.plan(driver(2), None)
+
+    crash_points.set_hook(take_over)
+    with pytest.raises(FencedError, match=r"another driver has taken over transactional.id.prefix"):
+        lives.protocol.commit(old, unit(0), written)
+    assert lives.visible() == []
+    assert lives.open_ids() == []
+
+
+def test_another_query_is_refused_and_named(lives: Lives) -> None:
+    lives.batch(0, driver(1, "/ck/one"))
+    with pytest.raises(PrefixInUseError, match="checkpoint /ck/one"):
+        lives.protocol.plan(driver(2, "/ck/two"), None)
+    lives.batch(1, driver(1, "/ck/one"))  # it was not even fenced
+    plan = lives.protocol.plan(driver(3, None), None)
+    written = [lives.write(plan, 0, b"other")]
+    with pytest.raises(PrefixInUseError, match="query q-1"):
+        lives.protocol.commit(plan, Unit("q-2", 0, None), written)
+    with pytest.raises(PrefixInUseError, match="query q-1"):
+        lives.protocol.plan(driver(4, None), "job")
+
+
+def test_a_checkpoint_that_went_back_is_refused(lives: Lives) -> None:
+    for number in range(3):
+        lives.batch(number, driver(1))
+    with pytest.raises(TransactionError, match="the checkpoint has gone back"):
+        lives.batch(1, driver(1))
+    assert len(lives.visible()) == 6
+
+
+def test_prefixes_that_begin_alike_do_not_meet(lives: Lives) -> None:
+    """Nor does one's open decision hide the other's from it."""
+    other = lives.protocol_of("p.q")
+    plan = other.plan(driver(9, "/other"), None)
+    open_task = lives.write(plan, 3, b"other")
+    crash_at("commit.deciding")
+    with pytest.raises(CrashError):
+        other.commit(plan, Unit("q-9", 0, None), [open_task])
+    lives.batch(0, driver(1))
+    lives.batch(0, driver(1))
+    lives.batch(1, driver(2))
+    assert open_task.transactional_id in lives.open_ids()
+    assert [v for v in lives.visible() if v != b"other"] == [b"0-0", b"0-1", b"1-0", b"1-1"]
+
+
+# --- transactions that the brokers have aborted -------------------------------------------------
+
+
+def decided_and_lost(lives: Lives, commit_first: bool) -> None:
+    """A decision for tasks 0 and 1, a crash, and an outage beyond the timeout."""
+    crash_at("commit.ending" if commit_first else "commit.decided")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1))
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+
+
+def test_transactions_that_ran_out_before_the_decision(lives: Lives) -> None:
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"late")]
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    with pytest.raises(TransactionLostError, match=r"kafka.transaction.timeout.ms = 600000"):
+        lives.protocol.commit(plan, unit(0), written)
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def test_transactions_that_are_about_to_run_out_are_not_decided(lives: Lives) -> None:
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"late")]
+    lives.world.run_for(int(TIMEOUT_MS * 0.95))
+    with pytest.raises(TransactionLostError, match="too late to commit"):
+        lives.protocol.commit(plan, unit(0), written)
+
+
+def test_all_lost_after_the_decision_is_written_afresh(lives: Lives) -> None:
+    decided_and_lost(lives, commit_first=False)
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def test_a_part_lost_is_filled_in_by_the_same_rows(lives: Lives) -> None:
+    decided_and_lost(lives, commit_first=True)
+    assert len(lives.visible()) == 1
+    lives.batch(0, driver(2))
+    lives.batch(1, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
+
+
+def test_a_repair_that_is_cut_off_and_lost_again(lives: Lives) -> None:
+    """What is committed is remembered over several attempts."""
+    crash_at("commit.ending")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1), tasks=3)
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    crash_at("commit.ending")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(2), tasks=3)
+    lives.world.run_for(TIMEOUT_MS + 20_000)
+    lives.batch(0, driver(3), tasks=3)
+    assert lives.visible() == [b"0-0", b"0-1", b"0-2"]
+    assert lives.open_ids() == []
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
+    lives: Lives, tasks: int
+) -> None:
+    decided_and_lost(lives, commit_first=True)
+    with pytest.raises(OutcomeError, match="visible in part: 1 records are, 1 records of Spark"):
+        lives.batch(0, driver(2), tasks=tasks)
+    assert len(lives.visible()) == 1
+    with pytest.raises(OutcomeError, match="visible in part"):
+        lives.protocol.commit_nothing(unit(0))
+
+
+def test_an_outcome_that_nobody_can_know(lives: Lives) -> None:
+    """Somebody else has initialized a decided transaction's id."""
+    crash_at("commit.decided")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1))
+    for transactional_id in lives.open_ids():
+        lives.world.init(transactional_id)
+        lives.world.init(transactional_id)
+    for number in (2, 3):
+        with pytest.raises(OutcomeError, match="cannot be known"):
+            lives.batch(0, driver(number))
+
+
+# --- batch jobs ---------------------------------------------------------------------------------
+
+
+def test_jobs_follow_each_other(lives: Lives) -> None:
+    lives.batch(0, driver(1, None), job="a")
+    lives.batch(1, driver(1, None), job="b")
+    lives.batch(2, driver(2, None), job="c")
+    assert len(lives.visible()) == 6
+
+
+def test_a_job_whose_driver_died_after_the_decision_must_be_confirmed(lives: Lives) -> None:
+    crash_at("commit.ending")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1, None), job="a")
+    for number in (2, 3):
+        with pytest.raises(OutcomeError, match="job a was decided.*2 records are visible"):
+            lives.batch(1, driver(number, None), job="b")
+    assert lives.visible() == [b"0-0", b"0-1"]
+    assert lives.open_ids() == []
+
+
+def test_a_job_that_failed_before_the_decision_leaves_nothing(lives: Lives) -> None:
+    crash_at("commit.checked")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1, None), job="a")
+    lives.batch(1, driver(2, None), job="b")
+    assert lives.visible() == [b"1-0", b"1-1"]
+    assert lives.open_ids() == []
