@@ -47,17 +47,26 @@ class WorkerSlots:
     def __init__(self, worker: str | None = None) -> None:
         self._worker = worker or uuid.uuid4().hex[:_WORKER_CHARACTERS]
         self._plans: dict[str, tuple[int, int]] = {}
-        self._used: dict[str, int] = {}
+        self._next: dict[str, int] = {}
+        self._burnt: set[str] = set()
 
     def take(self, prefix: str, token: DriverToken) -> str:
         """An id for one task of the plan that ``token`` stands for."""
         plan = (token.producer_id, token.producer_epoch)
         if self._plans.get(prefix) != plan:
             self._plans[prefix] = plan
-            self._used[prefix] = 0
-        slot = self._used[prefix]
-        self._used[prefix] = slot + 1
-        return f"{prefix}.{self._worker}.{slot}"
+            self._next[prefix] = 0
+        while True:
+            transactional_id = f"{prefix}.{self._worker}.{self._next[prefix]}"
+            self._next[prefix] += 1
+            if transactional_id not in self._burnt:
+                return transactional_id
+
+    def burn(self, transactional_id: str) -> None:
+        """Never take this id again: a request of a task that failed may reach the coordinator
+        late, and would fence whoever has the id then.
+        """
+        self._burnt.add(transactional_id)
 
     def renew(self) -> None:
         """Become another worker: what a forked child must do."""
