@@ -14,9 +14,9 @@ from spark_kafka_sink.errors import LocalProtocolError, UnsupportedVersionError
 from spark_kafka_sink.model import ZERO_UUID, Node, PreparedTransaction
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.transaction_state import IMPLICIT_PARTITIONS_VERSION
-from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.produce import (
+    ADDS_PARTITIONS_VERSION,
     TOPIC_IDS_VERSION,
     PartitionProduceData,
     ProduceRequest,
@@ -24,10 +24,6 @@ from spark_kafka_sink.protocol.messages.produce import (
 )
 from spark_kafka_sink.protocol.types import Records
 from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, read_header
-
-ADDS_PARTITIONS_VERSION = 12
-"""First version that adds its partitions to the transaction; a broker takes it in transactions
-only where transaction.version is 2. Source: ``ProduceRequest`` (KIP-890)."""
 
 
 def produce_request(

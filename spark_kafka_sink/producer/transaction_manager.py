@@ -55,7 +55,6 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 )
 from spark_kafka_sink.protocol.schema import Request
 
-TRANSACTION_VERSION_FEATURE = "transaction.version"
 CONCURRENT_TRANSACTIONS_BACKOFF_MS = 20
 """First pause after CONCURRENT_TRANSACTIONS: a transaction takes that long to end. Source:
 ``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``."""
@@ -217,7 +216,7 @@ class TransactionManager:
         versions = self._client.api_versions(coordinator)
         assert versions is not None, "the coordinator is ready"
         # Of this connection; when the answer is here, it may be closed already.
-        self._transaction_version = versions.finalized_features.get(TRANSACTION_VERSION_FEATURE, 0)
+        self._transaction_version = versions.transaction_version
         name, timeout_ms = self._settings
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
         self._send(coordinator, request, self._complete_init, now_ms)

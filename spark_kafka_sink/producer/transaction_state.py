@@ -18,9 +18,7 @@ from spark_kafka_sink.model import (
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.producer_state import ProducerState
-
-IMPLICIT_PARTITIONS_VERSION = 2
-"""First transaction.version in which a produce request adds its partitions by itself."""
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 
 
 class TransactionState(ProducerState):

@@ -13,6 +13,11 @@ from spark_kafka_sink.errors import RemoteProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+IMPLICIT_PARTITIONS_VERSION = 2
+"""transaction.version from which a produce request adds its partitions to the transaction, and the
+end of each transaction raises the epoch (KIP-890)."""
+
+_TRANSACTION_VERSION = "transaction.version"
 _REQUEST_HEADER = struct.Struct(">hhi")
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
@@ -36,6 +41,11 @@ class BrokerApiVersions:
     ) -> None:
         self._ranges = dict(ranges)
         self.finalized_features = dict(finalized_features or {})
+
+    @property
+    def transaction_version(self) -> int:
+        """By the finalized feature: a broker offers versions that it must not be asked in."""
+        return self.finalized_features.get(_TRANSACTION_VERSION, 0)
 
     @classmethod
     def from_response(cls, response: ApiVersionsResponse) -> BrokerApiVersions:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from spark_kafka_sink.admin import AdminClient, Call
 from spark_kafka_sink.errors import BrokerError, KafkaErrorCode, RemoteProtocolError, error_for_code
 from spark_kafka_sink.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -40,10 +41,6 @@ from spark_kafka_sink.transactions.coordinators import ABOUT_COORDINATOR, Coordi
 from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
 from spark_kafka_sink.transactions.model import TaskTransaction
-
-TRANSACTION_VERSION_FEATURE = "transaction.version"
-IMPLICIT_PARTITIONS = 2
-"""transaction.version from which brokers bump epochs and add partitions themselves (KIP-890)."""
 
 _FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 _ENDED_OTHERWISE = _FENCED | {
@@ -129,8 +126,7 @@ class TransactionClient:
     def _transaction_version(self, transactional_id: str) -> int:
         """By the finalized feature: a broker advertises versions that it may not be asked in."""
         versions = self.admin.api_versions(self._coordinators.known(transactional_id))
-        features = {} if versions is None else versions.finalized_features
-        return features.get(TRANSACTION_VERSION_FEATURE, 0)
+        return 0 if versions is None else versions.transaction_version
 
     # --- EndTxn --------------------------------------------------------------------------------
 
@@ -271,7 +267,7 @@ def raise_if_fenced(error: KafkaErrorCode, transactional_id: str) -> None:
 
 def _end_question(transaction: TaskTransaction, committed: bool) -> Question:
     request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
-    bumps = transaction.transaction_version >= IMPLICIT_PARTITIONS
+    bumps = transaction.transaction_version >= IMPLICIT_PARTITIONS_VERSION
     at_most = EPOCH_BUMP_VERSION if bumps else EPOCH_BUMP_VERSION - 1
     return Question((transaction.transactional_id,), request, at_most)
 

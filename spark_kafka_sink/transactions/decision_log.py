@@ -13,9 +13,10 @@ from __future__ import annotations
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BrokerError, error_for_code
 from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
+from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.client import (
-    IMPLICIT_PARTITIONS,
     TransactionClient,
     raise_if_fenced,
 )
@@ -29,9 +30,6 @@ LOG_PARTITION = 0
 _FIRST_WINDOW = 50
 _COMPRESSED_FROM_BYTES = 4096
 _WINDOW_GROWTH = 8
-# From transaction.version 2 on a produce request adds its partition, in version 12; 13 has ids.
-_PRODUCE_VERSION = 12
-_PRODUCE_VERSION_BEFORE = 11
 
 
 class DecisionLog:
@@ -103,7 +101,7 @@ class DecisionLog:
         """
         transactional_id = driver_transactional_id(self._prefix)
         producer = ProducerIdAndEpoch(token.producer_id, token.producer_epoch)
-        is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS
+        is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS_VERSION
         if not is_implicit:
             self._client.add_partition(
                 transactional_id, producer, self._topic_partition, deadline_ms
@@ -116,7 +114,8 @@ class DecisionLog:
             token.next_sequence,
             codec="zstd" if value is not None and len(value) > _COMPRESSED_FROM_BYTES else "none",
         )
-        version = _PRODUCE_VERSION if is_implicit else _PRODUCE_VERSION_BEFORE
+        # Never 13, which names topics by id.
+        version = ADDS_PARTITIONS_VERSION if is_implicit else ADDS_PARTITIONS_VERSION - 1
         answer = self._partition.append(transactional_id, batch, version, deadline_ms)
         self._check_appended(answer.error_code, transactional_id, len(batch))
         if decision is not None and decision.phase is Phase.DECIDED:

@@ -21,6 +21,10 @@ from spark_kafka_sink.protocol.types import (
     Records,
 )
 
+ADDS_PARTITIONS_VERSION = 12
+"""First version that adds its partitions to the transaction; a broker takes it in transactions
+only where transaction.version is 2. Source: ``ProduceRequest`` (KIP-890)."""
+
 TOPIC_IDS_VERSION = 13
 """First version that names topics by id."""
 
