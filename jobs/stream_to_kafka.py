@@ -13,26 +13,20 @@ from __future__ import annotations
 import sys
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_kafka_sink.clock import SystemClock
 from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
-from spark_kafka_sink.jobs.follow import Follower
-from spark_kafka_sink.jobs.progress import progress_output
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
-from spark_kafka_sink.jobs.shutdown import GracefulStop
+from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
 
 def declare_arguments() -> JobArguments:
     """The job's arguments."""
     arguments = JobArguments("Stream files into a Kafka topic as JSON.")
     declare_input(arguments)
-    arguments.add("trigger", "'5 seconds', 'available-now', or 'asap' (default)")
+    declare_stream(arguments)
     arguments.add("max_files", "files per micro-batch at most (default: all there are)")
-    arguments.add("checkpoint", "folder that remembers what was written")
-    arguments.add("name", "name of the query in Spark's UI")
     return arguments
 
 
@@ -49,39 +43,13 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return reader.load(settings.require("input"))
 
 
-def start(records: DataFrame, settings: JobSettings) -> StreamingQuery:
-    """Start the query."""
-    writer = (
-        records.writeStream.format("pykafka-sink")
-        .options(**settings.sink_options)
-        .option("checkpointLocation", settings.require("checkpoint"))
-        .outputMode("append")
-    )
-    name = settings.get("name")
-    if name is not None:
-        writer = writer.queryName(name)
-    trigger = settings.get("trigger", "asap")
-    if trigger == "available-now":
-        writer = writer.trigger(availableNow=True)
-    elif trigger != "asap":
-        writer = writer.trigger(processingTime=trigger)
-    return writer.start()
-
-
 def run(spark: SparkSession) -> int:
     """Stream until the input ends (available-now) or somebody wants it to stop."""
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
     records = to_records(read_stream(spark, settings), settings.get("key"))
-    with GracefulStop(spark) as stop:
-        query = start(records, settings)
-        lag = FileLag(spark, settings.require("input"), settings.require("checkpoint"))
-        Follower(query, lag, stop, SystemClock(), progress_output(spark)).follow()
-        failure = query.exception()
-        if failure is not None:
-            print(f"stream_to_kafka: the query failed: {failure}", file=sys.stderr)
-            return 1
-    return 0
+    lag = FileLag(spark, settings.require("input"), settings.require("checkpoint"))
+    return report("stream_to_kafka", run_stream(spark, records, settings, lag))
 
 
 def main() -> int:

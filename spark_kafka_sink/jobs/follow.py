@@ -18,12 +18,15 @@ _FINISH_BATCH_MS = 20_000
 
 
 class Follower:
-    """Shows the progress of one query, and stops it between two micro-batches."""
+    """Shows the progress of one query, and stops it between two micro-batches.
+
+    lag: of a stream of files; other sources tell theirs in their progress, or not at all
+    """
 
     def __init__(
         self,
         query: StreamingQuery,
-        lag: FileLag,
+        lag: FileLag | None,
         stop: GracefulStop,
         clock: Clock,
         out: TextIO,
@@ -53,7 +56,8 @@ class Follower:
         is_news = self._count_batches()
         now_ms = self._clock.now_ms()
         counted_at_ms = self._lag_counted_at_ms
-        if is_news or counted_at_ms is None or now_ms - counted_at_ms >= _LAG_INTERVAL_MS:
+        is_due = counted_at_ms is None or now_ms - counted_at_ms >= _LAG_INTERVAL_MS
+        if self._lag is not None and (is_news or is_due):
             self.totals.files = self._lag.count()
             self._lag_counted_at_ms = now_ms
         self._line.show(self.totals.describe())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.jobs.kafka_lag import kafka_lag
 
 _LOG_INTERVAL_MS = 5000
 _CLEAR_LINE = "\r\033[K"
@@ -15,12 +16,16 @@ _CLEAR_LINE = "\r\033[K"
 
 @dataclass
 class Totals:
-    """What a stream has done since it was started. files: (processed, found), None if unknown."""
+    """What a stream has done since it was started.
+
+    files: (processed, found) of a stream of files; lag: in offsets, of a stream from Kafka
+    """
 
     rows: int = 0
     batches: int = 0
     rows_per_second: float = 0.0
     files: tuple[int, int] | None = None
+    lag: int | None = None
 
     def add(self, progress: Mapping[str, Any]) -> None:
         """Count one StreamingQueryProgress, as a dictionary."""
@@ -30,6 +35,7 @@ class Totals:
             self.batches += 1
             duration_ms = (progress.get("durationMs") or {}).get("triggerExecution") or 0
             self.rows_per_second = rows * 1000 / duration_ms if duration_ms else 0.0
+            self.lag = kafka_lag(progress)
 
     def describe(self) -> str:
         """``336,776 rows | 41,230 rows/s | 12 batches | 0 of 12 files left``."""
@@ -41,6 +47,8 @@ class Totals:
         if self.files is not None:
             processed, found = self.files
             parts.append(f"{max(0, found - processed):,} of {found:,} files left")
+        if self.lag is not None:
+            parts.append(f"lag {self.lag:,}")
         return " | ".join(parts)
 
 

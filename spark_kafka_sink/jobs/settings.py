@@ -29,7 +29,7 @@ READER_PREFIX = JOB_PREFIX + "reader."
 class JobSettings:
     """What one run of a job was asked to do.
 
-    sink_options: for ``.options()`` of the writer; reader_options: of the file reader
+    sink_options: for ``.options()`` of the writer; reader_options: of the reader
     job: the job's arguments by name, None where nothing was given
     """
 
@@ -65,7 +65,7 @@ class JobArguments:
         add("--option", action="append", default=[], metavar="NAME=VALUE",
             help="an option of the sink, e.g. kafka.linger.ms=50; may be repeated")  # fmt: skip
         add("--reader-option", action="append", default=[], metavar="NAME=VALUE",
-            help="an option of the file reader, e.g. header=true; may be repeated")  # fmt: skip
+            help="an option of Spark's reader, e.g. header=true; may be repeated")  # fmt: skip
 
     def add(self, name: str, help_text: str) -> None:
         """Declare ``--name``; in the properties file ``spark.pykafka.job.name``."""

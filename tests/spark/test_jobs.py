@@ -11,9 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from benchmarks.harness import JVM_SINK
+from spark_kafka_sink.localkafka import fetch_jars
+from spark_kafka_sink.transactions.crash_points import VARIABLE as CRASH_HOOK
 from tests.broker.processes import eventually
 from tests.reading import read_topic
+from tests.spark import holding
 from tests.spark.test_streaming import write_file
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -29,14 +34,14 @@ spark.log.level         ERROR
 class Job:
     """A running spark-submit and its output."""
 
-    def __init__(self, arguments: list[str], folder: Path) -> None:
+    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
         self.output = folder / f"output-{len(list(folder.iterdir()))}.txt"
         with self.output.open("w", encoding="utf-8") as output:
             self.process = subprocess.Popen(
                 [str(SPARK_SUBMIT), *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=dict(os.environ, PYSPARK_PYTHON=sys.executable),
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
                 start_new_session=True,
             )
 
@@ -46,16 +51,21 @@ class Job:
     def wait(self, timeout_s: float = 90) -> int:
         return self.process.wait(timeout_s)
 
+    def kill(self) -> None:
+        """kill -9, of the JVM and of the driver's Python."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.wait()
+
 
 @pytest.fixture
 def conf(kafka, tmp_path):
     """Writes a properties file."""
 
-    def create(**lines: str) -> Path:
+    def create(base: str = QUIET, **lines: str) -> Path:
         path = tmp_path / "job.conf"
         settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, **lines}
         text = "".join(f"spark.pykafka.{name} {value}\n" for name, value in settings.items())
-        path.write_text(QUIET + text, encoding="utf-8")
+        path.write_text(base + text, encoding="utf-8")
         return path
 
     return create
@@ -66,16 +76,15 @@ def submit(tmp_path) -> Iterator[object]:
     """Starts jobs, and leaves none behind."""
     jobs: list[Job] = []
 
-    def run(conf: Path, script: str, *arguments: str) -> Job:
+    def run(conf: Path, script: str, *arguments: str, **environment: str) -> Job:
         command = ["--properties-file", str(conf), str(REPOSITORY / "jobs" / script), *arguments]
-        jobs.append(Job(command, tmp_path))
+        jobs.append(Job(command, tmp_path, environment))
         return jobs[-1]
 
     yield run
     for job in jobs:
         if job.process.poll() is None:
-            os.killpg(job.process.pid, signal.SIGKILL)
-            job.wait()
+            job.kill()
 
 
 def ids(kafka, topic: str) -> list[int]:
@@ -144,3 +153,78 @@ def test_wrong_settings_are_named(conf, submit, tmp_path):
     job = submit(settings, "batch_to_kafka.py", "--input", str(folder))
     assert job.wait() == 2
     assert "the sink has no option 'tpoic'. Did you mean 'topic'?" in job.text()
+
+
+def produce_in_transactions(kafka, topic: str, transactions: dict[range, bool]) -> None:
+    """Each range as one transaction of records with these ids; True: committed."""
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "transactional.id": f"input-of-{topic}",
+            "log_level": 0,
+        }
+    )
+    producer.init_transactions(30)
+    for numbers, is_committed in transactions.items():
+        producer.begin_transaction()
+        for number in numbers:
+            producer.produce(topic, json.dumps({"id": number}), headers=[("n", str(number))])
+        producer.flush(30)
+        if is_committed:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+
+
+def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
+    kafka, new_topic, conf, submit, tmp_path
+):
+    """Killed when the third micro-batch is decided, and only one of its transactions committed."""
+    source, topic, ready = new_topic(2), new_topic(3), tmp_path / "ready"
+    ids = range(4000)
+    produce_in_transactions(
+        kafka, source, {ids[:1000]: True, range(9000, 9500): False, ids[1000:]: True}
+    )
+    jars = ",".join(map(str, fetch_jars(JVM_SINK, "jvm-sink", transitive=False)))
+    delivered = (REPOSITORY / "conf" / "kafka-to-kafka.conf").read_text(encoding="utf-8")
+    settings = conf(
+        f"{delivered}\n{QUIET}\nspark.jars {jars}\n",
+        **{
+            "topic": topic,
+            "job.input": source,
+            "job.checkpoint": str(tmp_path / "checkpoint"),
+            "job.max.offsets": "700",
+            "job.trigger": "available-now",
+            "job.select": "get_json_object(cast(value as string), '$.id') as key, value, headers",
+            "job.where": "not get_json_object(cast(value as string), '$.id') like '%7'",
+            "transactional.id.prefix": f"copy-of-{source}",
+            "transaction.log.replication.factor": "1",
+            "metrics.path": str(tmp_path / "metrics.jsonl"),
+        },
+    )
+    environment = {
+        CRASH_HOOK: "tests.spark.holding:hold",
+        holding.POINT: "commit.ending:3",
+        holding.FILE: str(ready),
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    job = submit(settings, "kafka_to_kafka.py", **environment)
+    assert eventually(lambda: ready.exists() or job.process.poll() is not None, 90)
+    assert ready.exists(), job.text()
+    job.kill()
+    job = submit(settings, "kafka_to_kafka.py")
+    assert job.wait() == 0, job.text()
+    assert "lag 0" in job.text()
+
+    wanted = [number for number in ids if number % 10 != 7]
+    copied = read_topic(kafka.bootstrap_servers, topic)
+    assert sorted(int(r.key) for r in copied) == wanted
+    for record in copied:
+        assert json.loads(record.value) == {"id": int(record.key)}
+        assert record.headers == (("n", record.key),)
+    # The replay has written again what was there: the test could have failed.
+    written = read_topic(kafka.bootstrap_servers, topic, **{"isolation.level": "read_uncommitted"})
+    assert len(written) > len(copied)
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert {line["event"] for line in lines} == {"commit"}
+    assert [line["batch_id"] for line in lines] == list(range(len(lines)))

@@ -1,0 +1,99 @@
+"""Kafka to Kafka, each record exactly once: read topics, transform their records, write them.
+
+    spark-submit --properties-file conf/kafka-to-kafka.conf jobs/kafka_to_kafka.py \\
+        --bootstrap-servers broker:9092 --input orders --topic orders-by-customer \\
+        --select "get_json_object(CAST(value AS STRING), '$.customer') AS key, value" \\
+        --checkpoint /checkpoints/orders-by-customer
+
+Reads with Spark's own Kafka source, whose jar --packages brings:
+org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>. Which offsets were read is in the
+checkpoint, not in a consumer group. docs/exactly-once.md says what makes it exactly once.
+
+--select and --where are SQL over the source's columns: key and value (both binary), topic,
+partition, offset, timestamp, timestampType, headers. Any option of the source may be given as
+--reader-option, e.g. startingOffsets=earliest. Every setting may stand in the properties file
+instead: spark.pykafka.job.select, spark.pykafka.job.reader.startingOffsets, … Ctrl-C and SIGTERM
+stop the stream after the micro-batch in progress; started again with the same checkpoint, it goes
+on there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
+from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
+
+BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
+# Not topic and partition: the rows would go where they come from.
+DEFAULT_SELECT = "key, value, headers, timestamp"
+
+
+def declare_arguments() -> JobArguments:
+    """The job's arguments."""
+    arguments = JobArguments("Read topics, transform their records, write them to Kafka.")
+    arguments.add("input", "topics to read, separated by commas")
+    arguments.add("select", f"columns to write, as SQL (default: {DEFAULT_SELECT})")
+    arguments.add("where", "records to write, as an SQL condition (default: all)")
+    declare_stream(arguments)
+    arguments.add("max_offsets", "offsets per micro-batch at most (default: all there are)")
+    return arguments
+
+
+def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    """The input topics; by default of the cluster that is written to, and committed records."""
+    defaults = {"includeHeaders": "true", "kafka.isolation.level": "read_committed"}
+    if BOOTSTRAP_SERVERS in settings.sink_options:
+        defaults[BOOTSTRAP_SERVERS] = settings.sink_options[BOOTSTRAP_SERVERS]
+    max_offsets = settings.get("max_offsets")
+    if max_offsets is not None:
+        defaults["maxOffsetsPerTrigger"] = max_offsets
+    reader = spark.readStream.format("kafka").options(**{**defaults, **settings.reader_options})
+    reader = reader.option("subscribe", settings.require("input"))
+    try:
+        return reader.load()
+    except AnalysisException as error:
+        if "Failed to find data source" not in str(error):
+            raise
+        raise ConfigError(
+            "Spark's own Kafka source is not there, which this job reads with: spark-submit "
+            f"--packages org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
+        ) from error
+
+
+def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
+    """What is written of each record. Your own code may take this place."""
+    rows.createOrReplaceTempView("records")
+    select, where = settings.get("select", DEFAULT_SELECT), settings.get("where", "true")
+    try:
+        return rows.sparkSession.sql(f"SELECT {select} FROM records WHERE {where}")
+    except AnalysisException as error:
+        raise ConfigError(f"--select or --where: {error}") from error
+
+
+def run(spark: SparkSession) -> int:
+    """Stream until the input ends (available-now) or somebody wants it to stop."""
+    conf = spark.sparkContext.getConf().getAll()
+    settings = declare_arguments().parse(sys.argv[1:], conf)
+    records = transform(read_stream(spark, settings), settings)
+    return report("kafka_to_kafka", run_stream(spark, records, settings))
+
+
+def main() -> int:
+    """Exit status: 0 when the stream ended as asked, 1 when it failed, 2 for wrong settings."""
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        return run(spark)
+    except ConfigError as error:
+        print(f"kafka_to_kafka: {error}", file=sys.stderr)
+        return 2
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
