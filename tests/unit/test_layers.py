@@ -161,7 +161,8 @@ def test_what_spark_looks_up_loads_next_to_nothing():
 
 def test_the_writer_that_the_driver_makes_loads_no_kernel():
     loaded = loaded_by("import spark_kafka_sink.source, spark_kafka_sink.writer\n"
-                       "import spark_kafka_sink.preflight, spark_kafka_sink.columns.input_schema")  # fmt: skip
+                       "import spark_kafka_sink.preflight, spark_kafka_sink.columns.input_schema\n"
+                       "import spark_kafka_sink.transactions.session")  # fmt: skip
     assert not loaded & {"numba", "llvmlite"}
 
 
