@@ -12,14 +12,16 @@ _KAFKA = "Kafka"
 def kafka_lag(progress: Mapping[str, Any]) -> int | None:
     """Offsets between the end of a micro-batch and the end of its topics, when it was planned.
 
-    progress: a StreamingQueryProgress. None without a Kafka source. Transactions take offsets of
-    their own, so this is at least the number of records.
+    progress: a StreamingQueryProgress. None without a Kafka source, and for a micro-batch that was
+    planned before a restart. Transactions take offsets of their own: there may be fewer records.
     """
     behind = None
     for source in progress.get("sources") or ():
         if not source["description"].startswith(_KAFKA):
             continue
         ends, latest = _offsets(source["endOffset"]), _offsets(source["latestOffset"])
+        if not latest:
+            return None
         behind = (behind or 0) + sum(
             max(0, offset - ends.get(partition, 0)) for partition, offset in latest.items()
         )

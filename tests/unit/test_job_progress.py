@@ -62,6 +62,37 @@ def test_more_files_taken_in_than_there_are() -> None:
     assert Totals(files=(12, 5)).describe().endswith("0 of 5 files left")
 
 
+def kafka_progress(*sources: tuple[str, str | None, str | None]) -> dict[str, Any]:
+    names = ("description", "endOffset", "latestOffset")
+    return progress(0, 10) | {"sources": [dict(zip(names, s, strict=True)) for s in sources]}
+
+
+@pytest.mark.parametrize(
+    ("sources", "lag"),
+    [
+        ([], None),
+        ([("FileStreamSource[file:/in]", '{"logOffset":0}', None)], None),
+        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5,"1":7}}', '{"a":{"0":9,"1":7}}')], 4),
+        # A partition that was added since, and one that lost records meanwhile.
+        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', '{"a":{"0":2,"1":3}}')], 3),
+        (
+            [
+                ("KafkaV2[Subscribe[a]]", '{"a":{"0":1}}', '{"a":{"0":2}}'),
+                ("KafkaV2[Subscribe[b]]", '{"b":{"0":1}}', '{"b":{"0":12}}'),
+            ],
+            12,
+        ),
+        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', None)], None),
+        ([("KafkaV2[Subscribe[a]]", '{"a":{"0":5}}', "null")], None),
+    ],
+)
+def test_the_lag_of_a_stream_from_kafka(sources: Any, lag: int | None) -> None:
+    totals = Totals()
+    totals.add(kafka_progress(*sources))
+    assert totals.lag == lag
+    assert totals.describe().endswith("1 batch" if lag is None else f"| lag {lag}")
+
+
 # --- the line -------------------------------------------------------------------------------------
 
 
@@ -210,6 +241,14 @@ def test_files_are_counted_with_every_batch_and_every_two_seconds() -> None:
     stream, _, _ = follow(*[nothing] * 17)
     # At the first look, after two and four seconds, and at the end.
     assert stream.files_counted == 4
+
+
+def test_a_stream_without_files() -> None:
+    clock, out = SimClock(), Terminal()
+    stream: Any = Stream(clock, ended(0, 10))
+    Follower(stream, None, stream, clock, out).follow()
+    assert stream.files_counted == 0
+    assert out.getvalue().endswith("10 rows | 10 rows/s | 1 batch\n")
 
 
 def test_a_request_to_stop_waits_for_the_end_of_the_micro_batch() -> None:

@@ -175,8 +175,9 @@ def properties(path: Path) -> dict[str, str]:
 def test_the_files_in_conf_are_understood(path: Path) -> None:
     """Whoever starts from one of them must not be told of an unknown option."""
     declared = arguments()
-    for name in ("format", "schema", "trigger", "checkpoint"):
+    for name in ("format", "schema", "trigger", "checkpoint", "max_offsets"):
         declared.add(name, "help")
     settings = declared.parse([], properties(path).items())
     assert settings.sink_options
-    SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **settings.sink_options})
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", **settings.sink_options})
+    assert options.notes == ()
