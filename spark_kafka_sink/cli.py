@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.transactions_cli import add_transactions
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=None)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_broker(subparsers)
+    add_transactions(subparsers)
     return parser
 
 

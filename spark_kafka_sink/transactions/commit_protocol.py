@@ -281,6 +281,21 @@ class CommitProtocol:
             deadline_ms,
         )
 
+    # --- what operators do, see operations.py --------------------------------------------------
+
+    def settle(self) -> tuple[Decision | None, DriverToken]:
+        """Take the prefix from whoever has it: the record, which nobody else can change from now.
+
+        A decision that is being written is in it, or never will be.
+        """
+        deadline_ms = self._deadline()
+        token = self._take_over(deadline_ms)
+        return self.log.read(deadline_ms), token
+
+    def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:
+        """Finish what is DECIDED: the record of what came out."""
+        return self._resolve(decision, token, self._deadline())
+
     def _deadline(self) -> int:
         return self._client.admin.deadline_in(self._patience_ms)
 

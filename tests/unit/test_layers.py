@@ -34,7 +34,8 @@ ALLOWED: dict[str, set[str]] = {
     "source": {"columns", "config", "preflight", "transactions", "writer"},
     "localkafka": {"admin", "network", "protocol"},
     "jobs": {"config"},
-    "cli": {"localkafka"},
+    "transactions_cli": {"admin", "transactions"},
+    "cli": {"localkafka", "transactions_cli"},
     "__main__": {"cli"},
 }
 """Layer -> the layers (or modules) it may import, besides itself and ``EVERYWHERE``."""

@@ -1,0 +1,290 @@
+"""What operators change by hand: finish a decided unit, abort what is open, let go of a prefix.
+
+Each operation looks first, then asks for confirmation, then takes ``{prefix}.driver``, which stops
+whoever works under the prefix and settles a decision that is being written, and looks again: only
+then does it change anything. All may be cut off anywhere and repeated.
+"""
+
+from __future__ import annotations
+
+import platform
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple
+
+from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.transactions import repair
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.errors import TransactionError
+from spark_kafka_sink.transactions.ids import is_task_id
+from spark_kafka_sink.transactions.inspection import Inspection
+from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Phase
+
+# Of ids that are only taken to abort what is open under them; every broker's maximum allows it.
+_TIMEOUT_MS = 60_000
+_QUERY_NAME = "pykafka-sink transactions"
+
+Confirm = Callable[[str], None]
+"""Told what is about to happen; raises RefusedError unless somebody agrees."""
+
+
+class RefusedError(TransactionError):
+    """The operation was not done, and why: the state does not allow it, or nobody confirmed it."""
+
+
+class Choice(Enum):
+    """What becomes of a unit that is visible in part, or nobody knows how far."""
+
+    AS_WRITTEN = "as-written"
+    AS_NOT_WRITTEN = "as-not-written"
+
+
+class Result(NamedTuple):
+    """message: what was done; decision: the record now, None if there is none
+
+    aborted: transactional ids; needs_choice: the unit is finished, and the user must settle it
+    """
+
+    message: str
+    decision: Decision | None
+    aborted: tuple[str, ...] = ()
+    needs_choice: bool = False
+
+
+class Operations:
+    """Operations on one prefix. Errors: RefusedError, and those of CommitProtocol."""
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        log_topic: str,
+        prefix: str,
+        clock: Clock,
+        patience_ms: int,
+    ) -> None:
+        config = ExactlyOnceConfig(prefix, _TIMEOUT_MS, log_topic, 1, 1)
+        self._client = client
+        self._prefix = prefix
+        self._clock = clock
+        self._patience_ms = patience_ms
+        self._inspection = Inspection(client, log_topic, patience_ms)
+        self._protocol = CommitProtocol(client, config, clock, patience_ms)
+
+    # --- resolve -------------------------------------------------------------------------------
+
+    def resolve(self, choice: Choice | None, confirm: Confirm) -> Result:
+        """Finish a DECIDED unit; settle a PARTIAL or UNKNOWN one, or a job's, as ``choice`` says.
+
+        Raises RefusedError where a choice is needed and not made, or made and not possible.
+        """
+        decision = self._read()
+        if decision is None:
+            return Result(f"'{self._prefix}' has no record: there is nothing to resolve", None)
+        if is_settled(decision):
+            message = f"there is nothing to resolve: {state_of(decision, self._prefix)}"
+            return Result(message, decision)
+        if decision.phase is not Phase.DECIDED:
+            return self._settle_as(decision, choice, confirm)
+        if choice is Choice.AS_NOT_WRITTEN:
+            raise RefusedError(
+                f"{state_of(decision, self._prefix)}. Once decided, it cannot be taken back: "
+                "resolve without --as-not-written finishes it"
+            )
+        confirm(
+            f"{decision.unit} was decided: {len(decision.transactions)} transaction(s) will be "
+            f"committed, {decision.records} records visible. {self._stops()}"
+        )
+        claimed, token = self._claim(decision)
+        return self._finish(claimed, token, choice)
+
+    def _finish(self, decision: Decision, token: DriverToken, choice: Choice | None) -> Result:
+        concluded, token = self._protocol.resolve(decision, token)
+        is_complete = concluded.phase is Phase.DONE
+        if is_complete and choice is Choice.AS_WRITTEN:
+            concluded = replace(concluded, needs_confirmation=False)
+            self._write(concluded, token)
+        aborted = self._abort_open(None)
+        message = f"finished: {state_of(concluded, self._prefix)}"
+        return Result(message, concluded, aborted, not is_settled(concluded))
+
+    def _settle_as(self, decision: Decision, choice: Choice | None, confirm: Confirm) -> Result:
+        known = state_of(decision, self._prefix)
+        if choice is None:
+            raise RefusedError(f"{known}\n\n{_options(decision)}")
+        confirm(f"{known}\n\n{_consequence(decision, choice)} {self._stops()}")
+        claimed, token = self._claim(decision)
+        settled = replace(
+            claimed,
+            phase=Phase.DONE if choice is Choice.AS_WRITTEN else Phase.VOID,
+            transactions=(),
+            committed=(),
+            needs_confirmation=False,
+        )
+        self._write(settled, token)
+        aborted = self._abort_open(None)
+        return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
+
+    def _claim(self, seen: Decision) -> tuple[Decision, DriverToken]:
+        """Become the owner of the record that was ``seen``, so that its driver keeps off."""
+        found, token = self._protocol.settle()
+        if found != seen:
+            state = "it is gone" if found is None else state_of(found, self._prefix)
+            raise RefusedError(
+                "the record has changed since it was read, so somebody is at work under this "
+                f"prefix: {state}. They were stopped, nothing else was done. Look again"
+            )
+        # The checkpoint stays, so that another query's claim to the prefix is still noticed.
+        operator = self._operator(seen.owner.checkpoint)
+        claimed = seen.owned_by(operator)
+        return claimed, self._write(claimed, token)
+
+    def _operator(self, checkpoint: str | None) -> Driver:
+        driver_id = f"operator-{uuid.uuid4().hex[:12]}"
+        started_ms = self._clock.timestamp_ms()
+        return Driver(driver_id, platform.node(), started_ms, checkpoint, _QUERY_NAME)
+
+    # --- abort and release ---------------------------------------------------------------------
+
+    def abort(self, transactional_id: str | None, confirm: Confirm) -> Result:
+        """Fence the open transactions of the prefix's tasks, or one of them.
+
+        Raises RefusedError while a unit is DECIDED, and for an id that is no task's of this prefix.
+        """
+        if transactional_id is not None and not is_task_id(self._prefix, transactional_id):
+            raise RefusedError(
+                f"'{transactional_id}' is not the id of a task under '{self._prefix}': those are "
+                f"{self._prefix}.WORKER.NUMBER, as list shows them"
+            )
+        decision = self._read()
+        self._refuse_decided(decision)
+        if not (names := self._open_ids(transactional_id)):
+            which = f"'{self._prefix}'" if transactional_id is None else f"'{transactional_id}'"
+            return Result(f"nothing is open under {which}", decision)
+        confirm(
+            f"{len(names)} transaction(s) will be aborted, what they have written never becomes "
+            f"visible: {_some(names)}. {self._stops()}"
+        )
+        decision, _ = self._protocol.settle()
+        self._refuse_decided(decision)
+        aborted = self._abort_open(transactional_id)
+        return Result(f"{len(aborted)} transaction(s) aborted", decision, aborted)
+
+    def release(self, confirm: Confirm) -> Result:
+        """Remove the prefix's record and abort what is open: the prefix is as if never used.
+
+        Raises RefusedError while there is something to resolve.
+        """
+        decision = self._read()
+        self._refuse_unsettled(decision)
+        names = self._open_ids(None)
+        if decision is None and not names:
+            return Result(
+                f"nothing is known of '{self._prefix}': there is nothing to release", None
+            )
+        what = f"the record of '{self._prefix}' will be removed"
+        if decision is not None:
+            what += f" ({state_of(decision, self._prefix)})"
+        confirm(
+            f"{what}, and {len(names)} open transaction(s) aborted. If the query or job comes back "
+            "with its checkpoint, it may write again what it has written before. "
+            f"{self._stops()}"
+        )
+        decision, token = self._protocol.settle()
+        self._refuse_unsettled(decision)
+        aborted = self._abort_open(None)
+        if decision is not None:
+            self._write(None, token)
+        return Result(f"'{self._prefix}' is released", None, aborted)
+
+    def _refuse_decided(self, decision: Decision | None) -> None:
+        if decision is not None and decision.phase is Phase.DECIDED:
+            raise RefusedError(
+                f"{state_of(decision, self._prefix)}. To abort a part of it would lose records: "
+                f"pykafka-sink transactions resolve --prefix {self._prefix} finishes it"
+            )
+
+    def _refuse_unsettled(self, decision: Decision | None) -> None:
+        if decision is not None and not is_settled(decision):
+            raise RefusedError(
+                f"{state_of(decision, self._prefix)}\n\nFirst: pykafka-sink transactions resolve "
+                f"--prefix {self._prefix}"
+            )
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def _read(self) -> Decision | None:
+        self._inspection.check_log()
+        return self._protocol.log.read(self._deadline())
+
+    def _write(self, decision: Decision | None, token: DriverToken) -> DriverToken:
+        return self._protocol.log.write(decision, token, self._deadline())
+
+    def _open_ids(self, only: str | None) -> list[str]:
+        listed = self._client.open_tasks(self._prefix, self._deadline())
+        return sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
+
+    def _abort_open(self, only: str | None) -> tuple[str, ...]:
+        """Abort what is open now. Never while something is DECIDED."""
+        names = self._open_ids(only)
+        self._client.fence(names, _TIMEOUT_MS, self._deadline())
+        return tuple(names)
+
+    def _stops(self) -> str:
+        return (
+            f"A query or job that is running under transactional.id.prefix '{self._prefix}' stops "
+            "with an error."
+        )
+
+    def _deadline(self) -> int:
+        return self._client.admin.deadline_in(self._patience_ms)
+
+
+def is_settled(decision: Decision) -> bool:
+    """Whether nobody has to finish or choose anything."""
+    return decision.phase in (Phase.DONE, Phase.VOID) and not decision.needs_confirmation
+
+
+def state_of(decision: Decision, prefix: str) -> str:
+    """How far the unit of a record is, in words."""
+    if decision.phase is Phase.DECIDED:
+        return (
+            f"{decision.unit} is decided and not finished: its {decision.records} records become "
+            "visible when its query or job is started again, or by pykafka-sink transactions "
+            f"resolve --prefix {prefix}"
+        )
+    if decision.phase is Phase.VOID:
+        return f"{decision.unit} is void: a replay of it writes everything"
+    if not is_settled(decision):
+        return repair.explain(decision, prefix).strip()
+    if decision.decided_ms == 0:
+        return "nothing was decided under this prefix yet"
+    return f"{decision.unit} is done, {decision.records} records"
+
+
+def _options(decision: Decision) -> str:
+    lines = ["Choose one:"]
+    lines += [f"  --{choice.value}: {_consequence(decision, choice)}" for choice in Choice]
+    return "\n".join(lines)
+
+
+def _consequence(decision: Decision, choice: Choice) -> str:
+    is_job = decision.unit.job_id is not None
+    missing = sum(t.records for t in decision.transactions)
+    visible = decision.records - missing
+    if choice is Choice.AS_WRITTEN:
+        text = f"{decision.unit} counts as written"
+        if missing:
+            text += f": of its {missing} records, those that are not visible stay missing"
+        return f"{text}." if is_job else f"{text}. A replay of it is dropped."
+    again = "the next run of the job" if is_job else "a replay of it"
+    text = f"{decision.unit} counts as not written: {again} writes everything again"
+    return f"{text}, so the {visible} records that are known to be visible are doubled."
+
+
+def _some(names: Sequence[str]) -> str:
+    text = ", ".join(names[:5])
+    return f"{text}, … ({len(names)} in all)" if len(names) > 5 else text

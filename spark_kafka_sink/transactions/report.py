@@ -1,0 +1,254 @@
+"""What operators are shown of transactions: aligned text, and documents for JSON.
+
+Times are ms since 1970 in UTC; ages are by the clock of this machine, not of the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from spark_kafka_sink.transactions.inspection import (
+    PrefixDescription,
+    PrefixOverview,
+    TransactionDetails,
+)
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision
+from spark_kafka_sink.transactions.operations import Result, is_settled, state_of
+from spark_kafka_sink.transactions.read_positions import ReadPosition
+
+_MOST_PARTITIONS = 8
+_NONE = "-"
+
+Document = dict[str, Any]
+
+
+# --- text --------------------------------------------------------------------------------------
+
+
+def overview_lines(found: Sequence[PrefixOverview], log_topic: str, now_ms: int) -> list[str]:
+    """Two tables: of prefixes, and of open transactions."""
+    if not found:
+        return [f"no prefix has a record in {log_topic}, and nothing is open"]
+    header = ["PREFIX", "PHASE", "UNIT", "OPEN", "OWNER"]
+    rows = [[o.prefix, *_phase_and_unit(o), str(len(o.transactions)), _owner(o)] for o in found]
+    transactions = [t for overview in found for t in overview.transactions]
+    return [*table(header, rows), "", *_transactions(transactions, now_ms)]
+
+
+def _phase_and_unit(overview: PrefixOverview) -> list[str]:
+    decision = overview.decision
+    if decision is None:
+        return ["UNREADABLE" if overview.problem else "no record", _NONE]
+    if decision.unit == NO_UNIT:
+        return ["CLAIMED", _NONE]
+    mark = " (to be confirmed)" if decision.needs_confirmation else ""
+    return [decision.phase.value + mark, str(decision.unit)]
+
+
+def _owner(overview: PrefixOverview) -> str:
+    return _NONE if overview.decision is None else str(overview.decision.owner)
+
+
+def _transactions(transactions: Sequence[TransactionDetails], now_ms: int) -> list[str]:
+    if not transactions:
+        return ["No open transactions."]
+    header = [
+        "TRANSACTIONAL ID", "STATE", "SINCE", "AGE", "TIMEOUT", "PRODUCER ID", "EPOCH",
+        "PARTITIONS",
+    ]  # fmt: skip
+    rows = [
+        [
+            t.transactional_id,
+            t.state,
+            time_of(t.started_ms),
+            duration_of(now_ms - t.started_ms),
+            duration_of(t.timeout_ms),
+            str(t.producer_id),
+            str(t.producer_epoch),
+            _some([str(partition) for partition in t.partitions]),
+        ]
+        for t in transactions
+    ]
+    return table(header, rows)
+
+
+def description_lines(described: PrefixDescription, log_topic: str, now_ms: int) -> list[str]:
+    """The record, its parts, open transactions, and who holds back readers."""
+    overview = described.overview
+    lines = [f"Prefix:      {overview.prefix}", f"Log topic:   {log_topic}"]
+    if overview.decision is not None:
+        lines += _decision_lines(overview.decision, overview.prefix, now_ms)
+    else:
+        lines.append(f"Record:      {overview.problem or 'none'}")
+    if described.parts:
+        header = ["TRANSACTIONAL ID", "SPARK PARTITION", "RECORDS", "RECORDED", "NOW"]
+        rows = [
+            [p.transaction.transactional_id, str(p.transaction.partition_id),
+             str(p.transaction.records), p.recorded, p.now]
+            for p in described.parts
+        ]  # fmt: skip
+        lines += ["", "Transactions of the unit", *table(header, rows)]
+    lines += ["", "Open transactions", *_transactions(overview.transactions, now_ms)]
+    return [*lines, "", "Readers of committed records", *_positions(described.positions, now_ms)]
+
+
+def _decision_lines(decision: Decision, prefix: str, now_ms: int) -> list[str]:
+    owner = decision.owner
+    pairs = [
+        ("Owner", f"driver {owner.driver_id}"),
+        ("Query name", owner.query_name or _NONE),
+        ("Host", owner.host),
+        ("Since", _time_and_age(owner.started_ms, now_ms)),
+        ("Checkpoint", owner.checkpoint or _NONE),
+    ]
+    if decision.unit != NO_UNIT:
+        pairs += [
+            ("Unit", str(decision.unit)),
+            ("Phase", decision.phase.value),
+            ("Decided", _time_and_age(decision.decided_ms, now_ms)),
+            ("Records", str(decision.records)),
+        ]
+    pairs.append(("State", state_of(decision, prefix)))
+    return [f"{name + ':':<12} {value}" for name, value in pairs]
+
+
+def _positions(positions: Sequence[ReadPosition], now_ms: int) -> list[str]:
+    if not positions:
+        return ["No partitions to tell of; --topic names more."]
+    header = [
+        "PARTITION", "LAST STABLE OFFSET", "HIGH WATERMARK", "WAITING", "HELD BACK BY",
+        "PRODUCER ID", "EPOCH", "FROM OFFSET", "LAST WRITE",
+    ]  # fmt: skip
+    rows = [row for position in positions for row in _position_rows(position, now_ms)]
+    return table(header, rows)
+
+
+def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
+    """One row for each open producer: the first holds back readers, the others would after it."""
+    offsets = (position.last_stable_offset, position.high_watermark, position.waiting)
+    known = position.high_watermark >= 0 and position.last_stable_offset >= 0
+    row = [str(position.topic_partition), *(str(o) if known else _NONE for o in offsets)]
+    if position.problem:
+        return [[*row, f"not known: {position.problem}", *[_NONE] * 4]]
+    if not position.producers:
+        return [[*row, "nobody", *[_NONE] * 4]]
+    rows = []
+    for index, producer in enumerate(position.producers):
+        name = producer.transactional_id or "no coordinator knows it: a hanging transaction"
+        age = _NONE
+        if producer.last_write_ms >= 0:
+            age = f"{duration_of(now_ms - producer.last_write_ms)} ago"
+        numbers = (producer.producer_id, producer.producer_epoch, producer.first_offset)
+        rows.append(
+            [*(row if index == 0 else [""] * 4), name if index == 0 else f"then {name}",
+             *(str(number) for number in numbers), age]
+        )  # fmt: skip
+    return rows
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Columns of equal width, two spaces apart, no spaces at the end."""
+    lines = [header, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+
+
+def time_of(timestamp_ms: int) -> str:
+    """``2026-03-01T12:00:00Z``; a dash for none."""
+    if timestamp_ms <= 0:
+        return _NONE
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, tz=timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration_of(duration_ms: int) -> str:
+    """The two largest units: ``3 min 20 s``. Clocks that differ do not make it negative."""
+    seconds = max(0, duration_ms) // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = seconds // 60
+    if minutes < 60:
+        return f"{minutes} min {seconds % 60} s"
+    hours = minutes // 60
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _time_and_age(timestamp_ms: int, now_ms: int) -> str:
+    return f"{time_of(timestamp_ms)} ({duration_of(now_ms - timestamp_ms)} ago)"
+
+
+def _some(names: Sequence[str]) -> str:
+    text = ",".join(names[:_MOST_PARTITIONS]) or _NONE
+    return f"{text},… ({len(names)})" if len(names) > _MOST_PARTITIONS else text
+
+
+# --- documents ---------------------------------------------------------------------------------
+
+
+def overview_document(overview: PrefixOverview, now_ms: int) -> Document:
+    """``record`` is null where there is none, or none that can be read: see ``problem``."""
+    return {
+        "prefix": overview.prefix,
+        "record": _record(overview.decision, overview.prefix),
+        "problem": overview.problem or None,
+        "open_transactions": [_transaction(t, now_ms) for t in overview.transactions],
+    }
+
+
+def _record(decision: Decision | None, prefix: str) -> Document | None:
+    if decision is None:
+        return None
+    return {
+        "phase": decision.phase.value,
+        "unit": None if decision.unit == NO_UNIT else decision.unit._asdict(),
+        "decided_ms": decision.decided_ms or None,
+        "records": decision.records,
+        "needs_confirmation": decision.needs_confirmation,
+        "is_settled": is_settled(decision),
+        "state": state_of(decision, prefix),
+        "owner": decision.owner._asdict(),
+    }
+
+
+def _transaction(details: TransactionDetails, now_ms: int) -> Document:
+    partitions = [partition._asdict() for partition in details.partitions]
+    age_ms = max(0, now_ms - details.started_ms)
+    return {**details._asdict(), "age_ms": age_ms, "partitions": partitions}
+
+
+def description_document(described: PrefixDescription, now_ms: int) -> Document:
+    """The overview with ``parts`` of the unit and ``partitions`` as readers see them."""
+    return {
+        **overview_document(described.overview, now_ms),
+        "parts": [
+            {**part.transaction._asdict(), "recorded": part.recorded, "now": part.now}
+            for part in described.parts
+        ],
+        "partitions": [_position(position) for position in described.positions],
+    }
+
+
+def _position(position: ReadPosition) -> Document:
+    return {
+        **position.topic_partition._asdict(),
+        "last_stable_offset": position.last_stable_offset,
+        "high_watermark": position.high_watermark,
+        "producers": [producer._asdict() for producer in position.producers],
+        "problem": position.problem or None,
+    }
+
+
+def result_document(prefix: str, result: Result) -> Document:
+    """What an operation has done."""
+    return {
+        "prefix": prefix,
+        "message": result.message,
+        "aborted": list(result.aborted),
+        "needs_choice": result.needs_choice,
+        "record": _record(result.decision, prefix),
+    }

@@ -1,0 +1,255 @@
+"""``pykafka-sink transactions``: what exactly-once delivery has open and decided, and repairs.
+
+Here are arguments and output; what is done is in ``transactions/operations.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.transactions.client import TransactionClient
+    from spark_kafka_sink.transactions.operations import Confirm, Operations, Result
+
+Run = Callable[[argparse.Namespace, "TransactionClient"], int]
+
+_EXIT_OK = 0
+_EXIT_FAILED = 1
+_EXIT_REFUSED = 2
+_LOG_TOPIC = "pykafka-sink-transactions"
+_TIMEOUT_MS = 30_000
+
+_DESCRIPTION = """\
+What exactly-once delivery has open and decided in a cluster, and repairs by hand.
+
+list and describe change nothing. resolve, abort and release stop a query or job that is running
+under the prefix, and ask before they do anything; --yes is the answer for scripts.
+
+exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 refused, not confirmed, or a
+choice is left to make: stderr says which
+"""
+_JSON_HELP = "print one JSON document, in one line, to stdout; times in ms since 1970 in UTC"
+_RESOLVE = """\
+Finish what a driver has decided and not finished: commit the rest of its transactions.
+
+Where brokers have aborted a part in between (PARTIAL), can no longer tell (UNKNOWN), or a job was
+finished without anybody knowing, only you can choose what a repetition has to do; without a choice
+this prints what is known.
+"""
+
+
+def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its subcommands."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = subparsers.add_parser(
+        "transactions",
+        help="exactly-once: what is open, decided, blocking readers; repairs",
+        description=_DESCRIPTION,
+        formatter_class=raw,
+    )
+    parser.set_defaults(command=lambda arguments: _print_help(parser))
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    shown = _add(actions, "list", _list, "records and open transactions of all prefixes, or of one")
+    shown.add_argument("--prefix", metavar="P", help="transactional.id.prefix; default: all")
+
+    shown = _add(actions, "describe", _describe, "one prefix, and who holds back its readers")
+    _add_prefix(shown)
+    shown.add_argument(
+        "--topic", dest="topics", metavar="T", action="append", default=[],
+        help="tell of all its partitions too; may be repeated",
+    )  # fmt: skip
+
+    shown = _add(actions, "resolve", _resolve, "finish what was decided", _RESOLVE)
+    _add_prefix(shown)
+    choice = shown.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--as-written", action="store_true",
+        help="it counts as written: a replay is dropped, rows that are not visible stay missing",
+    )  # fmt: skip
+    choice.add_argument(
+        "--as-not-written", action="store_true",
+        help="a replay writes everything again: rows that are visible are doubled",
+    )  # fmt: skip
+    _add_yes(shown)
+
+    shown = _add(actions, "abort", _abort, "abort open transactions of tasks, unless decided")
+    _add_prefix(shown)
+    shown.add_argument("--transactional-id", metavar="ID", help="only this one")
+    _add_yes(shown)
+
+    shown = _add(actions, "release", _release, "forget a prefix whose query is gone or starts anew")
+    _add_prefix(shown)
+    _add_yes(shown)
+
+
+def _add(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Run,
+    summary: str,
+    description: str | None = None,
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(
+        name,
+        help=summary,
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT,…", required=True, help="of the cluster"
+    )
+    parser.add_argument(
+        "--log-topic", metavar="TOPIC", default=_LOG_TOPIC,
+        help=f"the decision log, transaction.log.topic of the query; default: {_LOG_TOPIC}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--timeout", metavar="MS", type=_positive, default=_TIMEOUT_MS, dest="timeout_ms",
+        help=f"how long brokers are waited for, per step; default: {_TIMEOUT_MS}",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help=_JSON_HELP)
+    parser.set_defaults(command=lambda arguments: _connected(run, arguments))
+    return parser
+
+
+def _add_prefix(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prefix", metavar="P", required=True, help="transactional.id.prefix")
+
+
+def _add_yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do it without asking")
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of milliseconds")
+    return int(text)
+
+
+def _print_help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help(sys.stderr)
+    return _EXIT_REFUSED
+
+
+# --- running -----------------------------------------------------------------------------------
+
+
+def _connected(run: Run, arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.transactions.operations import RefusedError
+
+    try:
+        with _client(arguments) as client:
+            return run(arguments, client)
+    except RefusedError as error:
+        print(f"pykafka-sink: {error}", file=sys.stderr)
+        return _EXIT_REFUSED
+    except KeyboardInterrupt:
+        print("pykafka-sink: interrupted; the command may be repeated", file=sys.stderr)
+        return _EXIT_FAILED
+
+
+@contextmanager
+def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
+    from spark_kafka_sink.admin import AdminClient
+    from spark_kafka_sink.transactions.client import TransactionClient
+
+    with AdminClient.connect(arguments.bootstrap_server) as admin:
+        yield TransactionClient(admin)
+
+
+def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
+    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.transactions import report
+    from spark_kafka_sink.transactions.inspection import Inspection
+
+    inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
+    found = inspection.overview(arguments.prefix)
+    now_ms = SystemClock().timestamp_ms()
+    if arguments.json:
+        _print_json({"prefixes": [report.overview_document(one, now_ms) for one in found]})
+    else:
+        _print_lines(report.overview_lines(found, arguments.log_topic, now_ms))
+    return _EXIT_OK
+
+
+def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
+    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.transactions import report
+    from spark_kafka_sink.transactions.inspection import Inspection
+
+    inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
+    described = inspection.describe(arguments.prefix, arguments.topics)
+    now_ms = SystemClock().timestamp_ms()
+    if arguments.json:
+        _print_json(report.description_document(described, now_ms))
+    else:
+        _print_lines(report.description_lines(described, arguments.log_topic, now_ms))
+    return _EXIT_OK
+
+
+def _operations(arguments: argparse.Namespace, client: TransactionClient) -> Operations:
+    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.transactions.operations import Operations
+
+    return Operations(
+        client, arguments.log_topic, arguments.prefix, SystemClock(), arguments.timeout_ms
+    )
+
+
+def _resolve(arguments: argparse.Namespace, client: TransactionClient) -> int:
+    from spark_kafka_sink.transactions.operations import Choice
+
+    choice = None
+    if arguments.as_written or arguments.as_not_written:
+        choice = Choice.AS_WRITTEN if arguments.as_written else Choice.AS_NOT_WRITTEN
+    confirm = _confirmation(arguments)
+    return _finish(arguments, _operations(arguments, client).resolve(choice, confirm))
+
+
+def _abort(arguments: argparse.Namespace, client: TransactionClient) -> int:
+    operations, confirm = _operations(arguments, client), _confirmation(arguments)
+    return _finish(arguments, operations.abort(arguments.transactional_id, confirm))
+
+
+def _release(arguments: argparse.Namespace, client: TransactionClient) -> int:
+    operations, confirm = _operations(arguments, client), _confirmation(arguments)
+    return _finish(arguments, operations.release(confirm))
+
+
+def _confirmation(arguments: argparse.Namespace) -> Confirm:
+    """What asks on the terminal; stdout is for results."""
+    from spark_kafka_sink.transactions.operations import RefusedError
+
+    def confirm(what: str) -> None:
+        if arguments.yes:
+            return
+        if not sys.stdin.isatty():
+            raise RefusedError(f"{what}\nNothing was done: there is nobody to ask. --yes confirms")
+        print(f"{what}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise RefusedError("not confirmed, nothing was done")
+
+    return confirm
+
+
+def _finish(arguments: argparse.Namespace, result: Result) -> int:
+    from spark_kafka_sink.transactions import report
+
+    if arguments.json:
+        _print_json(report.result_document(arguments.prefix, result))
+    else:
+        _print_lines([result.message, *(f"aborted {name}" for name in result.aborted)])
+    return _EXIT_REFUSED if result.needs_choice else _EXIT_OK
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    print(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    print("\n".join(lines))
