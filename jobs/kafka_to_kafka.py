@@ -72,7 +72,7 @@ def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
     try:
         return rows.sparkSession.sql(f"SELECT {select} FROM records WHERE {where}")
     except AnalysisException as error:
-        raise ConfigError(f"--select or --where: {error}") from error
+        raise ConfigError(f"--select or --where: {str(error).splitlines()[0]}") from error
 
 
 def run(spark: SparkSession) -> int:
