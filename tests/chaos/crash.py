@@ -1,0 +1,132 @@
+"""What happens to the processes of a Spark driver at named points of the commit protocol.
+
+``PYKAFKA_SINK_CRASH_HOOK=tests.chaos.crash:hook`` makes every process of the sink ask here. Traps
+are files in the folder that ``PYKAFKA_CHAOS_FOLDER`` names: whoever reaches a trap's point first
+takes the file away, and does what it says. Nothing of the sink is imported here: it imports this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = "PYKAFKA_CHAOS_FOLDER"
+KILL_DRIVER, KILL_WORKER, FAIL, HOLD, STRAGGLE = (
+    "kill-driver", "kill-worker", "fail", "hold", "straggle"
+)  # fmt: skip
+STRAGGLE_S = 2.0
+_HELD_AT_MOST_S = 180.0
+DRIVER = "driver.json"
+"""Process ids of the Spark driver that runs now."""
+
+
+class Trap(NamedTuple):
+    """``nth``: how often a task, or a process of the driver, reaches the point before it counts.
+
+    attempt: only in this attempt of a task; repeats: it stays until it is taken away
+    """
+
+    point: str
+    action: str
+    nth: int = 1
+    attempt: int | None = None
+    repeats: bool = False
+
+
+def announce_driver(process_ids: list[int]) -> None:
+    """Called by the Spark driver: who dies with ``kill-driver``."""
+    folder = Path(os.environ[FOLDER])
+    hidden = folder / f".{DRIVER}"
+    hidden.write_text(json.dumps(process_ids), encoding="utf-8")
+    hidden.rename(folder / DRIVER)
+
+
+def kill_driver(folder: Path) -> bool:
+    """SIGKILL for the driver's Python process and its JVM, whichever are left; False: no driver."""
+    path = folder / DRIVER
+    try:
+        process_ids = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    for process_id in process_ids:
+        try:
+            os.kill(process_id, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return True
+
+
+# --- in the processes of the sink ---------------------------------------------------------------
+
+_reached: dict[tuple[str, int | None], int] = {}
+
+
+def hook(point: str) -> None:
+    """Called by the sink at each of ``crash_points.POINTS``."""
+    task = _task() if point.startswith("task.") else None
+    key = (point, None if task is None else task.taskAttemptId())
+    _reached[key] = _reached.get(key, 0) + 1
+    attempt = None if task is None else task.attemptNumber()
+    for path, trap in _traps():
+        if trap.point != point or _reached[key] < trap.nth:
+            continue
+        if trap.attempt is not None and trap.attempt != attempt:
+            continue
+        if trap.repeats or _claimed(path):
+            _act(trap, path)
+
+
+def _traps() -> Iterator[tuple[Path, Trap]]:
+    for path in sorted(Path(os.environ[FOLDER]).glob("*.trap")):
+        try:
+            yield path, Trap(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            continue  # another process was faster
+
+
+def _claimed(path: Path) -> bool:
+    """Whether this process is the one that the trap is for."""
+    mine = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.rename(mine)
+    except FileNotFoundError:
+        return False
+    told = {**json.loads(mine.read_text(encoding="utf-8")), "pid": os.getpid(), "at": time.time()}
+    mine.write_text(json.dumps(told), encoding="utf-8")
+    mine.rename(path.with_suffix(".sprung"))
+    return True
+
+
+def _act(trap: Trap, path: Path) -> None:
+    if trap.action == KILL_DRIVER:
+        # Its Python processes outlive the JVM by moments: this one must not take another step.
+        kill_driver(path.parent)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif trap.action == KILL_WORKER:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif trap.action == FAIL:
+        raise RuntimeError(f"made to fail at {trap.point}")
+    elif trap.action == STRAGGLE:
+        time.sleep(STRAGGLE_S)
+    elif trap.action == HOLD:
+        _await(path.with_suffix(".released"))
+
+
+def _await(path: Path) -> None:
+    deadline = time.monotonic() + _HELD_AT_MOST_S
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"nobody made {path.name}")
+        time.sleep(0.005)
+
+
+def _task() -> Any:
+    from pyspark import TaskContext
+
+    return TaskContext.get()

@@ -1,0 +1,139 @@
+"""Spark drivers as processes of their own: started, watched, killed, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.broker.processes import eventually
+from tests.chaos.crash import DRIVER, FOLDER, kill_driver
+from tests.chaos.query import Settings
+from tests.chaos.traps import Traps
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_START_TIMEOUT_S = 120.0
+
+
+class SparkDriver:
+    """The same query in one Spark driver after the other. ``folder`` must not hold another one."""
+
+    def __init__(
+        self, folder: Path, options: dict[str, str], rows_per_batch: int, records: int,
+        checkpoint: Path, **conf: str,
+    ) -> None:  # fmt: skip
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.traps = Traps(folder)
+        self.metrics = folder / "metrics.jsonl"
+        self.log = folder / "driver.log"
+        self.conf = {"spark.master": "local[2,4]", **conf}
+        self._stop = folder / "stop"
+        self._settings = Settings(
+            {"metrics.log": "false", "metrics.path": str(self.metrics), **options},
+            self.conf, str(checkpoint), rows_per_batch, records, str(self._stop),
+        )  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Returns at once; the one before it must be dead."""
+        assert not self.is_running
+        self._stop.unlink(missing_ok=True)
+        (self.folder / DRIVER).unlink(missing_ok=True)
+        path = self.folder / "query.json"
+        path.write_text(json.dumps(self._settings._asdict()), encoding="utf-8")
+        environment = {
+            **os.environ,
+            **self.traps.environment,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": str(_REPOSITORY),
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.query", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=_REPOSITORY,
+                start_new_session=True,
+            )
+        self.starts += 1
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, timeout_s: float = _START_TIMEOUT_S) -> int:
+        """Wait for its end; the exit status, negative for a signal."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL for Python and JVM, at no particular point."""
+        if not kill_driver(self.folder) and self._process is not None:
+            self._process.kill()  # it has not got as far as to have a JVM that works
+        self.wait()
+
+    def stop(self) -> int:
+        """Let the query end; the exit status."""
+        self._stop.touch()
+        return self.wait()
+
+    def clean_up(self) -> None:
+        """Leave none of its processes behind, nor of those before it."""
+        self.kill()
+        for process in psutil.process_iter(["environ"]):
+            environment = process.info["environ"] or {}
+            if environment.get(FOLDER) == str(self.folder):
+                try:
+                    process.kill()
+                except psutil.NoSuchProcess:
+                    continue
+
+    # --- what it does --------------------------------------------------------------------------
+
+    def events(self) -> list[dict[str, Any]]:
+        """The sink's lines about micro-batches that were committed, or aborted."""
+        if not self.metrics.exists():
+            return []
+        text = self.metrics.read_text(encoding="utf-8")
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    @property
+    def committed(self) -> int:
+        """The number of the latest committed micro-batch, -1 before the first."""
+        return max((e["batch_id"] for e in self.events() if e["event"] == "commit"), default=-1)
+
+    def await_committed(self, batch_id: int, timeout_s: float = _START_TIMEOUT_S) -> None:
+        """Wait until a micro-batch is committed. Raises if the driver ends, or time is up."""
+        deadline = time.monotonic() + timeout_s
+        while self.committed < batch_id:
+            assert self.is_running, f"the driver ended:\n{self.tail()}"
+            assert time.monotonic() < deadline, f"still at {self.committed}:\n{self.tail()}"
+            time.sleep(0.02)
+
+    def await_sprung(self, name: str, timeout_s: float = _START_TIMEOUT_S) -> dict[str, Any]:
+        """Wait until a trap is reached."""
+        assert eventually(
+            lambda: self.traps.sprung(name) is not None or not self.is_running, timeout_s
+        ), f"trap {name} not reached:\n{self.tail()}"
+        sprung = self.traps.sprung(name)
+        assert sprung is not None, f"the driver ended before trap {name}:\n{self.tail()}"
+        return sprung
+
+    def text(self) -> str:
+        """Everything that its lives have logged."""
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def tail(self) -> str:
+        return self.text()[-3000:]

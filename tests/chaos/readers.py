@@ -1,0 +1,104 @@
+"""What readers of committed records see while a query writes, told by other clients."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from typing import NamedTuple
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from spark_kafka_sink.localkafka import LocalKafka
+
+_ASK_TIMEOUT_S = 5.0
+_EVERY_S = 0.1
+_OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+def transactional_ids(kafka: LocalKafka) -> dict[str, str]:
+    """State by transactional id, as Kafka's own tool tells it."""
+    told = kafka.run_tool(
+        "TransactionsCommand", "--bootstrap-server", kafka.bootstrap_servers, "list"
+    )
+    lines = [line.split() for line in told.splitlines()[1:]]
+    return {words[0]: words[-1] for words in lines if words}
+
+
+def lingering(kafka: LocalKafka, prefix: str) -> list[str]:
+    """Transactional ids under ``prefix`` that have something open."""
+    states = transactional_ids(kafka)
+    return sorted(i for i, state in states.items() if i.startswith(prefix) and state in _OPEN)
+
+
+class Ends(NamedTuple):
+    """By partition: where readers of committed records stop, and where the log ends."""
+
+    at: float
+    stable: dict[int, int]
+    high: dict[int, int]
+
+    @property
+    def is_all_stable(self) -> bool:
+        return self.stable == self.high
+
+
+class EndOffsets:
+    """Asks for both ends of a topic's partitions."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
+
+    def ask(self) -> Ends:
+        """The stable ones first: they cannot be ahead of the others."""
+        stable = self._ask(IsolationLevel.READ_COMMITTED)
+        high = self._ask(IsolationLevel.READ_UNCOMMITTED)
+        return Ends(time.time(), stable, high)
+
+    def _ask(self, level: IsolationLevel) -> dict[int, int]:
+        asked = self._admin.list_offsets(
+            {partition: OffsetSpec.latest() for partition in self._partitions},
+            isolation_level=level,
+            request_timeout=_ASK_TIMEOUT_S,
+        )
+        return {p.partition: future.result().offset for p, future in asked.items()}
+
+
+class Watch:
+    """Asks all the time, in a thread, until it is closed; brokers may be away."""
+
+    def __init__(self, ends: EndOffsets) -> None:
+        self._ends = ends
+        self._seen: list[Ends] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(_EVERY_S):
+            try:
+                self._seen.append(self._ends.ask())
+            except Exception:  # a broker is away
+                continue
+
+    def close(self) -> None:
+        """Returns when the last question is answered."""
+        self._is_over.set()
+        self._thread.join()
+
+    def advanced_at(self, since: float) -> float | None:
+        """When the stable offsets had passed all that was written before ``since``; None: never.
+
+        since, and the result: seconds of the epoch.
+        """
+        seen = list(self._seen)
+        first = bisect.bisect_left([ends.at for ends in seen], since)
+        if first == len(seen):
+            return None
+        written = seen[first].high
+        for ends in seen[first:]:
+            if all(ends.stable[p] >= written[p] for p in written):
+                return ends.at
+        return None

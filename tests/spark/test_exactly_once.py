@@ -1,0 +1,235 @@
+"""Exactly-once with a real broker and a real Spark: what readers of committed records get."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from pyspark.sql.functions import udf
+
+from tests.broker.processes import eventually
+from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
+from tests.chaos.driver import SparkDriver
+from tests.chaos.readers import EndOffsets, lingering, transactional_ids
+from tests.chaos.verdict import judge
+from tests.reading import read_topic
+from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
+
+COMMITTED = {"isolation.level": "read_committed"}
+ROWS = 400
+ROWS_PER_BATCH = 200
+
+
+def exactly_once(prefix: str, **more: str) -> dict[str, str]:
+    """Options, for a single broker."""
+    return {
+        "delivery.guarantee": "exactly-once",
+        "transactional.id.prefix": prefix,
+        "transaction.log.replication.factor": "1",
+        **more,
+    }
+
+
+def ids(kafka, topic) -> list[int]:
+    """What a reader of committed records finds."""
+    return sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic, **COMMITTED))
+
+
+def numbers(spark, tasks: int = 4):
+    return spark.range(0, ROWS, 1, tasks)
+
+
+AS_RECORDS = ("cast(id as string) as key", "cast(id as string) as value")
+
+
+class TestStream:
+    def test_each_row_once_and_on_after_a_restart(self, spark, kafka, new_topic, tmp_path):
+        topic, folder, checkpoint = new_topic(3), tmp_path / "in", tmp_path / "checkpoint"
+        metrics = tmp_path / "metrics.jsonl"
+        options = exactly_once("eo-stream", **{"metrics.path": str(metrics)})
+        folder.mkdir()
+        for first in (0, 4):
+            for number in range(first, first + 4):
+                write_file(folder, number)
+            frame = read_files(spark, folder).repartition(2)
+            query = start(frame, kafka, topic, checkpoint, **options)
+            assert query.awaitTermination(120)
+        assert ids(kafka, topic) == list(range(8 * ROWS_PER_FILE))
+        lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+        assert [(e["event"], e["batch_id"]) for e in lines] == [("commit", n) for n in range(8)]
+        assert all(1 <= line["transactions"] <= 2 for line in lines)
+        assert all(0 <= line["commit_ms"] < 60_000 for line in lines)
+        # One id per Python worker and task slot of a batch, not one per batch; and the driver's.
+        states = transactional_ids(kafka)
+        mine = {i: state for i, state in states.items() if i.startswith("eo-stream.")}
+        assert 2 <= len(mine) <= 5
+        assert lingering(kafka, "eo-stream.") == []
+
+    def test_another_query_cannot_have_the_prefix(self, spark, kafka, new_topic, tmp_path):
+        topic, folder = new_topic(1), tmp_path / "in"
+        folder.mkdir()
+        write_file(folder, 0)
+        options = exactly_once("eo-shared")
+        first, second = tmp_path / "first", tmp_path / "second"
+        assert start(read_files(spark, folder), kafka, topic, first, **options).awaitTermination(60)
+        query = start(read_files(spark, folder), kafka, topic, second, **options)
+        with pytest.raises(Exception, match="'eo-shared' belongs to driver .*checkpoint.*/first"):
+            query.awaitTermination(60)
+        assert ids(kafka, topic) == list(range(ROWS_PER_FILE))
+        # Nor was the owner disturbed.
+        write_file(folder, 1)
+        assert start(read_files(spark, folder), kafka, topic, first, **options).awaitTermination(60)
+        assert ids(kafka, topic) == list(range(2 * ROWS_PER_FILE))
+
+
+class TestJob:
+    def test_whose_last_task_fails_leaves_nothing_and_is_complete_when_repeated(
+        self, spark, kafka, new_topic, write
+    ):
+        topic, options = new_topic(3), exactly_once("eo-job")
+
+        @udf("bigint")
+        def failing(number):
+            if number == ROWS - 1:
+                raise ValueError("the last row of the last task")
+            return number
+
+        bad = numbers(spark).select(failing("id").alias("id")).selectExpr(*AS_RECORDS)
+        with pytest.raises(Exception, match="the last row of the last task"):
+            write(bad, topic, **options)
+        ends = EndOffsets(kafka.bootstrap_servers, topic, 3)
+        assert sum(ends.ask().high.values()) > 0, "no task has written: this proves nothing"
+        assert eventually(lambda: ends.ask().is_all_stable, 5)
+        assert ids(kafka, topic) == []
+        write(numbers(spark).selectExpr(*AS_RECORDS), topic, **options)
+        assert ids(kafka, topic) == list(range(ROWS))
+        assert ends.ask().is_all_stable
+
+    def test_at_least_once_leaves_what_the_failed_one_has_written(
+        self, spark, kafka, new_topic, write
+    ):
+        """The control: the same failure is seen where there are no transactions."""
+        topic = new_topic(3)
+        bad = numbers(spark).selectExpr(
+            f"if(id = {ROWS - 1}, raise_error('made to fail'), cast(id as string)) as value"
+        )
+        with pytest.raises(Exception, match="made to fail"):
+            write(bad, topic)
+        assert ids(kafka, topic) != []
+
+
+class TestKilledDriver:
+    """Drivers in processes of their own, killed at a named point of the commit protocol."""
+
+    @pytest.fixture
+    def driver(self, kafka, new_topic, tmp_path):
+        """Creates drivers of one query, on one checkpoint; leaves none behind."""
+        topic = new_topic(3)
+        drivers = []
+
+        def create(name: str, batches: int) -> SparkDriver:
+            options = exactly_once(
+                f"eo-{topic}",
+                **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic},
+            )
+            records = batches * ROWS_PER_BATCH
+            checkpoint = tmp_path / "checkpoint"
+            drivers.append(
+                SparkDriver(tmp_path / name, options, ROWS_PER_BATCH, records, checkpoint)
+            )
+            return drivers[-1]
+
+        create.topic = topic  # type: ignore[attr-defined]
+        yield create
+        for each in drivers:
+            each.clean_up()
+
+    def test_after_the_decision_and_between_two_commits(self, kafka, driver):
+        query = driver("query", 6)
+        decided = query.traps.set(Trap("commit.decided", KILL_DRIVER, nth=3))
+        query.start()
+        query.await_sprung(decided)
+        assert query.wait() == -9
+        committed = query.committed
+        # Again while the next one finishes what that one had decided.
+        ending = query.traps.set(Trap("commit.ending", KILL_DRIVER))
+        query.start()
+        query.await_sprung(ending)
+        assert query.wait() == -9
+        assert query.committed == committed
+        query.start()
+        query.await_committed(6)
+        assert query.stop() == 0, query.tail()
+        verdict = judge(kafka.bootstrap_servers, driver.topic, 3, 6 * ROWS_PER_BATCH)
+        assert verdict.is_good, verdict
+        assert lingering(kafka, f"eo-{driver.topic}.") == []
+
+    def test_the_older_of_two_drivers_stops(self, kafka, driver):
+        """Both work on the same checkpoint, as after a failover that was none."""
+        older, newer = driver("older", 4), driver("newer", 4)
+        held = older.traps.set(Trap("commit.checked", HOLD, nth=2))
+        older.start()
+        older.await_sprung(held)
+        newer.start()
+        newer.await_committed(4)
+        older.traps.release(held)
+        assert older.wait() == 1
+        text = older.text()
+        assert f"another driver has taken over transactional.id.prefix 'eo-{driver.topic}'" in text
+        aborts = [e for e in older.events() if e["event"] == "abort"]
+        assert len(aborts) == 1
+        assert "has taken over" in aborts[0]["note"]
+        batch_id = newer.committed
+        newer.await_committed(batch_id + 2)
+        assert newer.stop() == 0, newer.tail()
+        verdict = judge(kafka.bootstrap_servers, driver.topic, 3, 4 * ROWS_PER_BATCH)
+        assert verdict.is_good, verdict
+
+
+class TestRefusals:
+    """Before the first task, and within seconds."""
+
+    @pytest.fixture(autouse=True)
+    def _within_ten_seconds(self):
+        started = time.monotonic()
+        yield
+        assert time.monotonic() - started < 10
+
+    def refused(self, spark, write, topic, **options) -> str:
+        with pytest.raises(Exception) as caught:
+            write(numbers(spark, 1).selectExpr(*AS_RECORDS), topic, **options)
+        return str(caught.value)
+
+    def test_a_timeout_above_the_brokers_maximum(self, spark, kafka, new_topic, write):
+        options = exactly_once("eo-timeout", **{"kafka.transaction.timeout.ms": "900001"})
+        topic = new_topic(1)
+        message = self.refused(spark, write, topic, **options)
+        assert "kafka.transaction.timeout.ms = 900001" in message
+        assert "transaction.max.timeout.ms = 900000" in message
+        assert sum(EndOffsets(kafka.bootstrap_servers, topic, 1).ask().high.values()) == 0
+
+    def test_a_log_that_is_not_compacted(self, spark, new_topic, write):
+        log = new_topic(1, cleanup_policy="delete")
+        options = exactly_once("eo-deleted", **{"transaction.log.topic": log})
+        message = self.refused(spark, write, new_topic(1), **options)
+        assert f"topic '{log}', has cleanup.policy=delete: it must be compact" in message
+
+    def test_a_log_with_too_few_replicas(self, spark, new_topic, write):
+        log = new_topic(1, cleanup_policy="compact")
+        options = exactly_once("eo-replicas", **{"transaction.log.topic": log})
+        options["transaction.log.replication.factor"] = "3"
+        message = self.refused(spark, write, new_topic(1), **options)
+        assert f"topic '{log}', has 1 replica(s), less than" in message
+        assert "transaction.log.replication.factor = 3" in message
+
+    def test_a_log_that_cannot_be_created_as_asked(self, spark, new_topic, write):
+        options = exactly_once("eo-create", **{"transaction.log.topic": "eo-not-there"})
+        options["transaction.log.replication.factor"] = "3"
+        message = self.refused(spark, write, new_topic(1), **options)
+        assert "cannot be created with transaction.log.replication.factor = 3" in message
+        assert "INVALID_REPLICATION_FACTOR" in message
+
+    def test_no_prefix(self, spark, new_topic, write):
+        message = self.refused(spark, write, new_topic(1), **{"delivery.guarantee": "exactly-once"})
+        assert "needs option 'transactional.id.prefix'" in message
