@@ -129,7 +129,7 @@ class Operations:
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
     def _claim(self, seen: Decision) -> tuple[Decision, DriverToken]:
-        """Become the owner of the record that was ``seen``, so that its driver keeps off."""
+        """Become the owner of the record that was ``seen``: its driver's ``abort`` keeps off."""
         found, token = self._protocol.settle()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)
@@ -137,9 +137,9 @@ class Operations:
                 "the record has changed since it was read, so somebody is at work under this "
                 f"prefix: {state}. They were stopped, nothing else was done. Look again"
             )
-        # The checkpoint stays, so that another query's claim to the prefix is still noticed.
-        operator = self._operator(seen.owner.checkpoint)
-        claimed = seen.owned_by(operator)
+        # The checkpoint stays, so that another query's claim to the prefix is still noticed. Its
+        # owner is not superseded: repaired, the query may be started again in the same process.
+        claimed = replace(seen, owner=self._operator(seen.owner.checkpoint))
         return claimed, self._write(claimed, token)
 
     def _operator(self, checkpoint: str | None) -> Driver:

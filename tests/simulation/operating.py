@@ -1,0 +1,148 @@
+"""A prefix in a simulated cluster: a driver that plans, decides and dies, and its operators."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spark_kafka_sink.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.ids import WorkerSlots
+from spark_kafka_sink.transactions.model import Decision, Driver, Plan, TaskTransaction, Unit
+from spark_kafka_sink.transactions.operations import Operations
+from tests.simulation.wire import World
+
+TIMEOUT_MS = 600_000
+PATIENCE_MS = 60_000
+LOG_TOPIC = "decisions"
+WORKER = "0123456789ab"
+
+
+class CrashError(BaseException):
+    """The driver is no more."""
+
+
+class Operated:
+    """One cluster, and whatever happens under prefix ``p`` with topic ``t``."""
+
+    def __init__(self, transaction_version: int = 2) -> None:
+        self.world = World(transaction_version=transaction_version)
+        cluster = self.world.cluster
+        cluster.create_topic("t", 3, replicas=3, min_insync=2)
+        cluster.create_topic(LOG_TOPIC, 1, replicas=3, min_insync=2)
+        self.client = TransactionClient(
+            AdminClient.connect(
+                cluster.bootstrap_servers,
+                settings=DEFAULT_SETTINGS,
+                network=self.world.network,
+                clock=self.world.clock,
+                rng=random.Random(1),
+            )
+        )
+        self.slots = WorkerSlots(WORKER)
+        self.protocol = self.protocol_of("p")
+        self.operations = self.operations_of("p")
+
+    def protocol_of(self, prefix: str) -> CommitProtocol:
+        config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 3, 2)
+        return CommitProtocol(self.client, config, self.world.clock, PATIENCE_MS)
+
+    def operations_of(self, prefix: str) -> Operations:
+        return Operations(self.client, LOG_TOPIC, prefix, self.world.clock, PATIENCE_MS)
+
+    def written(self, plan: Plan, values: list[bytes]) -> list[TaskTransaction]:
+        """A task with one record for each value, open."""
+        transactions = []
+        version = self.world.transactions.transaction_version
+        for partition, value in enumerate(values):
+            name = self.slots.take(plan.prefix, plan.token)
+            producer = self.world.init(name, plan.timeout_ms)
+            to = TopicPartition("t", partition)
+            if version < 2:
+                assert self.world.add_partitions(name, producer, to) == "NONE"
+            produce_version = 12 if version >= 2 else 11
+            assert self.world.produce(name, producer, to, [value], produce_version) == "NONE"
+            digest = value.decode()
+            transactions.append(
+                TaskTransaction(name, *producer, version, partition, 1, digest)
+            )  # fmt: skip
+        return transactions
+
+    def batch(
+        self,
+        batch_id: int,
+        values: list[bytes],
+        by: Driver,
+        crash_at: str | None = None,
+        job: str | None = None,
+        prefix: str = "p",
+    ) -> list[TaskTransaction]:
+        """A micro-batch or job, up to the crash."""
+        protocol = self.protocol_of(prefix)
+        plan = protocol.plan(by, job)
+        transactions = self.written(plan, values)
+        self.commit(protocol, plan, unit(batch_id, job), transactions, crash_at)
+        return transactions
+
+    def commit(
+        self,
+        protocol: CommitProtocol,
+        plan: Plan,
+        what: Unit,
+        transactions: list[TaskTransaction],
+        crash_at: str | None,
+    ) -> None:
+        if crash_at is None:
+            protocol.commit(plan, what, transactions)
+            return
+
+        def hook(point: str) -> None:
+            if point == crash_at:
+                raise CrashError(point)
+
+        crash_points.set_hook(hook)
+        try:
+            with pytest.raises(CrashError):
+                protocol.commit(plan, what, transactions)
+        finally:
+            crash_points.set_hook(None)
+
+    def record(self, prefix: str = "p") -> Decision | None:
+        return self.protocol_of(prefix).log.read(self.world.clock.ms + PATIENCE_MS)
+
+    def visible(self) -> list[bytes | None]:
+        self.world.run_for(500)
+        return sorted(v for v in self.world.committed("t") if v is not None)
+
+    def open_ids(self) -> list[str]:
+        self.world.run_for(500)
+        return [name for name, _ in self.world.list(states=("Ongoing",))]
+
+    def lose(self, transaction: TaskTransaction) -> None:
+        """As the timeout does: the brokers abort it."""
+        self.world.init_once(transaction.transactional_id)
+        self.world.run_for(200)
+
+    def end(self, transaction: TaskTransaction) -> None:
+        """Commit it."""
+        version = 5 if transaction.transaction_version >= 2 else 4
+        name, producer = transaction.transactional_id, transaction.producer
+        assert self.world.end(name, producer, version)[0] == "NONE"
+        self.world.run_for(200)
+
+    def forget(self, transaction: TaskTransaction) -> None:
+        """The coordinator no longer knows the id."""
+        self.world.transactions.expire(transaction.transactional_id)
+
+
+def unit(batch_id: int, job: str | None = None) -> Unit:
+    return Unit("q-1", batch_id, None) if job is None else Unit(None, None, job)
+
+
+def driver(number: int, checkpoint: str | None = "/ck") -> Driver:
+    return Driver(f"driver-{number}", "host", 1_700_000_900_000, checkpoint, "rows")
