@@ -80,7 +80,7 @@ class SimBroker:
         self.alive: tuple[int, ...] = ()
         self.learned = 0
         self._cluster = cluster
-        self._inboxes: dict[int, Inbox] = {}
+        self._inboxes: dict[Channel, Inbox] = {}
         self._waiting: list[tuple[Channel, bytes]] = []
 
     def crash(self) -> None:
@@ -95,7 +95,7 @@ class SimBroker:
         if self.is_paused:
             self._waiting.append((channel, data))
             return
-        inbox = self._inboxes.setdefault(channel.channel_id, Inbox())
+        inbox = self._inboxes.setdefault(channel, Inbox())
         inbox.buffer += data
         while len(inbox.buffer) >= 4:
             (size,) = struct.unpack_from(">i", inbox.buffer)

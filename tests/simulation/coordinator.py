@@ -355,6 +355,7 @@ class TransactionCoordinator:
             metadata = entry.metadata
             is_open = metadata.state == ONGOING and entry.pending is None
             if is_open and metadata.start_ms + metadata.timeout_ms < now_ms:
+                self._transactions.timed_out.add((metadata.transactional_id, *metadata.producer))
                 self._fence(entry, lambda error: None)
 
     # --- questions -----------------------------------------------------------------------------

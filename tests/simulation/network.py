@@ -31,12 +31,13 @@ class Server(Protocol):
     def receive(self, channel: Channel, data: bytes) -> None: ...
 
 
-@dataclass
+@dataclass(eq=False)
 class Channel:
     """One simulated connection."""
 
     channel_id: int
     server: Server
+    owner: SimNetwork
     is_open: bool = True
     is_connected: bool = False
     to_server: bytearray = field(default_factory=bytearray)
@@ -69,6 +70,8 @@ class SimNetwork:
         self._is_woken = False
         self.faults = NetworkFaults()
         self.polls = 0
+        # Clients of other processes on the same network, see tests/simulation/processes.py.
+        self.members: list[SimNetwork] = [self]
 
     def add_server(self, host: str, port: int, server: Server) -> None:
         self._servers[host, port] = server
@@ -86,7 +89,7 @@ class SimNetwork:
         if server is None or not server.is_up:
             self._after(lambda: self._tell(Disconnected(channel_id, "Connection refused")))
             return
-        channel = self._channels[channel_id] = Channel(channel_id, server)
+        channel = self._channels[channel_id] = Channel(channel_id, server, self)
         self._after(lambda: self._finish_connect(channel))
 
     def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
@@ -157,12 +160,13 @@ class SimNetwork:
     def cut(self, channel: Channel, reason: str) -> None:
         """Break a connection: what is on its way is lost."""
         if channel.is_open:
-            self.close_channel(channel.channel_id)
-            self._tell(Disconnected(channel.channel_id, reason))
+            channel.owner.close_channel(channel.channel_id)
+            channel.owner._tell(Disconnected(channel.channel_id, reason))
 
     def cut_all(self, server: Server, reason: str) -> None:
-        for channel in [c for c in self._channels.values() if c.server is server]:
-            self.cut(channel, reason)
+        for member in self.members:
+            for channel in [c for c in member._channels.values() if c.server is server]:
+                self.cut(channel, reason)
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -186,7 +190,7 @@ class SimNetwork:
             middle = self._rng.randint(0, len(data))
             for part in (data[:middle], data[middle:]):
                 if part:
-                    self._tell(Received(channel.channel_id, part))
+                    channel.owner._tell(Received(channel.channel_id, part))
 
     def _tell(self, event: NetworkEvent) -> None:
         self._events.append(event)

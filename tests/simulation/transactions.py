@@ -52,6 +52,8 @@ class Transactions:
         self.transaction_version = transaction_version
         self.verifies_partitions = True
         self.max_timeout_ms = 900_000
+        # (id, producer id, epoch) of transactions that took too long.
+        self.timed_out: set[tuple[str, int, int]] = set()
         self.load_delay_ms = (0, 50)
         self.marker_delay_ms = (0, 10)
         self.hop_delay_ms = (0, 2)

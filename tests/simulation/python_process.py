@@ -1,0 +1,192 @@
+"""The Python processes that Spark starts, with the real code of the sink in them.
+
+What modules keep between calls is a process's own: whoever gets the floor finds its own there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pyspark
+
+from spark_kafka_sink import task
+from spark_kafka_sink.admin import AdminClient, bootstrap_addresses
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.errors import ProducerClosedError
+from spark_kafka_sink.network.client import ClientSettings
+from spark_kafka_sink.producer.pool import ProducerPool
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.transactions import crash_points, session
+from spark_kafka_sink.transactions.ids import WorkerSlots
+from tests.simulation.processes import Process, World
+
+
+class ActorMonitor:
+    """Steps the sender for as long as the task waits; others go on meanwhile."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._is_notified = False
+        self.producer: KafkaProducer | None = None
+
+    def __enter__(self) -> object:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def wait(self, timeout_ms: int) -> None:
+        """Until notified, or the time is over."""
+        assert self.producer is not None
+        clock = self._world.clock
+        end_ms = clock.ms + timeout_ms
+        self._is_notified = False
+        while not self._is_notified and clock.ms < end_ms:
+            before_ms = clock.ms
+            self.producer.sender.run_once(clock.ms, end_ms)
+            # A failed producer has nothing left to wake up for.
+            if self.producer.accumulator.failure is not None and clock.ms == before_ms:
+                self._world.sleep(1)
+
+    def notify_all(self) -> None:
+        self._is_notified = True
+
+
+class TaskProducer(KafkaProducer):
+    """What the pool of a Python worker keeps: a producer whose sender runs while its task waits."""
+
+    def __init__(self, process: PythonProcess, config: ProducerConfig, topics: Sequence[str]):
+        world = process.world
+        monitor = ActorMonitor(world)
+        rng = random.Random(world.rng.random())
+        super().__init__(config, process.new_network(), world.clock, rng, monitor)
+        monitor.producer = self
+        self._process = process
+        self._is_closed = False
+        process.producer = self
+        self.begin_task(topics)
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.is_clean and not self._is_closed
+
+    def rest(self, until_ms: int | None) -> None:
+        """No task uses it from now on."""
+
+    def resume(self) -> bool:
+        self._process.producer = self
+        return self.is_healthy
+
+    def send_for(self, duration_ms: int) -> None:
+        """The task computes; the sender goes on beside it."""
+        clock = self._process.world.clock
+        end_ms = clock.ms + duration_ms
+        while clock.ms < end_ms:
+            self.sender.run_once(clock.ms, end_ms)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.client.close()
+        if self.accumulator.failure is None:
+            self.accumulator.fail(ProducerClosedError("the producer is closed"))
+
+
+class PythonProcess(Process):
+    """A Python worker, or one of the processes that plan and commit.
+
+    local_dirs: what Spark tells all Python processes of one driver, and of no other.
+    """
+
+    def __init__(self, world: World, name: str, number: int, local_dirs: str) -> None:
+        super().__init__(world, name)
+        self.sessions: dict[Any, Any] = {}
+        self.prepared_at_ms: dict[Any, int] = {}
+        self.local_dirs = local_dirs
+        self.slots = WorkerSlots(f"{number:012x}")
+        self.pool = ProducerPool(self._create, world.clock)
+        self.producer: TaskProducer | None = None
+
+    def _create(self, config: ProducerConfig, topics: Sequence[str]) -> TaskProducer:
+        return TaskProducer(self, config, topics)
+
+    def compute_for(self, duration_ms: int) -> None:
+        """For tasks: time goes by."""
+        if self.producer is not None and self.producer.is_healthy:
+            self.producer.send_for(duration_ms)
+        else:
+            self.world.sleep(duration_ms)
+
+    def install(self) -> None:
+        """Have the modules find what is this process's own."""
+        session._sessions = self.sessions
+        session._prepared_at_ms = self.prepared_at_ms
+        task.SLOTS = self.slots
+        task.POOL = self.pool
+        os.environ["SPARK_LOCAL_DIRS"] = self.local_dirs
+
+
+class TaskContext:
+    """As much of Spark's as the sink asks for. ``query_id``: None for a batch job."""
+
+    def __init__(self, partition_id: int, attempt_number: int, query_id: str | None) -> None:
+        self._partition_id = partition_id
+        self._attempt_number = attempt_number
+        self._query_id = query_id
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self._partition_id
+
+    def attemptNumber(self) -> int:  # noqa: N802
+        return self._attempt_number
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        return self._query_id if name == "sql.streaming.queryId" else None
+
+
+@contextmanager
+def python_processes(world: World, on_point: Callable[[str], None]) -> Iterator[None]:
+    """The sink's modules live in ``world``. ``on_point``: called at each named crash point."""
+
+    class SimAdminClient(AdminClient):
+        @classmethod
+        def of(cls, config: ProducerConfig, clock: Any = None) -> AdminClient:
+            network = world.acting.process.new_network()
+            rng = random.Random(world.rng.random())
+            settings = ClientSettings.of(config)
+            return AdminClient(bootstrap_addresses(config), settings, network, world.clock, rng)
+
+    class CurrentContext:
+        @staticmethod
+        def get() -> TaskContext:
+            context = world.acting.context
+            assert isinstance(context, TaskContext)
+            return context
+
+    def install(process: Process) -> None:
+        if isinstance(process, PythonProcess):
+            process.install()
+
+    world.on_switch = install
+    logger = logging.getLogger("spark_kafka_sink")
+    with (
+        mock.patch.object(logger, "disabled", True),
+        mock.patch.object(session, "AdminClient", SimAdminClient),
+        mock.patch.object(session, "_clock", world.clock),
+        mock.patch.object(session, "_sessions", {}),
+        mock.patch.object(session, "_prepared_at_ms", {}),
+        mock.patch.object(task, "SLOTS", WorkerSlots("0" * 12)),
+        mock.patch.object(task, "POOL", ProducerPool()),
+        mock.patch.object(pyspark, "TaskContext", CurrentContext),
+        mock.patch.object(crash_points, "_hook", on_point),
+        mock.patch.dict(os.environ),
+    ):
+        try:
+            yield
+        finally:
+            world.close()

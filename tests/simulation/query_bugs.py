@@ -1,0 +1,211 @@
+"""Bugs that the simulated lives of a query must catch: each is put into the commit protocol, or into
+what tasks hand to it, for the length of a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest import mock
+
+from spark_kafka_sink import task, writer
+from spark_kafka_sink.commit import KafkaCommitMessage
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.transactions import client as client_module
+from spark_kafka_sink.transactions import commit_protocol, repair
+from spark_kafka_sink.transactions.client import Outcome, TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.coordinators import Question
+from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.model import NO_UNIT, Phase, TaskTransaction
+from tests.simulation.bugs import Bug
+
+
+def _no_decision_log(original):  # type: ignore[no-untyped-def]
+    def write(self, decision, token, deadline_ms):  # type: ignore[no-untyped-def]
+        if decision is not None and decision.unit != NO_UNIT:
+            return token
+        return original(self, decision, token, deadline_ms)
+
+    return write
+
+
+def _unguarded_abort(original):  # type: ignore[no-untyped-def]
+    def abort(self, driver):  # type: ignore[no-untyped-def]
+        self._sweep(self._deadline())
+
+    return abort
+
+
+def _end_txn_instead_of_fencing(original):  # type: ignore[no-untyped-def]
+    def fence(self, transactional_ids, timeout_ms, deadline_ms):  # type: ignore[no-untyped-def]
+        states = self.describe(list(transactional_ids), deadline_ms)
+        questions = [
+            Question(
+                (name,), EndTxnRequest(name, state.producer_id, state.producer_epoch, False), 4
+            )
+            for name, state in states.items()
+            if state is not None and state.transaction_state == "Ongoing"
+        ]
+        list(self._coordinators.ask(questions, client_module._code_of, deadline_ms))
+
+    return fence
+
+
+def _empty_transactions_listed(original):  # type: ignore[no-untyped-def]
+    def write_partition(iterator, options, plan, transactions):  # type: ignore[no-untyped-def]
+        message = original(iterator, options, plan, transactions)
+        if message.transaction is None and transactions is not None:
+            _list_an_empty_transaction(options, transactions, message)
+        return message
+
+    return write_partition
+
+
+def _list_an_empty_transaction(options, plan, message: KafkaCommitMessage):  # type: ignore[no-untyped-def]
+    from spark_kafka_sink.transactions import session
+
+    transactional_id = task.SLOTS.take(plan.prefix, plan.token)
+    with session.AdminClient.of(options.producer) as admin:
+        producer, version = TransactionClient(admin).initialize(
+            transactional_id, plan.timeout_ms, admin.deadline_in(60_000)
+        )
+    message.transaction = TaskTransaction(
+        transactional_id, *producer, version, message.partition_id, 0, "0-0"
+    )
+
+
+def _other_version_on_retry(original):  # type: ignore[no-untyped-def]
+    def resolve(self, decision, token, deadline_ms):  # type: ignore[no-untyped-def]
+        flipped = tuple(
+            t._replace(transaction_version=0 if t.transaction_version >= 2 else 2)
+            for t in decision.transactions
+        )
+        return original(self, replace(decision, transactions=flipped), token, deadline_ms)
+
+    return resolve
+
+
+def _committed_list_not_cumulative(original):  # type: ignore[no-untyped-def]
+    return lambda decided, outcomes: original(replace(decided, committed=()), outcomes)
+
+
+def _replay_not_compared(original):  # type: ignore[no-untyped-def]
+    def missing_of(decision, replayed, prefix):  # type: ignore[no-untyped-def]
+        lost = {t.partition_id for t in decision.transactions}
+        return [t for t in replayed if t.partition_id in lost]
+
+    return missing_of
+
+
+def _replay_of_what_is_done_committed(original):  # type: ignore[no-untyped-def]
+    def commit(self, plan, unit, transactions):  # type: ignore[no-untyped-def]
+        if plan.decision.unit == unit and plan.decision.phase is Phase.DONE:
+            plan = replace(plan, decision=replace(plan.decision, unit=NO_UNIT))
+        return original(self, plan, unit, transactions)
+
+    return commit
+
+
+def _swept_before_resolved(original):  # type: ignore[no-untyped-def]
+    def plan(self, driver, job_id):  # type: ignore[no-untyped-def]
+        self._sweep(self._deadline())
+        return original(self, driver, job_id)
+
+    return plan
+
+
+def _not_swept(original):  # type: ignore[no-untyped-def]
+    return lambda self, deadline_ms: None
+
+
+def _older_drivers_not_fenced(original):  # type: ignore[no-untyped-def]
+    def write(self, decision, token, deadline_ms):  # type: ignore[no-untyped-def]
+        current = self._client.initialize(f"{self._prefix}.driver", 60_000, deadline_ms)
+        token = token._replace(
+            producer_id=current.producer.producer_id,
+            producer_epoch=current.producer.producer_epoch,
+            next_sequence=0,
+        )
+        return original(self, decision, token, deadline_ms)
+
+    return write
+
+
+def _lost_taken_for_committed(original):  # type: ignore[no-untyped-def]
+    def outcome(transaction, state):  # type: ignore[no-untyped-def]
+        found = original(transaction, state)
+        return Outcome.COMMITTED if found is Outcome.LOST else found
+
+    return outcome
+
+
+def _refused_taken_for_lost(original):  # type: ignore[no-untyped-def]
+    """Whatever EndTxn refuses counts as aborted; the coordinators are not asked."""
+
+    def settle(self, transactions, deadline_ms):  # type: ignore[no-untyped-def]
+        return {t.transactional_id: Outcome.LOST for t in transactions}
+
+    return settle
+
+
+BUGS: dict[str, Bug] = {
+    "no decision log": Bug(
+        "transactions are committed, and nothing says that they were to be",
+        DecisionLog, "write", _no_decision_log,
+    ),
+    "unguarded abort": Bug(
+        "abort ends what is decided", CommitProtocol, "abort", _unguarded_abort
+    ),
+    "EndTxn(abort) instead of fencing": Bug(
+        "the writer of an aborted transaction may go on",
+        TransactionClient, "fence", _end_txn_instead_of_fencing,
+    ),
+    "empty transactions listed": Bug(
+        "tasks without rows hand over transactions that cannot be committed",
+        writer, "write_partition", _empty_transactions_listed,
+    ),
+    "other EndTxn version on retry": Bug(
+        "recovery ends transactions in a version of its own choice",
+        CommitProtocol, "_resolve", _other_version_on_retry,
+    ),
+    "list of what is committed not cumulative": Bug(
+        "a repair that is cut off forgets what was visible before",
+        commit_protocol, "_conclude", _committed_list_not_cumulative,
+    ),
+    "replay not compared": Bug(
+        "a repair takes any rows for those that are missing",
+        repair, "missing_of", _replay_not_compared,
+    ),
+    "replay of what is done committed": Bug(
+        "a batch that was finished and is run again becomes visible again",
+        CommitProtocol, "commit", _replay_of_what_is_done_committed,
+    ),
+    "swept before resolved": Bug(
+        "planning aborts what is decided", CommitProtocol, "plan", _swept_before_resolved
+    ),
+    "not swept": Bug(
+        "nobody aborts what losers and dead tasks leave open", CommitProtocol, "_sweep", _not_swept
+    ),
+    "older drivers not fenced": Bug(
+        "a decision is written whoever has planned since",
+        DecisionLog, "write", _older_drivers_not_fenced,
+    ),
+    "lost taken for committed": Bug(
+        "a transaction that timed out counts as visible",
+        client_module, "_outcome", _lost_taken_for_committed,
+    ),
+    "refused taken for lost": Bug(
+        "EndTxn's refusal counts as an abort", TransactionClient, "_settle", _refused_taken_for_lost
+    ),
+}  # fmt: skip
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """The sink with the bug ``name``."""
+    bug = BUGS[name]
+    original = getattr(bug.owner, bug.name)
+    with mock.patch.object(bug.owner, bug.name, bug.replacement(original)):
+        yield

@@ -1,0 +1,340 @@
+"""A simulated Spark: a driver that plans, runs tasks in Python workers, commits or aborts.
+
+Every call that Spark makes to the sink is the real one, in a process of its own kind: planning and
+committing on the driver, writing in workers. What Spark remembers between two lives of a driver is
+in its checkpoint, and nothing else.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.writer import KafkaStreamWriter
+from tests.simulation.processes import Actor, KilledError, Process, World
+from tests.simulation.python_process import PythonProcess, TaskContext
+
+COLUMNS = ColumnPlan(value=1, key=0, topic_option="out")
+QUERY_ID = "0d9d4f3e-query"
+_MAX_FAILURES = 4
+
+
+class QueryFailedError(Exception):
+    """The query stops; ``__cause__`` says why."""
+
+
+class ConcurrentQueryError(QueryFailedError):
+    """Another driver writes to the same checkpoint."""
+
+
+class PythonWorkerError(Exception):
+    """A Python process ended before it had answered."""
+
+
+class TaskFailedError(Exception):
+    """The user's own code failed in a task."""
+
+
+@dataclass
+class Batch:
+    """The rows of one micro-batch: the same whenever it is read again."""
+
+    batch_id: int
+    ids: range
+
+    def rows(self, tasks: int, index: int) -> list[tuple[bytes, bytes]]:
+        """(key, value) of one of ``tasks`` Spark partitions."""
+        return [(b"%d" % (i % 7), b"%06d" % i) for i in self.ids[index::tasks]]
+
+
+@dataclass
+class Checkpoint:
+    """Spark's: which batches were begun, and which were finished."""
+
+    batches: list[Batch]
+    begun: set[int] = field(default_factory=set)
+    finished: list[int] = field(default_factory=list)
+
+    def first(self) -> int:
+        """The batch with which a query goes on."""
+        return len(self.finished)
+
+    def begin(self, batch_id: int, is_first: bool) -> None:
+        """Only the first batch of a query's life may have been begun before."""
+        if batch_id in self.begun and not is_first:
+            raise ConcurrentQueryError(f"batch {batch_id} was begun by another driver")
+        self.begun.add(batch_id)
+
+    def finish(self, batch_id: int) -> None:
+        if batch_id != len(self.finished):
+            raise ConcurrentQueryError(f"batch {batch_id} was finished by another driver")
+        self.finished.append(batch_id)
+
+
+@dataclass
+class Fates:
+    """What may happen to tasks, as chances; ``rng`` decides."""
+
+    rng: random.Random
+    fails: float = 0.0
+    is_killed: float = 0.0
+    is_lost: float = 0.0
+    speculates: float = 0.0
+    longest_loss_ms: int = 60_000
+    longest_pause_ms: int = 50
+    tasks: tuple[int, ...] = (1, 2, 3, 4)
+    is_healed: bool = False
+
+    def chance(self, probability: float) -> bool:
+        return not self.is_healed and self.rng.random() < probability
+
+
+class Attempt:
+    """One attempt at one task. ``is_lost``: the driver has given it up; it may live."""
+
+    def __init__(self, index: int, number: int, worker: PythonProcess) -> None:
+        self.index = index
+        self.number = number
+        self.worker = worker
+        self.is_lost = False
+        self.actor: Actor | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_lost or (self.actor is not None and self.actor.is_done)
+
+    @property
+    def message(self) -> Any:
+        """The commit message, None if there is none."""
+        assert self.actor is not None
+        if self.is_lost or self.actor.error is not None:
+            return None
+        return pickle.loads(self.actor.result)
+
+
+class Application:
+    """A Spark application: one JVM, and the Python processes that it starts."""
+
+    def __init__(
+        self,
+        world: World,
+        number: int,
+        options: SinkOptions,
+        checkpoint: Checkpoint,
+        fates: Fates,
+        note: Callable[[str], None],
+    ) -> None:
+        self.world = world
+        self.number = number
+        self.options = options
+        self.checkpoint = checkpoint
+        self.fates = fates
+        self.rng = fates.rng
+        self.note = note
+        self.is_lost = False
+        self.jvm = Process(world, f"jvm-{number}")
+        self.workers: list[PythonProcess] = []
+        self.attempts: list[Attempt] = []
+        self._processes = 0
+        self._driver_side: dict[str, PythonProcess] = {}
+
+    # --- processes -----------------------------------------------------------------------------
+
+    def _start(self, kind: str) -> PythonProcess:
+        self._processes += 1
+        name = f"{kind}-{self.number}.{self._processes}"
+        worker_number = self.number * 1000 + self._processes
+        return PythonProcess(self.world, name, worker_number, f"/blockmgr-{self.number}")
+
+    def driver_side(self, kind: str) -> PythonProcess:
+        """The Python process that plans, or the one that commits; Spark reuses them."""
+        process = self._driver_side.get(kind)
+        if process is None or not process.is_alive:
+            process = self._driver_side[kind] = self._start(kind)
+        return process
+
+    def driver_processes(self) -> list[Process]:
+        return [*self._driver_side.values(), self.jvm]
+
+    def freeze(self, duration_ms: int) -> None:
+        """The driver's machine hangs; everybody takes it for dead."""
+        until_ms = self.world.clock.ms + duration_ms
+        self.is_lost = True
+        for process in self.driver_processes():
+            process.frozen_until_ms = until_ms
+
+    def kill(self, kills_workers: bool) -> None:
+        """The driver dies, and its executors with it, or a while later on their own."""
+        self.is_lost = True
+        mine = self.world.current.process if self.world.current is not None else None
+        doomed = self.driver_processes() + (list(self.workers) if kills_workers else [])
+        for process in doomed:
+            if process is not mine and process.is_alive:
+                process.kill()
+        if mine in doomed:
+            assert mine is not None
+            mine.kill()
+
+    def call(self, kind: str, action: Callable[[], Any]) -> Any:
+        """Run ``action`` in a driver-side Python process; its result goes through pickle."""
+        process = self.driver_side(kind)
+        actor = self.world.spawn(process, lambda: pickle.dumps(action()))
+        self.world.wait_for(lambda: actor.is_done)
+        if isinstance(actor.error, KilledError):
+            raise PythonWorkerError(f"{process.name} was killed")
+        if actor.error is not None:
+            raise actor.error
+        return pickle.loads(actor.result)
+
+    # --- a query -------------------------------------------------------------------------------
+
+    def run_query(self) -> None:
+        """All batches that are left. Raises QueryFailedError."""
+        first = self.checkpoint.first()
+        for batch in self.checkpoint.batches[first:]:
+            self.checkpoint.begin(batch.batch_id, batch.batch_id == first)
+            try:
+                plan = self.call("planner", lambda: session.plan_unit(self.options, False))
+            except Exception as error:
+                raise QueryFailedError(f"planning batch {batch.batch_id}") from error
+            self._run_batch(batch, KafkaStreamWriter(self.options, COLUMNS, plan))
+            self.checkpoint.finish(batch.batch_id)
+            self.note(f"batch {batch.batch_id} is finished by application {self.number}")
+
+    def _run_batch(self, batch: Batch, writer: KafkaStreamWriter) -> None:
+        pickled = pickle.dumps(writer)
+        messages: list[Any] = []
+        try:
+            messages = self._run_tasks(batch, pickled)
+            failed = next((m for m in messages if isinstance(m, BaseException)), None)
+            if failed is not None:
+                messages = [None if isinstance(m, BaseException) else m for m in messages]
+                raise failed
+            self.call("committer", lambda: pickle.loads(pickled).commit(messages, batch.batch_id))
+        except Exception as error:
+            self.note(f"batch {batch.batch_id} fails: {error!r:.300}")
+            try:
+                self.call(
+                    "committer", lambda: pickle.loads(pickled).abort(messages, batch.batch_id)
+                )
+            except PythonWorkerError as also:
+                self.note(f"abort: {also!r}")
+            raise QueryFailedError(f"batch {batch.batch_id}") from error
+
+    # --- tasks ---------------------------------------------------------------------------------
+
+    def _run_tasks(self, batch: Batch, writer: bytes) -> list[Any]:
+        """A message per task; instead of one, the exception of a task that failed for good."""
+        count = self.rng.choice(self.fates.tasks)
+        messages: list[Any] = [None] * count
+        failures = [0] * count
+        numbers = [0] * count
+        pending = list(range(count))
+        running: list[Attempt] = []
+
+        def launch(index: int, worker: PythonProcess) -> None:
+            attempt = Attempt(index, numbers[index], worker)
+            numbers[index] += 1
+            attempt.actor = self._launch(batch, count, attempt, writer)
+            running.append(attempt)
+            self.attempts.append(attempt)
+
+        while any(message is None for message in messages):
+            for worker in self._idle_workers(running):
+                if pending:
+                    launch(pending.pop(0), worker)
+                elif running and self.fates.chance(self.fates.speculates):
+                    launch(self.rng.choice(running).index, worker)
+            self.world.wait_for(lambda: any(a.is_over for a in running))
+            for attempt in [a for a in running if a.is_over]:
+                running.remove(attempt)
+                message = attempt.message
+                if message is not None:
+                    messages[attempt.index] = messages[attempt.index] or message
+                    continue
+                failures[attempt.index] += 1
+                if messages[attempt.index] is not None:
+                    continue
+                if failures[attempt.index] >= _MAX_FAILURES:
+                    assert attempt.actor is not None
+                    error = attempt.actor.error
+                    is_error = isinstance(error, Exception)
+                    messages[attempt.index] = error if is_error else PythonWorkerError("worker")
+                    self._leave(running)
+                    return messages
+                if not any(a.index == attempt.index for a in running):
+                    pending.append(attempt.index)
+        self._leave(running)
+        return messages
+
+    def _idle_workers(self, running: list[Attempt]) -> list[PythonProcess]:
+        """Workers without a task; those that are gone are replaced."""
+        busy = {a.worker for a in self.attempts if a.actor is not None and not a.actor.is_done}
+        self.workers = [w for w in self.workers if w.is_alive]
+        while len([w for w in self.workers if w not in busy]) + len(running) < 3:
+            self.workers.append(self._start("worker"))
+        return [w for w in self.workers if w not in busy]
+
+    def _leave(self, losers: list[Attempt]) -> None:
+        """Attempts that nobody waits for any more: killed, or left to end by themselves."""
+        for attempt in losers:
+            attempt.is_lost = True
+            if self.rng.random() < 0.5:
+                attempt.worker.kill()
+
+    def _launch(self, batch: Batch, tasks: int, attempt: Attempt, writer: bytes) -> Actor:
+        rows = batch.rows(tasks, attempt.index)
+
+        def run() -> bytes:
+            iterator = self._arrow_batches(rows, attempt)
+            return pickle.dumps(pickle.loads(writer).write(iterator))
+
+        actor = self.world.spawn(attempt.worker, run)
+        actor.context = TaskContext(attempt.index, attempt.number, QUERY_ID)
+        return actor
+
+    def _arrow_batches(
+        self, rows: list[tuple[bytes, bytes]], attempt: Attempt
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows in a few pieces; between them, whatever happens to tasks."""
+        cut = self.rng.randint(0, len(rows))
+        for piece in (rows[:cut], rows[cut:]):
+            self._suffer(attempt)
+            keys = pa.array([key for key, _ in piece], pa.binary())
+            values = pa.array([value for _, value in piece], pa.binary())
+            yield pa.record_batch([keys, values], names=["key", "value"])
+        self._suffer(attempt)
+
+    def _suffer(self, attempt: Attempt) -> None:
+        fates, worker = self.fates, attempt.worker
+        worker.compute_for(self.rng.randint(0, fates.longest_pause_ms))
+        if fates.chance(fates.fails):
+            raise TaskFailedError("the user's own")
+        if fates.chance(fates.is_killed):
+            self.note(f"{worker.name} is killed")
+            worker.kill()
+        if fates.chance(fates.is_lost):
+            self.lose(attempt)
+
+    def lose(self, attempt: Attempt) -> None:
+        """The driver gives the attempt up; what it still does comes late."""
+        attempt.is_lost = True
+        duration_ms = self.rng.randint(10, self.fates.longest_loss_ms)
+        self.note(f"{attempt.worker.name} is lost for {duration_ms} ms")
+        attempt.worker.frozen_until_ms = self.world.clock.ms + duration_ms
+        self.world.sleep(0)
+
+    def attempt_of(self, process: Process) -> Attempt | None:
+        """The attempt that runs in ``process``."""
+        for attempt in self.attempts:
+            if attempt.worker is process and attempt.actor is self.world.current:
+                return attempt
+        return None

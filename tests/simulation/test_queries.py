@@ -1,0 +1,32 @@
+"""Seeds of whole lives of a query: none may break an invariant, and planted bugs must."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import queries, query
+from tests.simulation.query_bugs import BUGS, planted
+
+SEEDS = 200
+MOST_SEEDS_FOR_A_BUG = 500
+
+
+def test_no_seed_breaks_an_invariant():
+    endings, failures = queries.run_range(0, SEEDS)
+    assert not failures, "\n".join(failures[:3])
+    assert endings["complete"] > 0.9 * SEEDS
+
+
+@pytest.mark.parametrize("seed", [3, 77, 4711])
+def test_the_same_seed_gives_the_same_story(seed):
+    assert query.live(seed).story == query.live(seed).story
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_caught(bug):
+    with planted(bug):
+        for seed in range(MOST_SEEDS_FOR_A_BUG):
+            _, failure = queries.try_seed(seed)
+            if failure is not None:
+                return
+    pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not notice: {bug}")
