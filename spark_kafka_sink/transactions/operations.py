@@ -109,6 +109,8 @@ class Operations:
             self._write(concluded, token)
         aborted = self._abort_open(None)
         message = f"finished: {state_of(concluded, self._prefix)}"
+        if concluded.phase in (Phase.PARTIAL, Phase.UNKNOWN):
+            message += f"\n\n{_options(concluded)}"
         return Result(message, concluded, aborted, not is_settled(concluded))
 
     def _settle_as(self, decision: Decision, choice: Choice | None, confirm: Confirm) -> Result:
@@ -266,23 +268,29 @@ def state_of(decision: Decision, prefix: str) -> str:
 
 
 def _options(decision: Decision) -> str:
-    lines = ["Choose one:"]
-    lines += [f"  --{choice.value}: {_consequence(decision, choice)}" for choice in Choice]
-    return "\n".join(lines)
+    first = "Choose one:"
+    if decision.phase is Phase.PARTIAL and decision.unit.job_id is None:
+        first = "Start the query again, which fills in the rest; if it cannot, choose one:"
+    lines = [f"  --{choice.value}: {_consequence(decision, choice)}" for choice in Choice]
+    return "\n".join([first, *lines])
 
 
 def _consequence(decision: Decision, choice: Choice) -> str:
+    """What a choice does to a unit that is not settled."""
     is_job = decision.unit.job_id is not None
-    missing = sum(t.records for t in decision.transactions)
-    visible = decision.records - missing
-    if choice is Choice.AS_WRITTEN:
-        text = f"{decision.unit} counts as written"
-        if missing:
-            text += f": of its {missing} records, those that are not visible stay missing"
-        return f"{text}." if is_job else f"{text}. A replay of it is dropped."
-    again = "the next run of the job" if is_job else "a replay of it"
-    text = f"{decision.unit} counts as not written: {again} writes everything again"
-    return f"{text}, so the {visible} records that are known to be visible are doubled."
+    rest = sum(t.records for t in decision.transactions)
+    if choice is Choice.AS_NOT_WRITTEN:
+        again = "the next run of the job" if is_job else "a replay of it"
+        return (
+            f"{decision.unit} counts as not written: {again} writes everything again, so the "
+            f"{decision.records - rest} records that are known to be visible are doubled."
+        )
+    text = f"{decision.unit} counts as written"
+    if decision.phase is Phase.PARTIAL:
+        text += f": the {rest} records that were lost stay missing"
+    elif rest:
+        text += f": of {rest} records, those that are not visible stay missing"
+    return f"{text}." if is_job else f"{text}. A replay of it is dropped."
 
 
 def _some(names: Sequence[str]) -> str:

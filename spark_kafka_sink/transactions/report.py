@@ -169,13 +169,11 @@ def time_of(timestamp_ms: int) -> str:
 def duration_of(duration_ms: int) -> str:
     """The two largest units: ``3 min 20 s``. Clocks that differ do not make it negative."""
     seconds = max(0, duration_ms) // 1000
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    if minutes < 60:
-        return f"{minutes} min {seconds % 60} s"
-    hours = minutes // 60
-    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    units = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"))
+    told = [*units, (seconds % 60, "s")]
+    while len(told) > 1 and told[0][0] == 0:
+        told.pop(0)
+    return " ".join(f"{n} {unit}" for at, (n, unit) in enumerate(told[:2]) if n or at == 0)
 
 
 def _time_and_age(timestamp_ms: int, now_ms: int) -> str:

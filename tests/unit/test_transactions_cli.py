@@ -1,0 +1,311 @@
+"""``pykafka-sink transactions``: arguments, output, questions, exit codes; brokers are simulated."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from spark_kafka_sink import transactions_cli
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.transactions import report
+from spark_kafka_sink.transactions.inspection import (
+    Inspection,
+    PrefixDescription,
+    PrefixOverview,
+    TransactionDetails,
+)
+from spark_kafka_sink.transactions.model import Decision, Driver, Phase
+from spark_kafka_sink.transactions.read_positions import OpenProducer, ReadPosition
+from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
+
+A, B = b"a", b"b"
+NOON_MS = 1_772_366_400_000  # 2026-03-01T12:00:00Z
+COMMANDS = ("list", "describe", "resolve", "abort", "release")
+
+
+@pytest.fixture
+def operated(monkeypatch: pytest.MonkeyPatch) -> Operated:
+    made = Operated()
+
+    @contextmanager
+    def client(arguments: object) -> Iterator[object]:
+        yield made.client
+
+    monkeypatch.setattr(transactions_cli, "_client", client)
+    return made
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(name: str, *more: str) -> int:
+    servers = ("--bootstrap-server", "simulated:1", "--log-topic", LOG_TOPIC)
+    prefix = () if name == "list" else ("--prefix", "p")
+    return main(["transactions", name, *servers, *prefix, *more])
+
+
+# --- arguments ----------------------------------------------------------------------------------
+
+
+def test_help_names_commands_and_exit_codes(capsys):
+    with pytest.raises(SystemExit) as raised:
+        main(["transactions", "--help"])
+    assert raised.value.code == 0
+    shown = capsys.readouterr().out
+    for part in (*COMMANDS, "exit codes", "--yes"):
+        assert part in shown
+    assert main(["transactions"]) == 2
+    assert "describe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_the_common_options(command, capsys):
+    with pytest.raises(SystemExit):
+        main(["transactions", command, "--help"])
+    shown = capsys.readouterr().out
+    for option in ("--bootstrap-server", "--prefix", "--log-topic", "--timeout", "--json"):
+        assert option in shown
+    assert ("--yes" in shown) == (command in COMMANDS[2:])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["list"],
+        *(["--bootstrap-server", "a:1", command] for command in COMMANDS[1:]),
+        *([command, "--bootstrap-server", "a:1"] for command in COMMANDS[1:]),
+        ["list", "--bootstrap-server", "a:1", "--timeout", "0"],
+        ["list", "--bootstrap-server", "a:1", "--timeout", "1s"],
+        ["resolve", "--bootstrap-server", "a:1", "--prefix", "p", "--as-written",
+         "--as-not-written"],
+    ],
+)  # fmt: skip
+def test_wrong_usage(wrong, capsys):
+    with pytest.raises(SystemExit) as raised:
+        main(["transactions", *wrong])
+    assert raised.value.code == 2
+    assert "usage: pykafka-sink transactions" in capsys.readouterr().err
+
+
+def test_an_address_that_is_none(capsys):
+    assert main(["transactions", "list", "--bootstrap-server", "nonsense"]) == 1
+    assert capsys.readouterr().err.startswith("pykafka-sink: ")
+
+
+# --- confirmation -------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_nothing_is_done(operated, monkeypatch, capsys):
+    operated.batch(7, [A, B], driver(1), "commit.decided")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    epoch = operated.world.state("p.driver")
+    assert run("resolve") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "2 transaction(s) will be committed, 2 records visible" in shown.err
+    assert "'p' stops with an error" in shown.err
+    assert "--yes" in shown.err
+    assert operated.world.state("p.driver") == epoch
+    assert operated.visible() == []
+
+
+@pytest.mark.parametrize("answer", ["", "n\n", "\n", "yesterday\n"])
+def test_any_answer_but_yes_is_no(operated, monkeypatch, capsys, answer):
+    operated.batch(7, [A, B], driver(1), "commit.decided")
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    assert run("resolve") == 2
+    assert capsys.readouterr().err.endswith("pykafka-sink: not confirmed, nothing was done\n")
+    assert operated.visible() == []
+
+
+@pytest.mark.parametrize("answer", ["y\n", "YES\n"])
+def test_yes_on_the_terminal(operated, monkeypatch, capsys, answer):
+    operated.batch(7, [A, B], driver(1), "commit.decided")
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    assert run("resolve", "--json") == 0
+    shown = capsys.readouterr()
+    assert shown.err.endswith("Go on? [y/N] ")
+    assert json.loads(shown.out)["record"]["phase"] == "DONE"
+    assert operated.visible() == [A, B]
+
+
+def test_an_interrupt_is_no_traceback(operated, monkeypatch, capsys):
+    class Interrupted(Terminal):
+        def readline(self, size: int | None = -1, /) -> str:
+            raise KeyboardInterrupt
+
+    operated.batch(7, [A, B], driver(1), "commit.decided")
+    monkeypatch.setattr("sys.stdin", Interrupted())
+    assert run("resolve") == 1
+    assert "interrupted" in capsys.readouterr().err
+    assert operated.visible() == []
+
+
+# --- exit codes ---------------------------------------------------------------------------------
+
+
+def test_a_unit_that_is_finished_in_part_asks_for_a_choice(operated, capsys):
+    _, second = operated.batch(7, [A, B], driver(1), "commit.decided")
+    operated.lose(second)
+    assert run("resolve", "--yes") == 2
+    assert "Start the query again" in capsys.readouterr().out
+    assert run("resolve", "--yes") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "--as-written" in shown.err
+    assert run("release", "--yes") == 2
+    assert run("resolve", "--yes", "--as-not-written") == 0
+    assert "counts as not written" in capsys.readouterr().out
+    assert operated.record().phase is Phase.VOID
+
+
+def test_abort_and_release(operated, capsys):
+    transactions = operated.written(operated.protocol.plan(driver(1), None), [A, B])
+    names = [t.transactional_id for t in transactions]
+    assert run("abort", "--yes", "--transactional-id", "p.driver") == 2
+    assert run("abort", "--yes", "--transactional-id", names[1], "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["aborted"] == names[1:]
+    assert result["needs_choice"] is False
+    assert run("release", "--yes") == 0
+    assert capsys.readouterr().out == f"'p' is released\naborted {names[0]}\n"
+    assert operated.record() is None
+
+
+def test_a_failure_is_a_message(operated, capsys):
+    servers = ("--bootstrap-server", "simulated:1")
+    assert main(["transactions", "list", *servers, "--log-topic", "nowhere"]) == 1
+    assert "no decision log 'nowhere'" in capsys.readouterr().err
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+def test_list(operated, capsys):
+    assert run("list") == 0
+    assert (
+        capsys.readouterr().out == f"no prefix has a record in {LOG_TOPIC}, and nothing is open\n"
+    )
+    operated.written(operated.protocol.plan(driver(1), None), [A])
+    operated.batch(3, [B], driver(2), prefix="other")
+    assert run("list", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["prefixes"]
+    assert [one["prefix"] for one in found] == ["other", "p"]
+    assert found[1]["record"]["unit"] is None
+    assert found[1]["open_transactions"][0]["partitions"] == [{"topic": "t", "partition": 0}]
+    assert run("list", "--prefix", "p") == 0
+    shown = capsys.readouterr().out
+    assert "CLAIMED" in shown
+    assert "other" not in shown
+    assert run("list", "--prefix", "unknown") == 0
+    assert "no record" in capsys.readouterr().out
+
+
+def test_describe(operated, capsys):
+    operated.batch(7, [A, B], driver(1), "commit.decided")
+    assert run("describe", "--topic", "t") == 0
+    shown = capsys.readouterr().out
+    for part in ("Phase:       DECIDED", "Checkpoint:  /ck", "to be committed  Ongoing"):
+        assert part in shown
+    assert [line.split()[:5] for line in shown.splitlines() if line.startswith("t-")] == [
+        ["t-0", "0", "1", "1", "p.0123456789ab.0"],
+        ["t-1", "0", "1", "1", "p.0123456789ab.1"],
+        ["t-2", "0", "0", "0", "nobody"],
+    ]
+    assert run("describe", "--topic", "missing") == 1
+
+
+OPEN = TransactionDetails(
+    "orders.0123456789ab.0", "Ongoing", NOON_MS, 900_000, 1000, 3,
+    (TopicPartition("orders", 0), TopicPartition("orders", 1)),
+)  # fmt: skip
+OWNER = Driver("4f1c", "host-1", NOON_MS, "/ck", "q")
+
+
+def test_the_text_of_list():
+    decided = Decision(OWNER, Phase.DECIDED, unit(7), NOON_MS, 600)
+    found = [
+        PrefixOverview("orders", decided, "", (OPEN,)),
+        PrefixOverview("torn", None, "not a decision", ()),
+    ]
+    assert report.overview_lines(found, "log", NOON_MS + 200_000) == [
+        "PREFIX  PHASE       UNIT                        OPEN  OWNER",
+        "orders  DECIDED     micro-batch 7 of query q-1  1     "
+        "driver 4f1c of query 'q' on host-1, checkpoint /ck",
+        "torn    UNREADABLE  -                           0     -",
+        "",
+        "TRANSACTIONAL ID       STATE    SINCE                 AGE         TIMEOUT  PRODUCER ID"
+        "  EPOCH  PARTITIONS",
+        "orders.0123456789ab.0  Ongoing  2026-03-01T12:00:00Z  3 min 20 s  15 min   1000       "
+        "  3      orders-0,orders-1",
+    ]
+
+
+def test_the_text_of_describe():
+    claimed = Decision(OWNER)
+    partition = TopicPartition("orders", 0)
+    producers = (OpenProducer(1000, 3, 5, NOON_MS, "app"), OpenProducer(1001, 0, 7, -1))
+    positions = (
+        ReadPosition(partition, 5, 10, producers),
+        ReadPosition(TopicPartition("orders", 1), problem="TOPIC_AUTHORIZATION_FAILED (29)"),
+    )
+    described = PrefixDescription(PrefixOverview("orders", claimed, "", ()), (), positions)
+    assert report.description_lines(described, "log", NOON_MS + 3_600_000) == [
+        "Prefix:      orders",
+        "Log topic:   log",
+        "Owner:       driver 4f1c",
+        "Query name:  q",
+        "Host:        host-1",
+        "Since:       2026-03-01T12:00:00Z (1 h ago)",
+        "Checkpoint:  /ck",
+        "State:       nothing was decided under this prefix yet",
+        "",
+        "Open transactions",
+        "No open transactions.",
+        "",
+        "Readers of committed records",
+        "PARTITION  LAST STABLE OFFSET  HIGH WATERMARK  WAITING  "
+        "HELD BACK BY                                         PRODUCER ID  EPOCH  FROM OFFSET"
+        "  LAST WRITE",
+        "orders-0   5                   10              5        "
+        "app                                                  1000         3      5          "
+        "  1 h ago",
+        "                                                        "
+        "then no coordinator knows it: a hanging transaction  1001         0      7            -",
+        "orders-1   -                   -               -        "
+        "not known: TOPIC_AUTHORIZATION_FAILED (29)           -            -      -            -",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (-5, "0 s"), (999, "0 s"), (59_999, "59 s"), (60_000, "1 min"), (200_000, "3 min 20 s"),
+        (3_600_000, "1 h"), (3_660_000, "1 h 1 min"), (90_000_000, "1 d 1 h"),
+        (86_460_000, "1 d"),
+    ],
+)  # fmt: skip
+def test_durations(ms, text):
+    assert report.duration_of(ms) == text
+
+
+def test_many_partitions_are_not_all_shown():
+    many = OPEN._replace(partitions=tuple(TopicPartition("t", n) for n in range(200)))
+    found = [PrefixOverview("orders", None, "", (many,))]
+    assert report.overview_lines(found, "log", NOON_MS)[-1].endswith("t-6,t-7,… (200)")
+
+
+def test_documents_are_what_was_inspected(operated):
+    operated.batch(7, [A, B], driver(1), "commit.decided")
+    described = Inspection(operated.client, LOG_TOPIC, PATIENCE_MS).describe("p", ["t"])
+    document = json.loads(json.dumps(report.description_document(described, NOON_MS)))
+    assert [p["records"] for p in document["parts"]] == [1, 1]
+    assert document["record"]["is_settled"] is False
+    assert document["partitions"][0]["producers"][0]["transactional_id"] == "p.0123456789ab.0"
