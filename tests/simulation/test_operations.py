@@ -150,11 +150,12 @@ def test_what_is_decided_cannot_be_taken_back(operated):
 
 
 def test_a_choice_is_not_applied_to_what_nobody_has_seen(operated):
-    _, second = decided(operated)
+    _, second = decided(operated, "job-1")
     operated.lose(second)
     result = operated.operations.resolve(Choice.AS_WRITTEN, agree)
     assert result.needs_choice
-    assert phase(operated) is Phase.PARTIAL
+    record = operated.record()
+    assert (record.phase, record.needs_confirmation) == (Phase.PARTIAL, True)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +338,10 @@ def test_all_prefixes_and_what_belongs_to_none(operated):
     operated.batch(4, [A], driver(1), "commit.deciding", prefix="deciding")
     operated.batch(5, [A], driver(1), prefix="gone")
     operated.operations_of("gone").release(lambda what: None)
-    operated.world.init("app.driver")
+    app = operated.world.init("app.driver")
+    if operated.world.transactions.transaction_version < 2:
+        operated.world.add_partitions("app.driver", app, TopicPartition("t", 2))
+    operated.world.produce("app.driver", app, TopicPartition("t", 2), [A])
     plan = operated.protocol_of("done").plan(driver(1), None)
     [orphan] = operated.written(replace(plan, prefix="orphan"), [B])
     found = {o.prefix: o for o in inspection(operated).overview(None)}
@@ -351,6 +355,15 @@ def test_all_prefixes_and_what_belongs_to_none(operated):
     assert found["deciding"].transactions[1].partitions == (TopicPartition(LOG_TOPIC, 0),)
     assert found["orphan"].decision is None
     assert [t.transactional_id for t in found["orphan"].transactions] == [orphan.transactional_id]
+
+
+def test_a_decision_whose_transaction_was_aborted_does_not_count(operated):
+    operated.batch(6, [A], driver(1))
+    operated.batch(7, [A], driver(1), "commit.deciding")
+    operated.world.init("p.driver")
+    [found] = inspection(operated).overview(None)
+    assert (found.decision.unit, found.decision.phase) == (unit(6), Phase.DONE)
+    assert [t.transactional_id for t in found.transactions] == [f"p.{WORKER}.0"]
 
 
 def test_a_record_that_nobody_can_read(operated):
