@@ -31,7 +31,7 @@ list and describe change nothing. resolve, abort and release stop a query or job
 under the prefix, and ask before they do anything; --yes is the answer for scripts.
 
 exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 refused, not confirmed, or a
-choice is left to make: stderr says which
+choice is left to make: the message says which
 """
 _JSON_HELP = "print one JSON document, in one line, to stdout; times in ms since 1970 in UTC"
 _RESOLVE = """\
