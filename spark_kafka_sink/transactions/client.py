@@ -10,7 +10,13 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.admin import AdminClient, Call
-from spark_kafka_sink.errors import BrokerError, KafkaErrorCode, RemoteProtocolError, error_for_code
+from spark_kafka_sink.errors import (
+    BrokerError,
+    KafkaErrorCode,
+    RemoteProtocolError,
+    error_for_code,
+    error_named,
+)
 from spark_kafka_sink.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
@@ -51,6 +57,7 @@ _ENDED_OTHERWISE = _FENCED | {
 _PATTERN_VERSION = 2
 _OPEN = "Ongoing"
 _COMMITTED = {"PrepareCommit", "CompleteCommit"}
+_ENDING = {"PrepareCommit", "PrepareAbort"}
 _ABORTED = {"PrepareAbort", "CompleteAbort"}
 
 
@@ -215,6 +222,22 @@ class TransactionClient:
             assert isinstance(response, DescribeTransactionsResponse)
             states[transactional_id] = _known(response.transaction_states[0])
         return states
+
+    def check_held(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
+    ) -> None:
+        """Raise FencedError unless ``producer`` still is who has the id."""
+        attempts = 0
+        while True:
+            state = self.describe([transactional_id], deadline_ms)[transactional_id]
+            # While a transaction is being completed the epoch is the one before or after.
+            is_ending = state is not None and state.transaction_state in _ENDING
+            if not is_ending or not self.admin.pause(attempts, deadline_ms):
+                break
+            attempts += 1
+        held_by = None if state is None else (state.producer_id, state.producer_epoch)
+        if held_by != producer:
+            raise_if_fenced(error_named("PRODUCER_FENCED"), transactional_id)
 
     def open_tasks(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
         """Open transactions of tasks under ``prefix``, on all brokers that can be reached."""

@@ -91,7 +91,7 @@ class CommitProtocol:
         if decision.phase is Phase.DECIDED:
             decision, token = self._resolve(decision, token, deadline_ms)
         reached("plan.resolved")
-        self._sweep(deadline_ms)
+        self.sweep(token, deadline_ms)
         reached("plan.swept")
         self._check_usable(decision, job_id)
         timeout_ms = self._config.transaction_timeout_ms
@@ -174,12 +174,12 @@ class CommitProtocol:
         )
         token = self.log.write(decided, plan.token, deadline_ms)
         reached("commit.decided")
-        decided, _ = self._finish(decided, token, deadline_ms)
+        decided, token = self._finish(decided, token, deadline_ms)
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(repair.explain(decided, self._config.prefix))
         reached("commit.done")
         try:
-            self._sweep(deadline_ms)
+            self.sweep(token, deadline_ms)
         except KafkaSinkError as error:
             # The unit is done, and Spark must know; whoever plans next sweeps first.
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
@@ -263,23 +263,33 @@ class CommitProtocol:
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision
         # A decision that is being written is settled by this: it is there, or never will be.
-        self._take_over(deadline_ms)
+        token = self._take_over(deadline_ms)
         decision = self.log.read(deadline_ms)
         reached("abort.settled")
         if decision is None or decision.phase is Phase.DECIDED:
             return decision
-        self._sweep(deadline_ms)
+        self.sweep(token, deadline_ms)
         reached("abort.swept")
         return decision
 
-    def _sweep(self, deadline_ms: int) -> None:
-        """Abort every open transaction of tasks. Never while something is DECIDED."""
-        left_open = self._client.open_tasks(self._config.prefix, deadline_ms)
-        self._client.fence(
-            [t.transactional_id for t in left_open],
-            self._config.transaction_timeout_ms,
-            deadline_ms,
-        )
+    def sweep(
+        self, token: DriverToken, deadline_ms: int, only: str | None = None
+    ) -> tuple[str, ...]:
+        """Abort open transactions of tasks, all or ``only`` one; the ids that were open.
+
+        Never while something is DECIDED. Raises FencedError when the token is no longer good: what
+        is open may be a newer driver's then, and decided.
+        """
+        listed = self._client.open_tasks(self._config.prefix, deadline_ms)
+        names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
+        if names:
+            # In this order: still ours after they were listed, so nobody else has decided on them.
+            self._client.check_held(
+                driver_transactional_id(self._config.prefix), token.producer, deadline_ms
+            )
+            reached("sweep.listed")
+            self._client.fence(names, self._config.transaction_timeout_ms, deadline_ms)
+        return tuple(names)
 
     # --- what operators do, see operations.py --------------------------------------------------
 

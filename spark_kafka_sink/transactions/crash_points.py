@@ -31,12 +31,14 @@ POINTS = (
     "commit.ended",
     "commit.done",
     "commit.swept",
+    "sweep.listed",
     "abort.begin",
     "abort.settled",
     "abort.swept",
 )
 """In the order in which a batch reaches them. ``commit.deciding``: the decision is written, its
-transaction not ended; ``commit.ending``: the first of the tasks' transactions is committed.
+transaction not ended; ``commit.ending``: the first of the tasks' transactions is committed;
+``sweep.listed``: only where something was left open.
 """
 
 Hook = Callable[[str], None]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.clock import Clock
 from spark_kafka_sink.errors import BrokerError, error_for_code
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
@@ -100,7 +100,7 @@ class DecisionLog:
         other error the record may be written or not: initialize the driver's id and read.
         """
         transactional_id = driver_transactional_id(self._prefix)
-        producer = ProducerIdAndEpoch(token.producer_id, token.producer_epoch)
+        producer = token.producer
         is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS_VERSION
         if not is_implicit:
             self._client.add_partition(

@@ -44,6 +44,10 @@ class DriverToken(NamedTuple):
     next_sequence: int
     transaction_version: int
 
+    @property
+    def producer(self) -> ProducerIdAndEpoch:
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
 
 class Driver(NamedTuple):
     """Who plans and commits.

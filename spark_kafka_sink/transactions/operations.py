@@ -106,8 +106,8 @@ class Operations:
         is_complete = concluded.phase is Phase.DONE
         if is_complete and choice is Choice.AS_WRITTEN:
             concluded = replace(concluded, needs_confirmation=False)
-            self._write(concluded, token)
-        aborted = self._abort_open(None)
+            token = self._write(concluded, token)
+        aborted = self._protocol.sweep(token, self._deadline())
         message = f"finished: {state_of(concluded, self._prefix)}"
         if concluded.phase in (Phase.PARTIAL, Phase.UNKNOWN):
             message += f"\n\n{_options(concluded)}"
@@ -126,8 +126,8 @@ class Operations:
             committed=(),
             needs_confirmation=False,
         )
-        self._write(settled, token)
-        aborted = self._abort_open(None)
+        token = self._write(settled, token)
+        aborted = self._protocol.sweep(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
     def _claim(self, seen: Decision) -> tuple[Decision, DriverToken]:
@@ -170,9 +170,9 @@ class Operations:
             f"{len(names)} transaction(s) will be aborted, what they have written never becomes "
             f"visible: {_some(names)}. {self._stops()}"
         )
-        decision, _ = self._protocol.settle()
+        decision, token = self._protocol.settle()
         self._refuse_decided(decision)
-        aborted = self._abort_open(transactional_id)
+        aborted = self._protocol.sweep(token, self._deadline(), transactional_id)
         return Result(f"{len(aborted)} transaction(s) aborted", decision, aborted)
 
     def release(self, confirm: Confirm) -> Result:
@@ -197,7 +197,7 @@ class Operations:
         )
         decision, token = self._protocol.settle()
         self._refuse_unsettled(decision)
-        aborted = self._abort_open(None)
+        aborted = self._protocol.sweep(token, self._deadline())
         if decision is not None:
             self._write(None, token)
         return Result(f"'{self._prefix}' is released", None, aborted)
@@ -228,12 +228,6 @@ class Operations:
     def _open_ids(self, only: str | None) -> list[str]:
         listed = self._client.open_tasks(self._prefix, self._deadline())
         return sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
-
-    def _abort_open(self, only: str | None) -> tuple[str, ...]:
-        """Abort what is open now. Never while something is DECIDED."""
-        names = self._open_ids(only)
-        self._client.fence(names, _TIMEOUT_MS, self._deadline())
-        return tuple(names)
 
     def _stops(self) -> str:
         return (

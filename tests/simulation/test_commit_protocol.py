@@ -238,6 +238,35 @@ def test_a_driver_fenced_between_check_and_decision_writes_nothing(lives: Lives)
     assert lives.open_ids() == []
 
 
+@pytest.mark.parametrize("point", ["commit.done", "plan.resolved", "abort.settled"])
+def test_a_driver_that_wakes_up_late_sweeps_nothing_that_a_newer_one_has_decided(
+    lives: Lives, point: str
+) -> None:
+    lives.batch(0, driver(1))
+
+    def overtake(reached: str) -> None:
+        if reached != point:
+            return
+        crash_at("commit.decided")
+        with pytest.raises(CrashError):
+            lives.batch(2, driver(2))
+
+    crash_points.set_hook(overtake)
+    if point == "commit.done":
+        lives.batch(1, driver(1))  # it is done; what it could not sweep is another's
+    else:
+        with pytest.raises(FencedError):
+            lives.protocol.abort(driver(1)) if point == "abort.settled" else lives.batch(
+                1, driver(1)
+            )
+    assert len(lives.open_ids()) == 2
+    lives.batch(2, driver(3))
+    expected = {b"0-0", b"0-1", b"2-0", b"2-1"}
+    assert set(lives.visible()) - {b"1-0", b"1-1"} == expected
+    assert len(lives.visible()) == 6 if point == "commit.done" else 4
+    assert lives.open_ids() == []
+
+
 def test_another_query_is_refused_and_named(lives: Lives) -> None:
     lives.batch(0, driver(1, "/ck/one"))
     with pytest.raises(PrefixInUseError, match="checkpoint /ck/one"):
