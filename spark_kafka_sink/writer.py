@@ -123,8 +123,7 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], un
         plans = {m.plan for m in written if m.plan is not None}
         if len(plans) > 1:
             raise TransactionError("tasks of two plans in one batch: this is a defect of the sink")
-        more["transactions"] = len(transactions)
-        more["commit_ms"] = commit_unit(options, next(iter(plans), None), unit, transactions)
+        more = commit_unit(options, next(iter(plans), None), unit, transactions)
     report_commit(messages, unit.batch_id, options.metrics_log, options.metrics_path, **more)
 
 

@@ -140,10 +140,10 @@ class CommitProtocol:
 
     # --- committing ----------------------------------------------------------------------------
 
-    def commit(self, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]) -> None:
+    def commit(self, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]) -> bool:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
 
-        Repeated for a unit that is done already, it drops the new output. Raises
+        Returns False for a unit that is done already: its new output is dropped. Raises
         TransactionLostError when brokers have aborted some before they could be committed.
         """
         reached("commit.begin")
@@ -151,16 +151,15 @@ class CommitProtocol:
         decision = plan.decision
         self._check_order(decision, unit)
         if decision.unit == unit and decision.phase is Phase.DONE:
-            self._client.fence(
-                [t.transactional_id for t in transactions], plan.timeout_ms, deadline_ms
-            )
-            return
+            dropped = [t.transactional_id for t in transactions]
+            self._client.fence(dropped, plan.timeout_ms, deadline_ms)
+            return False
         committed: tuple[TaskTransaction, ...] = ()
         if decision.unit == unit and decision.phase is Phase.PARTIAL:
             committed = decision.committed
             transactions = repair.missing_of(decision, transactions, self._config.prefix)
         if not transactions:
-            return  # no task has written anything: there is nothing to decide
+            return True  # no task has written anything: there is nothing to decide
         self._check_open(transactions, deadline_ms)
         reached("commit.checked")
         decided = replace(
@@ -184,6 +183,7 @@ class CommitProtocol:
             # The unit is done, and Spark must know; whoever plans next sweeps first.
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
         reached("commit.swept")
+        return True
 
     def commit_nothing(self, unit: Unit) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""
@@ -227,8 +227,8 @@ class CommitProtocol:
             age_ms = now_ms - state.transaction_start_time_ms
             if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
                 raise TransactionLostError(
-                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old, and "
-                    "the brokers abort it after kafka.transaction.timeout.ms = "
+                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old by this "
+                    "machine's clock, and the brokers abort it after kafka.transaction.timeout.ms = "
                     f"{state.transaction_timeout_ms}: too late to commit. Nothing of this batch is "
                     "visible. Smaller batches, or a longer timeout, help"
                 )

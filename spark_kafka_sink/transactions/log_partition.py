@@ -116,7 +116,9 @@ class LogPartition:
         attempts = 0
         while True:
             error = error_named("LEADER_NOT_AVAILABLE")
-            leader = self._leader or self._find_leader(deadline_ms)
+            leader = self._leader
+            if leader is None:
+                leader, error = self._find_leader(deadline_ms)
             if leader is not None:
                 call = Call(leader, request, at_most_version)
                 (answer,) = self._admin.request_all([call], deadline_ms)
@@ -132,19 +134,21 @@ class LogPartition:
                 raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
             attempts += 1
 
-    def _find_leader(self, deadline_ms: int) -> Node | None:
+    def _find_leader(self, deadline_ms: int) -> tuple[Node | None, KafkaErrorCode]:
+        """The leader, or why there is none yet."""
         topic, index = self._topic_partition
         response = self._admin.metadata([topic], False, deadline_ms)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        error = error_named("LEADER_NOT_AVAILABLE")
         for described in response.topics:
             if described.error_code:
-                error: KafkaErrorCode = error_for_code(described.error_code)
+                error = error_for_code(described.error_code)
                 if not error.retriable:
                     raise BrokerError(error, f"topic {topic}")
             for partition in described.partitions:
                 if partition.partition_index == index:
-                    return nodes.get(partition.leader_id)
-        return None
+                    return nodes.get(partition.leader_id), error
+        return None, error
 
 
 class _WithErrorCode(Protocol):

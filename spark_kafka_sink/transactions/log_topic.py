@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from spark_kafka_sink.admin import AdminClient, Call
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.errors import BrokerError, ConfigError, TopicError, error_for_code
@@ -18,6 +20,8 @@ from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTra
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponseTopic
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
+
+logger = logging.getLogger("spark_kafka_sink")
 
 _CREATE_TIMEOUT_MS = 8_000
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
@@ -148,7 +152,9 @@ def _configs(
             continue
         for result in answer.results:
             error = error_for_code(result.error_code)
-            if result.error_code and error.name not in _NOT_ALLOWED:
+            if error.name in _NOT_ALLOWED:
+                logger.warning(f"{', '.join(keys)} of {name} not checked: {error}")
+            elif result.error_code:
                 raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
             found.update({c.name: c.value for c in result.configs if c.value is not None})
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 from spark_kafka_sink.admin import AdminClient
 from spark_kafka_sink.clock import SystemClock
@@ -71,17 +72,21 @@ def _prepare(options: SinkOptions) -> None:
 
 def commit_unit(
     options: SinkOptions, plan: Plan | None, unit: Unit, transactions: Sequence[TaskTransaction]
-) -> int:
-    """On the driver, after the last task; returns how many milliseconds it took.
+) -> dict[str, Any]:
+    """On the driver, after the last task; returns what the batch's JSON line tells of it.
 
     plan: as the tasks got it, None if there was no task
     """
     started_ms = _clock.now_ms()
+    is_new = True
     if plan is None:
         _protocol(options).commit_nothing(unit)
     else:
-        _protocol(options).commit(plan, unit, transactions)
-    return _clock.now_ms() - started_ms
+        is_new = _protocol(options).commit(plan, unit, transactions)
+    told: dict[str, Any] = {"transactions": len(transactions)}
+    if not is_new:
+        told["replay"] = "dropped: this batch was committed before, these records are aborted"
+    return {**told, "commit_ms": _clock.now_ms() - started_ms}
 
 
 def abort_unit(options: SinkOptions) -> str:
