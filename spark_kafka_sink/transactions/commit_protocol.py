@@ -227,10 +227,11 @@ class CommitProtocol:
             age_ms = now_ms - state.transaction_start_time_ms
             if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
                 raise TransactionLostError(
-                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old by this "
-                    "machine's clock, and the brokers abort it after kafka.transaction.timeout.ms = "
-                    f"{state.transaction_timeout_ms}: too late to commit. Nothing of this batch is "
-                    "visible. Smaller batches, or a longer timeout, help"
+                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old by "
+                    "this machine's clock, and the brokers abort it after "
+                    f"kafka.transaction.timeout.ms = {state.transaction_timeout_ms}: too late to "
+                    "commit. Nothing of this batch is visible. Smaller batches, or a longer "
+                    "timeout, help"
                 )
 
     def _finish(
