@@ -23,6 +23,8 @@ STRAGGLE_S = 2.0
 _HELD_AT_MOST_S = 180.0
 DRIVER = "driver.json"
 """Process ids of the Spark driver that runs now."""
+ATTEMPTS = "attempts.txt"
+"""A line for each attempt at a task that is not its first."""
 
 
 class Trap(NamedTuple):
@@ -62,6 +64,16 @@ def kill_driver(folder: Path) -> bool:
     return True
 
 
+class Interceptor:
+    """Where a sink without transactions reaches the points of a task, for runs as a control."""
+
+    def on_send(self, arrow_batch: Any) -> None:
+        hook("task.written")
+
+    def on_acknowledgement(self, summary: dict[str, Any]) -> None:
+        hook("task.flushed")
+
+
 # --- in the processes of the sink ---------------------------------------------------------------
 
 _reached: dict[tuple[str, int | None], int] = {}
@@ -73,6 +85,8 @@ def hook(point: str) -> None:
     key = (point, None if task is None else task.taskAttemptId())
     _reached[key] = _reached.get(key, 0) + 1
     attempt = None if task is None else task.attemptNumber()
+    if point == "task.begin" and attempt:
+        _note(task)
     for path, trap in _traps():
         if trap.point != point or _reached[key] < trap.nth:
             continue
@@ -124,6 +138,12 @@ def _await(path: Path) -> None:
         if time.monotonic() > deadline:
             raise AssertionError(f"nobody made {path.name}")
         time.sleep(0.005)
+
+
+def _note(task: Any) -> None:
+    """Write down another attempt at a task."""
+    with (Path(os.environ[FOLDER]) / ATTEMPTS).open("a", encoding="utf-8") as file:
+        file.write(f"{task.stageId()} {task.partitionId()} {task.attemptNumber()}\n")
 
 
 def _task() -> Any:

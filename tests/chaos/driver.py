@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ _START_TIMEOUT_S = 120.0
 
 
 class SparkDriver:
-    """The same query in one Spark driver after the other. ``folder`` must not hold another one."""
+    """The same query in one Spark driver after the other. ``folder`` must not hold another one.
+
+    conf: of Spark; what is changed in it holds from the next start on.
+    """
 
     def __init__(
         self, folder: Path, options: dict[str, str], rows_per_batch: int, records: int,
@@ -41,6 +45,9 @@ class SparkDriver:
         )  # fmt: skip
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self._events: list[dict[str, Any]] = []
+        self._events_end = 0
+        self._lock = threading.Lock()
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -50,7 +57,8 @@ class SparkDriver:
         self._stop.unlink(missing_ok=True)
         (self.folder / DRIVER).unlink(missing_ok=True)
         path = self.folder / "query.json"
-        path.write_text(json.dumps(self._settings._asdict()), encoding="utf-8")
+        settings = self._settings._replace(conf=self.conf)
+        path.write_text(json.dumps(settings._asdict()), encoding="utf-8")
         environment = {
             **os.environ,
             **self.traps.environment,
@@ -104,10 +112,15 @@ class SparkDriver:
 
     def events(self) -> list[dict[str, Any]]:
         """The sink's lines about micro-batches that were committed, or aborted."""
-        if not self.metrics.exists():
-            return []
-        text = self.metrics.read_text(encoding="utf-8")
-        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        with self._lock:
+            if self.metrics.exists():
+                with self.metrics.open("rb") as file:
+                    file.seek(self._events_end)
+                    new = file.read()
+                whole = new[: new.rfind(b"\n") + 1]
+                self._events_end += len(whole)
+                self._events += [json.loads(line) for line in whole.splitlines()]
+            return list(self._events)
 
     @property
     def committed(self) -> int:

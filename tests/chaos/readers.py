@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -14,6 +15,7 @@ from spark_kafka_sink.localkafka import LocalKafka
 
 _ASK_TIMEOUT_S = 5.0
 _EVERY_S = 0.1
+_STATE_TOPIC = "__transaction_state"
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -24,6 +26,22 @@ def transactional_ids(kafka: LocalKafka) -> dict[str, str]:
     )
     lines = [line.split() for line in told.splitlines()[1:]]
     return {words[0]: words[-1] for words in lines if words}
+
+
+def coordinator(kafka: LocalKafka, transactional_id: str) -> int:
+    """The broker that coordinates the transactions of an id. Source: TransactionStateManager."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    topic = admin.list_topics(_STATE_TOPIC, timeout=_ASK_TIMEOUT_S).topics[_STATE_TOPIC]
+    leader: int = topic.partitions[abs(_java_hash(transactional_id)) % len(topic.partitions)].leader
+    return leader
+
+
+def _java_hash(text: str) -> int:
+    """``String.hashCode`` of ASCII."""
+    code = 0
+    for character in text:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >> 31 else code
 
 
 def lingering(kafka: LocalKafka, prefix: str) -> list[str]:
@@ -42,6 +60,13 @@ class Ends(NamedTuple):
     @property
     def is_all_stable(self) -> bool:
         return self.stable == self.high
+
+
+class Lag(NamedTuple):
+    """How long readers of committed records had to wait."""
+
+    seconds: float
+    micro_batches: int
 
 
 class EndOffsets:
@@ -67,11 +92,15 @@ class EndOffsets:
 
 
 class Watch:
-    """Asks all the time, in a thread, until it is closed; brokers may be away."""
+    """Asks all the time, in a thread, until it is closed; brokers may be away.
 
-    def __init__(self, ends: EndOffsets) -> None:
+    committed: tells how many micro-batches are
+    """
+
+    def __init__(self, ends: EndOffsets, committed: Callable[[], int]) -> None:
         self._ends = ends
-        self._seen: list[Ends] = []
+        self._committed = committed
+        self._seen: list[tuple[Ends, int]] = []
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -79,7 +108,8 @@ class Watch:
     def _run(self) -> None:
         while not self._is_over.wait(_EVERY_S):
             try:
-                self._seen.append(self._ends.ask())
+                committed = self._committed()
+                self._seen.append((self._ends.ask(), committed))
             except Exception:  # a broker is away
                 continue
 
@@ -88,17 +118,16 @@ class Watch:
         self._is_over.set()
         self._thread.join()
 
-    def advanced_at(self, since: float) -> float | None:
-        """When the stable offsets had passed all that was written before ``since``; None: never.
-
-        since, and the result: seconds of the epoch.
+    def lag_since(self, since: float) -> Lag | None:
+        """How long readers of committed records wait for what was written before ``since``, in
+        seconds of the epoch, and for how many micro-batches. None if they still do.
         """
         seen = list(self._seen)
-        first = bisect.bisect_left([ends.at for ends in seen], since)
+        first = bisect.bisect_left([ends.at for ends, _ in seen], since)
         if first == len(seen):
             return None
-        written = seen[first].high
-        for ends in seen[first:]:
+        written, committed_before = seen[first][0].high, seen[first][1]
+        for ends, committed in seen[first:]:
             if all(ends.stable[p] >= written[p] for p in written):
-                return ends.at
+                return Lag(round(ends.at - since, 2), committed - committed_before)
         return None

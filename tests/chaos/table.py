@@ -1,6 +1,6 @@
 """The parts of docs/reliability.md that are generated: runs under faults, and planted bugs.
 
-python -m tests.chaos.table     # from tests/chaos/results.json and tests/simulation/bugs.py
+python -m tests.chaos.table     # from the JSON files in tests/chaos and tests/simulation/bugs.py
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.exactly_once_table import exactly_once_table, query_faults_table
 from tests.simulation.bugs import BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
+EXACTLY_ONCE = Path(__file__).parent / "exactly_once_results.json"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
@@ -45,24 +47,50 @@ def replaced(text: str, name: str, table: str) -> str:
     return f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
 
 
-def render(text: str, results: list[dict[str, Any]]) -> str:
-    """The document with both tables as they are now."""
-    return replaced(replaced(text, "runs", runs_table(results)), "bugs", bugs_table())
+def read(path: Path) -> list[dict[str, Any]]:
+    """The results in a file; none if there is no such file."""
+    results: list[dict[str, Any]] = []
+    if path.exists():
+        results = json.loads(path.read_text(encoding="utf-8"))
+    return results
+
+
+def render(text: str) -> str:
+    """The document with all tables as they are now."""
+    exactly_once = read(EXACTLY_ONCE)
+    tables = {
+        "runs": runs_table(read(RESULTS)),
+        "bugs": bugs_table(),
+        "exactly-once": exactly_once_table(exactly_once),
+        "query faults": query_faults_table(exactly_once),
+    }
+    for name, table in tables.items():
+        text = replaced(text, name, table)
+    return text
 
 
 def write_results(results: list[dict[str, Any]]) -> None:
     """Keep ``results``, in place of older ones of the same fault and job."""
-    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
-    merged = {(r["fault"], r["job"]): r for r in [*known, *results]}
-    RESULTS.write_text(json.dumps(list(merged.values()), indent=1) + "\n", encoding="utf-8")
-    write_table(list(merged.values()))
+    merged = {(r["fault"], r["job"]): r for r in [*read(RESULTS), *results]}
+    _write(RESULTS, list(merged.values()))
 
 
-def write_table(results: list[dict[str, Any]]) -> None:
+def write_exactly_once(results: list[dict[str, Any]]) -> None:
+    """Keep ``results``, in place of older ones of the same Kafka and guarantee."""
+    merged = {(r["kafka"], r["guarantee"]): r for r in [*read(EXACTLY_ONCE), *results]}
+    _write(EXACTLY_ONCE, list(merged.values()))
+
+
+def _write(path: Path, results: list[dict[str, Any]]) -> None:
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_tables()
+
+
+def write_tables() -> None:
     """Rewrite docs/reliability.md."""
     text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(render(text, results), encoding="utf-8")
+    DOCUMENT.write_text(render(text), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write_table(json.loads(RESULTS.read_text(encoding="utf-8")))
+    write_tables()

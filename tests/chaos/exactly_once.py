@@ -1,0 +1,180 @@
+"""Exactly-once against three real brokers and real Spark, both killed at every step.
+
+python -m tests.chaos.exactly_once                          # Kafka 4.3 and 3.9, and the control
+python -m tests.chaos.exactly_once --versions 4.3.0 --guarantees exactly-once --only task
+
+A query of 300 micro-batches and more is killed and started again, reads back what readers of
+committed records find, and what Kafka's own tool lists as open. Writes
+tests/chaos/exactly_once_results.json and the table in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka
+from tests.chaos.driver import SparkDriver
+from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION, QueryFault
+from tests.chaos.readers import EndOffsets, Watch, lingering
+from tests.chaos.scene import Scene
+from tests.chaos.standalone import SPECULATION, StandaloneCluster
+from tests.chaos.table import write_exactly_once
+from tests.chaos.verdict import judge
+
+MICRO_BATCHES = 300
+ROWS_PER_BATCH = 800
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+VERSIONS = ("4.3.0", "3.9.1")
+_PARTITIONS = 6
+_BETWEEN_FAULTS = 2
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def options_of(guarantee: str, servers: str, topic: str) -> dict[str, str]:
+    """The sink's. The control calls the traps where it can."""
+    options = {
+        "kafka.bootstrap.servers": servers,
+        "topic": topic,
+        # What a task has appended is sent at once, so that it can die with a part of it written.
+        "kafka.linger.ms": "0",
+        "kafka.batch.size": "2048",
+        "delivery.guarantee": guarantee,
+    }
+    if guarantee == EXACTLY_ONCE:
+        return {**options, "transactional.id.prefix": topic}
+    return {**options, "interceptors": "tests.chaos.crash:Interceptor"}
+
+
+def suffer(scene: Scene, faults: list[QueryFault]) -> list[dict[str, Any]]:
+    """All faults, one after the other."""
+    events = []
+    for fault in faults:
+        scene.run_on(_BETWEEN_FAULTS)
+        at, started = scene.driver.committed + 1, time.monotonic()
+        event: dict[str, Any] = {"kind": fault.kind, "what": fault.what, "batch_id": at}
+        event.update(fault.happen(scene))
+        event["seconds"] = round(time.monotonic() - started, 1)
+        print(json.dumps(event), flush=True)
+        events.append(event)
+    return events
+
+
+def run(
+    kafka: LocalKafka, guarantee: str, micro_batches: int, only: str, folder: Path
+) -> dict[str, Any]:
+    """One query, from its first micro-batch to its last; what came out."""
+    topic = f"chaos-{guarantee}"
+    kafka.create_topic(topic, _PARTITIONS, configs={"min.insync.replicas": "2"})
+    servers = kafka.bootstrap_servers
+    records = micro_batches * ROWS_PER_BATCH
+    driver = SparkDriver(
+        folder / "query", options_of(guarantee, servers, topic), ROWS_PER_BATCH, records,
+        folder / "checkpoint",
+    )  # fmt: skip
+    watch = Watch(EndOffsets(servers, topic, _PARTITIONS), lambda: driver.committed)
+    prefix = topic if guarantee == EXACTLY_ONCE else None
+    scene = Scene(kafka, driver, watch, prefix)
+    started = time.monotonic()
+    try:
+        driver.start()
+        events = suffer(scene, [f for f in IN_ONE_PROCESS if only in f.what])
+        faults = [f for f in WITH_SPECULATION if only in f.what]
+        if faults:
+            assert driver.stop() == 0, driver.tail()
+            environment = {**driver.traps.environment, "PYTHONPATH": str(_REPOSITORY)}
+            with StandaloneCluster(folder, environment) as cluster:
+                driver.conf.update(SPECULATION)
+                driver.conf["spark.master"] = cluster.master
+                driver.start()
+                events += suffer(scene, faults)
+                assert driver.stop() == 0, driver.tail()
+            driver.conf = {"spark.master": "local[2,4]"}
+            driver.start()
+        scene.until(lambda: driver.committed >= micro_batches + 1, "last micro-batch")
+        assert driver.stop() == 0, driver.tail()
+        left_open = [] if prefix is None else lingering(kafka, f"{prefix}.")
+    finally:
+        watch.close()
+        driver.clean_up()
+    verdict = judge(servers, topic, _PARTITIONS, records)
+    return {
+        "kafka": kafka.version,
+        "guarantee": guarantee,
+        "micro_batches": micro_batches,
+        "records": records,
+        **verdict._asdict(),
+        "left_open": left_open,
+        "driver_kills": scene.kills,
+        **summary(events),
+        "attempts": scene.attempts_count(),
+        "failures": scene.failures,
+        "commit_ms": _commit_ms(driver),
+        "seconds": round(time.monotonic() - started),
+        "events": events,
+    }
+
+
+def summary(events: list[dict[str, Any]]) -> dict[str, Any]:
+    """How often what happened, and the worst of what was measured."""
+    told = {
+        "faults": dict(Counter(e["kind"] for e in events)),
+        "looked_for_open": sum("lingering" in e for e in events),
+        "found_open": [i for e in events for i in e.get("lingering", [])],
+    }
+    for name in ("recovery_s", "reader_lag_s", "reader_lag_batches"):
+        values = [e[name] for e in events if name in e]
+        if values:
+            told[name] = {"median": statistics.median(values), "max": max(values)}
+    return told
+
+
+def _commit_ms(driver: SparkDriver) -> dict[str, float] | None:
+    values = [e["commit_ms"] for e in driver.events() if e.get("transactions")]
+    return {"median": statistics.median(values), "max": max(values)} if values else None
+
+
+def is_good(result: dict[str, Any]) -> bool:
+    """Exactly once, or for the control: the faults could be seen."""
+    if result["guarantee"] == AT_LEAST_ONCE:
+        return not result["lost"] and result["doubled"] > 0
+    wrong = result["lost"] or result["doubled"] or result["out_of_order"]
+    return not (wrong or result["left_open"] or result["found_open"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--versions", nargs="*", default=list(VERSIONS))
+    parser.add_argument("--guarantees", nargs="*", default=[EXACTLY_ONCE, AT_LEAST_ONCE])
+    parser.add_argument("--micro-batches", type=int, default=MICRO_BATCHES)
+    parser.add_argument("--only", default="", help="faults whose description has this text")
+    arguments = parser.parse_args()
+    is_whole = arguments.micro_batches >= MICRO_BATCHES and not arguments.only
+    all_good = True
+    for version in arguments.versions:
+        with LocalKafka(3, version=version, server_properties=FAST_FAILOVER) as kafka:
+            for guarantee in arguments.guarantees:
+                if guarantee == AT_LEAST_ONCE and version != VERSIONS[0]:
+                    continue  # the control does not depend on how transactions work
+                with tempfile.TemporaryDirectory() as folder:
+                    result = run(
+                        kafka, guarantee, arguments.micro_batches, arguments.only, Path(folder)
+                    )
+                print(json.dumps({k: v for k, v in result.items() if k != "events"}), flush=True)
+                all_good &= is_good(result)
+                if is_whole:
+                    write_exactly_once([result])
+    return 0 if all_good else 1
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""What happens to a query that writes exactly once: each fault, and how it is brought about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.transactions.crash_points import POINTS
+from tests.chaos.crash import FAIL, HOLD, KILL_DRIVER, KILL_WORKER, STRAGGLE, Trap
+from tests.chaos.readers import coordinator, transactional_ids
+from tests.chaos.scene import Scene
+
+Note = dict[str, Any]
+
+
+class QueryFault(NamedTuple):
+    """``happen`` leaves a query that runs, and tells what it has seen."""
+
+    kind: str
+    what: str
+    happen: Callable[[Scene], Note]
+
+
+# --- the driver ---------------------------------------------------------------------------------
+
+
+def _kill_at(point: str) -> Callable[[Scene], Note]:
+    def happen(scene: Scene) -> Note:
+        if point == "plan.claimed":  # only a new driver does that
+            scene.driver.kill()
+            scene.dead()
+            name = scene.set(Trap(point, KILL_DRIVER))
+            scene.driver.start()
+            scene.await_sprung(name)
+        else:
+            if point.startswith("abort.") and not scene.is_control:
+                scene.set(Trap("task.written", FAIL, repeats=True))
+            scene.spring(Trap(point, KILL_DRIVER))
+        scene.dead()
+        return scene.recover()
+
+    return happen
+
+
+def _kill_twice(first: str, second: str) -> Callable[[Scene], Note]:
+    """The second time while the first is being repaired."""
+
+    def happen(scene: Scene) -> Note:
+        scene.spring(Trap(first, KILL_DRIVER))
+        scene.dead()
+        name = scene.set(Trap(second, KILL_DRIVER))
+        scene.driver.start()
+        scene.await_sprung(name)
+        scene.dead()
+        return scene.recover()
+
+    return happen
+
+
+def _kill_anywhere(scene: Scene) -> Note:
+    scene.driver.kill()
+    scene.dead()
+    return scene.recover()
+
+
+# --- tasks --------------------------------------------------------------------------------------
+
+
+def _kill_worker(point: str, nth: int = 1) -> Callable[[Scene], Note]:
+    def happen(scene: Scene) -> Note:
+        sprung = scene.spring(Trap(point, KILL_WORKER, nth, attempt=0))
+        scene.run_on(1)
+        return {**scene.lag(sprung["at"]), **scene.check_open()}
+
+    return happen
+
+
+def _fail_first(point: str, tasks: int) -> Callable[[Scene], Note]:
+    def happen(scene: Scene) -> Note:
+        names = [scene.set(Trap(point, FAIL, attempt=0)) for _ in range(tasks)]
+        sprung = [scene.await_sprung(name) for name in names]
+        scene.run_on(1)
+        return {**scene.lag(sprung[0]["at"]), **scene.check_open()}
+
+    return happen
+
+
+def _straggle(point: str) -> Callable[[Scene], Note]:
+    """The first attempt takes so long that Spark begins another one; the slower one is killed."""
+
+    def happen(scene: Scene) -> Note:
+        before = scene.attempts_count()
+        sprung = scene.spring(Trap(point, STRAGGLE, attempt=0))
+        scene.run_on(2)
+        more = scene.attempts_count() - before
+        return {"attempts": more, **scene.lag(sprung["at"]), **scene.check_open()}
+
+    return happen
+
+
+# --- brokers ------------------------------------------------------------------------------------
+
+
+def _coordinator_of(scene: Scene, of_driver: bool) -> int:
+    """Who coordinates the driver's id, or that of a transaction which is about to be ended."""
+    if scene.prefix is None:
+        return 1
+    if of_driver:
+        return coordinator(scene.kafka, f"{scene.prefix}.driver")
+    states = transactional_ids(scene.kafka)
+    tasks = sorted(i for i in states if i.startswith(f"{scene.prefix}.") and "driver" not in i)
+    open_ones = [i for i in tasks if states[i] == "Ongoing"]
+    return coordinator(scene.kafka, (open_ones or tasks)[0])
+
+
+def _kill_coordinator(
+    point: str, of_driver: bool, with_driver: bool = False
+) -> Callable[[Scene], Note]:
+    def happen(scene: Scene) -> Note:
+        held = scene.set(Trap(point, HOLD))
+        scene.await_sprung(held)
+        victim = _coordinator_of(scene, of_driver)
+        scene.kafka.kill(victim)
+        told: Note = {"broker": victim}
+        if with_driver:
+            scene.driver.kill()
+            scene.dead()
+            scene.driver.traps.release(held)
+            scene.driver.start()
+        else:
+            scene.driver.traps.release(held)
+        scene.run_on(2)
+        scene.kafka.restart(victim)
+        scene.kafka.await_in_sync()
+        return {**told, **scene.check_open()}
+
+    return happen
+
+
+# --- all of them --------------------------------------------------------------------------------
+
+
+def _driver_faults() -> list[QueryFault]:
+    faults = [
+        QueryFault("driver", f"driver killed at {point}", _kill_at(point)) for point in POINTS
+    ]
+    twice = [
+        ("commit.decided", "commit.ending"),
+        ("commit.ending", "plan.fenced"),
+        ("commit.ended", "plan.resolved"),
+        ("commit.deciding", "plan.begin"),
+    ]
+    for first, second in twice:
+        what = f"driver killed at {first}, the next one at {second}"
+        faults.append(QueryFault("driver", what, _kill_twice(first, second)))
+    faults += [QueryFault("driver", "driver killed anywhere", _kill_anywhere)] * 2
+    return faults
+
+
+IN_ONE_PROCESS = [
+    *_driver_faults(),
+    QueryFault("worker", "worker killed at task.begin", _kill_worker("task.begin")),
+    QueryFault(
+        "worker", "worker killed in the middle of its rows", _kill_worker("task.written", 2)
+    ),
+    QueryFault(
+        "worker", "worker killed in the middle of its rows", _kill_worker("task.written", 3)
+    ),
+    QueryFault("worker", "worker killed at task.flushed", _kill_worker("task.flushed")),
+    QueryFault("worker", "worker killed at task.flushed", _kill_worker("task.flushed")),
+    QueryFault("attempt", "a first attempt fails after rows", _fail_first("task.written", 1)),
+    QueryFault("attempt", "three first attempts fail at the end", _fail_first("task.flushed", 3)),
+    QueryFault(
+        "broker",
+        "the driver's coordinator killed before EndTxn of the decision",
+        _kill_coordinator("commit.deciding", True),
+    ),
+    QueryFault(
+        "broker",
+        "the driver's coordinator killed during EndTxn of the tasks",
+        _kill_coordinator("commit.ending", True),
+    ),
+    QueryFault(
+        "broker",
+        "a task's coordinator killed during EndTxn",
+        _kill_coordinator("commit.ending", False),
+    ),
+    QueryFault(
+        "broker",
+        "a task's coordinator killed between decision and EndTxn",
+        _kill_coordinator("commit.decided", False),
+    ),
+    QueryFault(
+        "broker",
+        "a task's coordinator and the driver killed during EndTxn",
+        _kill_coordinator("commit.ending", False, with_driver=True),
+    ),
+]
+"""With local[2]: tasks in the driver's JVM, Python workers beside it."""
+
+WITH_SPECULATION = [
+    *(
+        QueryFault("speculation", f"a straggler at {point}, speculation on", _straggle(point))
+        for point in ("task.begin", "task.written", "task.flushed", "task.flushed")
+    ),
+    QueryFault(
+        "worker", "worker killed in the middle of its rows, speculation on",
+        _kill_worker("task.written", 2),
+    ),
+    *(
+        QueryFault("driver", f"driver killed at {point}, executors outlive it", _kill_at(point))
+        for point in ("task.written", "task.flushed", "commit.decided", "commit.ending")
+    ),
+]  # fmt: skip
+"""With two executors on two hosts."""

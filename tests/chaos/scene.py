@@ -1,0 +1,136 @@
+"""A query under faults: what every fault needs to do to it, and what is noted down meanwhile."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.chaos.crash import ATTEMPTS, HOLD, Trap
+from tests.chaos.driver import SparkDriver
+from tests.chaos.readers import Lag, Watch, lingering
+
+_TIMEOUT_S = 240.0
+_ERROR = re.compile(r"spark_kafka_sink\S*Error: .*|Caused by: .*|[A-Za-z.]+Exception: .*")
+
+
+class Scene:
+    """One query, and the faults that it has survived so far.
+
+    prefix: None for the control, a query without transactions
+    failures: why the query failed when nobody had killed its driver
+    """
+
+    def __init__(
+        self, kafka: LocalKafka, driver: SparkDriver, watch: Watch, prefix: str | None
+    ) -> None:
+        self.kafka = kafka
+        self.driver = driver
+        self.watch = watch
+        self.prefix = prefix
+        self.failures: list[str] = []
+        self.kills = 0
+        self._log_end = 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.prefix is None
+
+    # --- traps ---------------------------------------------------------------------------------
+
+    def set(self, trap: Trap) -> str:
+        """Set a trap; in the control at a point that its query reaches."""
+        return self.driver.traps.set(_for_control(trap) if self.is_control else trap)
+
+    def spring(self, trap: Trap) -> dict[str, Any]:
+        """Set a trap and wait for who runs into it."""
+        return self.await_sprung(self.set(trap))
+
+    def await_sprung(self, name: str) -> dict[str, Any]:
+        self.until(lambda: self.driver.traps.sprung(name) is not None, f"trap {name}")
+        sprung = self.driver.traps.sprung(name)
+        assert sprung is not None
+        return sprung
+
+    # --- the query -----------------------------------------------------------------------------
+
+    def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Wait; a query that fails by itself is noted, and started again."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not is_so():
+            if not self.driver.is_running and not is_so():
+                self.failures.append(self._reason())
+                self.driver.start()
+            assert time.monotonic() < deadline, f"no {what}:\n{self.driver.tail()}"
+            time.sleep(0.01)
+
+    def run_on(self, micro_batches: int) -> None:
+        """Wait until so many more are committed."""
+        target = self.driver.committed + micro_batches
+        self.until(lambda: self.driver.committed >= target, f"micro-batch {target}")
+
+    def dead(self) -> None:
+        """Wait for the end of a driver that was killed."""
+        self.driver.wait()
+        self.kills += 1
+        self._log_end = len(self.driver.text())
+
+    def recover(self) -> dict[str, Any]:
+        """Start the query again; how long it took to commit something, and what was left open."""
+        self.driver.traps.clear()
+        started = time.monotonic()
+        quiet = self.set(Trap("plan.swept", HOLD)) if not self.is_control else None
+        before = self.driver.committed
+        self.driver.start()
+        told = {} if quiet is None else self._open_at(quiet)
+        paused_s = told.pop("paused_s", 0.0)
+        self.until(lambda: self.driver.committed > before, "micro-batch after the restart")
+        return {**told, "recovery_s": round(time.monotonic() - started - paused_s, 1)}
+
+    def check_open(self) -> dict[str, Any]:
+        """What is open at the beginning of some micro-batch that is still to come."""
+        if self.is_control:
+            return {}
+        told = self._open_at(self.set(Trap("plan.swept", HOLD)))
+        del told["paused_s"]
+        return told
+
+    def _open_at(self, quiet: str) -> dict[str, Any]:
+        assert self.prefix is not None
+        self.await_sprung(quiet)
+        started = time.monotonic()
+        found = lingering(self.kafka, f"{self.prefix}.")
+        self.driver.traps.release(quiet)
+        return {"lingering": found, "paused_s": time.monotonic() - started}
+
+    def lag(self, since: float) -> dict[str, Any]:
+        """How long readers waited for what a killed task had written."""
+        found: list[Lag] = []
+
+        def is_known() -> bool:
+            lag = self.watch.lag_since(since)
+            found.extend([] if lag is None else [lag])
+            return bool(found)
+
+        self.until(is_known, "stable offset beyond what the killed task has written")
+        return {"reader_lag_s": found[0].seconds, "reader_lag_batches": found[0].micro_batches}
+
+    def attempts_count(self) -> int:
+        """Attempts at tasks that were not the first."""
+        path = self.driver.folder / ATTEMPTS
+        return len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
+
+    def _reason(self) -> str:
+        new = self.driver.text()[self._log_end :]
+        self._log_end += len(new)
+        found = _ERROR.findall(new)
+        return (found[-1] if found else new[-300:])[:400]
+
+
+def _for_control(trap: Trap) -> Trap:
+    """Without transactions there is nothing but tasks: they have written when they are flushed."""
+    if trap.point in ("task.written", "task.flushed"):
+        return trap
+    return trap._replace(point="task.flushed", nth=1)
