@@ -28,6 +28,8 @@ spark.master            local[2]
 spark.ui.enabled        false
 spark.ui.showConsoleProgress false
 spark.log.level         ERROR
+# Short lives: the quick compiler takes half of the CPU.
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 
 
@@ -228,3 +230,12 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert {line["event"] for line in lines} == {"commit"}
     assert [line["batch_id"] for line in lines] == list(range(len(lines)))
+
+
+def test_kafka_to_kafka_names_the_jar_that_is_missing(conf, submit, tmp_path):
+    job = submit(
+        conf(), "kafka_to_kafka.py", "--input", "a", "--topic", "b",
+        "--checkpoint", str(tmp_path / "checkpoint"),
+    )  # fmt: skip
+    assert job.wait() == 2
+    assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in job.text()
