@@ -37,7 +37,7 @@ class SparkDriver:
         self.traps = Traps(folder)
         self.metrics = folder / "metrics.jsonl"
         self.log = folder / "driver.log"
-        self.conf = {"spark.master": "local[2,4]", **conf}
+        self.conf = {"spark.master": "local[2,2]", **conf}
         self._stop = folder / "stop"
         self._settings = Settings(
             {"metrics.log": "false", "metrics.path": str(self.metrics), **options},
@@ -47,6 +47,7 @@ class SparkDriver:
         self.starts = 0
         self._events: list[dict[str, Any]] = []
         self._events_end = 0
+        self._committed = -1
         self._lock = threading.Lock()
 
     # --- life ----------------------------------------------------------------------------------
@@ -112,20 +113,30 @@ class SparkDriver:
 
     def events(self) -> list[dict[str, Any]]:
         """The sink's lines about micro-batches that were committed, or aborted."""
+        self._read_events()
+        return list(self._events)
+
+    def _read_events(self) -> None:
+        """Those since the last time: this is asked a hundred times a second."""
         with self._lock:
-            if self.metrics.exists():
-                with self.metrics.open("rb") as file:
-                    file.seek(self._events_end)
-                    new = file.read()
-                whole = new[: new.rfind(b"\n") + 1]
-                self._events_end += len(whole)
-                self._events += [json.loads(line) for line in whole.splitlines()]
-            return list(self._events)
+            if not self.metrics.exists() or self.metrics.stat().st_size == self._events_end:
+                return
+            with self.metrics.open("rb") as file:
+                file.seek(self._events_end)
+                new = file.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._events_end += len(whole)
+            for line in whole.splitlines():
+                event = json.loads(line)
+                self._events.append(event)
+                if event["event"] == "commit":
+                    self._committed = max(self._committed, event["batch_id"])
 
     @property
     def committed(self) -> int:
         """The number of the latest committed micro-batch, -1 before the first."""
-        return max((e["batch_id"] for e in self.events() if e["event"] == "commit"), default=-1)
+        self._read_events()
+        return self._committed
 
     def await_committed(self, batch_id: int, timeout_s: float = _START_TIMEOUT_S) -> None:
         """Wait until a micro-batch is committed. Raises if the driver ends, or time is up."""

@@ -3,7 +3,7 @@
 python -m tests.chaos.exactly_once                          # Kafka 4.3 and 3.9, and the control
 python -m tests.chaos.exactly_once --versions 4.3.0 --guarantees exactly-once --only task
 
-A query of 300 micro-batches and more is killed and started again, reads back what readers of
+A query of 400 micro-batches is killed and started again, reads back what readers of
 committed records find, and what Kafka's own tool lists as open. Writes
 tests/chaos/exactly_once_results.json and the table in docs/reliability.md.
 """
@@ -30,7 +30,7 @@ from tests.chaos.standalone import SPECULATION, StandaloneCluster
 from tests.chaos.table import write_exactly_once
 from tests.chaos.verdict import judge
 
-MICRO_BATCHES = 300
+MICRO_BATCHES = 400
 ROWS_PER_BATCH = 800
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 VERSIONS = ("4.3.0", "3.9.1")
@@ -54,12 +54,13 @@ def options_of(guarantee: str, servers: str, topic: str) -> dict[str, str]:
     return {**options, "interceptors": "tests.chaos.crash:Interceptor"}
 
 
-def suffer(scene: Scene, faults: list[QueryFault]) -> list[dict[str, Any]]:
-    """All faults, one after the other."""
+def suffer(scene: Scene, faults: list[QueryFault], micro_batches: int) -> list[dict[str, Any]]:
+    """All faults, one after the other; there must be rows left for the last one."""
     events = []
     for fault in faults:
         scene.run_on(_BETWEEN_FAULTS)
         at, started = scene.driver.committed + 1, time.monotonic()
+        assert at < micro_batches, f"{fault.what}: no rows are left"
         event: dict[str, Any] = {"kind": fault.kind, "what": fault.what, "batch_id": at}
         event.update(fault.happen(scene))
         event["seconds"] = round(time.monotonic() - started, 1)
@@ -86,7 +87,7 @@ def run(
     started = time.monotonic()
     try:
         driver.start()
-        events = suffer(scene, [f for f in IN_ONE_PROCESS if only in f.what])
+        events = suffer(scene, [f for f in IN_ONE_PROCESS if only in f.what], micro_batches)
         faults = [f for f in WITH_SPECULATION if only in f.what]
         if faults:
             assert driver.stop() == 0, driver.tail()
@@ -95,9 +96,9 @@ def run(
                 driver.conf.update(SPECULATION)
                 driver.conf["spark.master"] = cluster.master
                 driver.start()
-                events += suffer(scene, faults)
+                events += suffer(scene, faults, micro_batches)
                 assert driver.stop() == 0, driver.tail()
-            driver.conf = {"spark.master": "local[2,4]"}
+            driver.conf = {"spark.master": "local[2,2]"}
             driver.start()
         scene.until(lambda: driver.committed >= micro_batches + 1, "last micro-batch")
         assert driver.stop() == 0, driver.tail()

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from spark_kafka_sink.localkafka import LocalKafka
 
 _ASK_TIMEOUT_S = 5.0
-_EVERY_S = 0.1
+_EVERY_S = 0.2
 _STATE_TOPIC = "__transaction_state"
 _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
@@ -73,7 +73,14 @@ class EndOffsets:
     """Asks for both ends of a topic's partitions."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._admin = AdminClient(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "log_level": 0,
+                # Brokers are away for seconds, and this is not about who finds them first.
+                "reconnect.backoff.ms": 500,
+            }
+        )
         self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
 
     def ask(self) -> Ends:

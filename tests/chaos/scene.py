@@ -12,7 +12,7 @@ from tests.chaos.crash import ATTEMPTS, HOLD, Trap
 from tests.chaos.driver import SparkDriver
 from tests.chaos.readers import Lag, Watch, lingering
 
-_TIMEOUT_S = 240.0
+_TIMEOUT_S = 600.0
 _ERROR = re.compile(r"spark_kafka_sink\S*Error: .*|Caused by: .*|[A-Za-z.]+Exception: .*")
 
 
@@ -64,7 +64,7 @@ class Scene:
                 self.failures.append(self._reason())
                 self.driver.start()
             assert time.monotonic() < deadline, f"no {what}:\n{self.driver.tail()}"
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def run_on(self, micro_batches: int) -> None:
         """Wait until so many more are committed."""
