@@ -126,15 +126,21 @@ class Watch:
         self._thread.join()
 
     def lag_since(self, since: float) -> Lag | None:
-        """How long readers of committed records wait for what was written before ``since``, in
-        seconds of the epoch, and for how many micro-batches. None if they still do.
-        """
-        seen = list(self._seen)
-        first = bisect.bisect_left([ends.at for ends, _ in seen], since)
-        if first == len(seen):
-            return None
-        written, committed_before = seen[first][0].high, seen[first][1]
-        for ends, committed in seen[first:]:
-            if all(ends.stable[p] >= written[p] for p in written):
-                return Lag(round(ends.at - since, 2), committed - committed_before)
+        """See ``lag_of``."""
+        return lag_of(list(self._seen), since)
+
+
+def lag_of(seen: list[tuple[Ends, int]], since: float) -> Lag | None:
+    """How long readers of committed records wait for what was written before ``since``, in seconds
+    of the epoch, and for how many micro-batches. None if they still do.
+
+    seen: with the number of committed micro-batches, in order of time
+    """
+    first = bisect.bisect_left([ends.at for ends, _ in seen], since)
+    if first == len(seen):
         return None
+    written, committed_before = seen[first][0].high, seen[first][1]
+    for ends, committed in seen[first:]:
+        if all(ends.stable[p] >= written[p] for p in written):
+            return Lag(round(ends.at - since, 2), committed - committed_before)
+    return None
