@@ -223,18 +223,23 @@ class TransactionClient:
             states[transactional_id] = _known(response.transaction_states[0])
         return states
 
+    def settled_state(self, transactional_id: str, deadline_ms: int) -> TransactionState | None:
+        """What the coordinator knows, once no transaction is just being completed: EndTxn is
+        answered before the markers are written, and the epoch is the one before or after.
+        """
+        attempts = 0
+        while True:
+            state = self.describe([transactional_id], deadline_ms)[transactional_id]
+            is_ending = state is not None and state.transaction_state in _ENDING
+            if not is_ending or not self.admin.pause(attempts, deadline_ms):
+                return state
+            attempts += 1
+
     def check_held(
         self, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
     ) -> None:
         """Raise FencedError unless ``producer`` still is who has the id."""
-        attempts = 0
-        while True:
-            state = self.describe([transactional_id], deadline_ms)[transactional_id]
-            # While a transaction is being completed the epoch is the one before or after.
-            is_ending = state is not None and state.transaction_state in _ENDING
-            if not is_ending or not self.admin.pause(attempts, deadline_ms):
-                break
-            attempts += 1
+        state = self.settled_state(transactional_id, deadline_ms)
         held_by = None if state is None else (state.producer_id, state.producer_epoch)
         if held_by != producer:
             raise_if_fenced(error_named("PRODUCER_FENCED"), transactional_id)

@@ -20,7 +20,7 @@ from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.errors import TransactionError
-from spark_kafka_sink.transactions.ids import is_task_id
+from spark_kafka_sink.transactions.ids import driver_transactional_id, is_task_id
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Phase
 
@@ -220,6 +220,8 @@ class Operations:
 
     def _read(self) -> Decision | None:
         self._inspection.check_log()
+        # A decision whose marker is not written yet would not be seen.
+        self._client.settled_state(driver_transactional_id(self._prefix), self._deadline())
         return self._protocol.log.read(self._deadline())
 
     def _write(self, decision: Decision | None, token: DriverToken) -> DriverToken:

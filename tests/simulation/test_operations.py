@@ -97,6 +97,16 @@ def test_a_decided_batch_is_finished_and_its_replay_dropped(operated):
     assert operated.open_ids() == []
 
 
+def test_a_decision_whose_marker_is_not_written_yet_is_seen(operated):
+    """EndTxn is answered before: an operator may look right after the driver's death."""
+    operated.batch(6, [b"before"], driver(1))
+    operated.world.transactions.marker_delay_ms = (2000, 2000)
+    decided(operated)
+    result = operated.operations.resolve(None, agree)
+    assert (result.decision.phase, result.decision.unit) == (Phase.DONE, unit(7))
+    assert result.message.startswith("finished")
+
+
 def test_who_works_under_the_prefix_is_stopped_and_may_begin_again(operated):
     plan = operated.protocol.plan(driver(1), None)
     transactions = operated.written(plan, [A, B])
