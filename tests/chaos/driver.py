@@ -20,6 +20,8 @@ from tests.chaos.traps import Traps
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 120.0
+IN_ONE_JVM = "local[2,2]"
+"""A master with two task slots, that tries a task twice."""
 
 
 class SparkDriver:
@@ -37,7 +39,7 @@ class SparkDriver:
         self.traps = Traps(folder)
         self.metrics = folder / "metrics.jsonl"
         self.log = folder / "driver.log"
-        self.conf = {"spark.master": "local[2,2]", **conf}
+        self.conf = {"spark.master": IN_ONE_JVM, **conf}
         self._stop = folder / "stop"
         self._settings = Settings(
             {"metrics.log": "false", "metrics.path": str(self.metrics), **options},

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka
-from tests.chaos.driver import SparkDriver
+from tests.chaos.driver import IN_ONE_JVM, SparkDriver
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION, QueryFault
 from tests.chaos.readers import EndOffsets, Watch, lingering
 from tests.chaos.scene import Scene
@@ -86,20 +86,18 @@ def run(
     scene = Scene(kafka, driver, watch, prefix)
     started = time.monotonic()
     try:
-        driver.start()
-        events = suffer(scene, [f for f in IN_ONE_PROCESS if only in f.what], micro_batches)
+        events = []
         faults = [f for f in WITH_SPECULATION if only in f.what]
         if faults:
-            assert driver.stop() == 0, driver.tail()
             environment = {**driver.traps.environment, "PYTHONPATH": str(_REPOSITORY)}
             with StandaloneCluster(folder, environment) as cluster:
-                driver.conf.update(SPECULATION)
-                driver.conf["spark.master"] = cluster.master
+                driver.conf = {**SPECULATION, "spark.master": cluster.master}
                 driver.start()
                 events += suffer(scene, faults, micro_batches)
                 assert driver.stop() == 0, driver.tail()
-            driver.conf = {"spark.master": "local[2,2]"}
-            driver.start()
+        driver.conf = {"spark.master": IN_ONE_JVM}
+        driver.start()
+        events += suffer(scene, [f for f in IN_ONE_PROCESS if only in f.what], micro_batches)
         scene.until(lambda: driver.committed >= micro_batches + 1, "last micro-batch")
         assert driver.stop() == 0, driver.tail()
         left_open = [] if prefix is None else lingering(kafka, f"{prefix}.")

@@ -35,6 +35,8 @@ def _kill_at(point: str) -> Callable[[Scene], Note]:
         else:
             if point.startswith("abort.") and not scene.is_control:
                 scene.set(Trap("task.written", FAIL, repeats=True))
+            elif point == "sweep.listed":  # only where a task has left something open
+                scene.set(Trap("task.flushed", KILL_WORKER, attempt=0))
             scene.spring(Trap(point, KILL_DRIVER))
         scene.dead()
         return scene.recover()
@@ -158,7 +160,6 @@ def _driver_faults() -> list[QueryFault]:
 
 
 IN_ONE_PROCESS = [
-    *_driver_faults(),
     QueryFault("worker", "worker killed at task.begin", _kill_worker("task.begin")),
     QueryFault(
         "worker", "worker killed in the middle of its rows", _kill_worker("task.written", 2)
@@ -195,6 +196,7 @@ IN_ONE_PROCESS = [
         "a task's coordinator and the driver killed during EndTxn",
         _kill_coordinator("commit.ending", False, with_driver=True),
     ),
+    *_driver_faults(),
 ]
 """With local[2]: tasks in the driver's JVM, Python workers beside it."""
 
