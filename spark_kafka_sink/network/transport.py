@@ -15,6 +15,7 @@ import selectors
 import socket
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from spark_kafka_sink.protocol.types import Buffer
@@ -128,9 +129,8 @@ class PlaintextChannel:
     def write(self) -> None:
         """Send as much as the socket takes now. Raises OSError when the connection is broken."""
         while self._unsent:
-            batch = [self._unsent[i] for i in range(min(len(self._unsent), _BUFFERS_PER_SEND))]
             try:
-                sent = self.socket.sendmsg(batch)
+                sent = self.socket.sendmsg(islice(self._unsent, _BUFFERS_PER_SEND))
             except BlockingIOError:
                 return
             complete = self._advance(sent)
@@ -181,6 +181,9 @@ class SelectorNetwork:
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, selectors.EVENT_READ, None)
+        # Each thread sets its own flag before it looks at the other's, so that one of them sees it.
+        self._is_wakeup_asked = False
+        self._is_asleep = False
 
     def resolve(self, host: str, port: int) -> list[Address]:
         try:
@@ -234,14 +237,21 @@ class SelectorNetwork:
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         events, self._pending = self._pending, []
-        timeout = 0.0 if events else timeout_ms / 1000
-        for key, mask in self._selector.select(timeout):
+        for key, mask in self._select(0 if events else timeout_ms):
             channel: PlaintextChannel | None = key.data
             if channel is None:
                 self._drain_wakeups()
             else:
                 self._serve(channel, mask, events)
         return events
+
+    def _select(self, timeout_ms: int) -> list[tuple[selectors.SelectorKey, int]]:
+        self._is_asleep = True
+        ready = self._selector.select(0.0 if self._is_wakeup_asked else timeout_ms / 1000)
+        self._is_asleep = False
+        # Whatever is asked for from now on is for the next poll; what came before ends this one.
+        self._is_wakeup_asked = False
+        return ready
 
     def _serve(self, channel: PlaintextChannel, mask: int, events: list[NetworkEvent]) -> None:
         try:
@@ -283,6 +293,10 @@ class SelectorNetwork:
             channel.close()
 
     def wakeup(self) -> None:
+        self._is_wakeup_asked = True
+        if not self._is_asleep:
+            return  # the next poll will not wait
+        self._is_asleep = False  # one byte is enough
         try:
             self._wakeup_sender.send(b"\0")
         except OSError:

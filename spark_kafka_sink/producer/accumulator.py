@@ -59,6 +59,8 @@ class RecordAccumulator:
         self.failure: Exception | None = None
         self.slow_nodes: frozenset[int] = frozenset()
         """Nodes that have kept batches waiting for ``partitioner.availability.timeout.ms``."""
+        self.busy_nodes: frozenset[int] = frozenset()
+        """Nodes that cannot be sent anything before the network or time wakes the sender anyway."""
 
     # --- task thread ---------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Appender:
             if stop.status == APPENDED_ALL:
                 return
             if stop.status == BATCH_FULL:
-                self._close_full(stop.slot)
+                self._close_full(stop.slot, cluster)
             else:
                 self._reserve_pages(stop.pages_needed)
             for index, topic in enumerate(topics):
@@ -173,14 +173,16 @@ class Appender:
 
     # --- closing -------------------------------------------------------------------------------
 
-    def _close_full(self, slot: int) -> None:
+    def _close_full(self, slot: int, cluster: ClusterSnapshot) -> None:
         batch = self._close(slot, self._closer)
         topic = self._topics.topic_of(slot)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
         limit_bytes = topic.limit_bytes(self._batch_size)
         self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
-        self._wakeup_sender()
+        leader = cluster.leader(batch.topic_partition)
+        if leader is None or leader.node_id not in self._accumulator.busy_nodes:
+            self._wakeup_sender()
 
     def _close(self, slot: int, closer: BatchCloser) -> ProducerBatch:
         """Close the slot's batch and enqueue it, in parts if it came out larger than a request."""

@@ -139,6 +139,8 @@ class Sender:
 
     def _send_ready(self, now_ms: int) -> int | None:
         """Send one request to each node that is ready for it; returns when to come again."""
+        # Before the queues are looked at: what is queued after that look must wake this thread.
+        self._accumulator.busy_nodes = frozenset()
         ready = self._accumulator.ready(self._metadata.snapshot, now_ms)
         for topic in ready.unknown_leader_topics:
             self._metadata.add_topic(topic, now_ms)
@@ -149,6 +151,7 @@ class Sender:
         if ready.unknown_leader_topics:
             self._metadata.request_update()
         wait_ms = ready.next_check_ms
+        busy_nodes = []
         for node, partitions in ready.by_node.items():
             is_node_ready = self._client.ready(node, now_ms)
             self._node_latency.note(node.node_id, is_node_ready, now_ms)
@@ -158,10 +161,12 @@ class Sender:
                     self._send(node, batches, now_ms)
                     wait_ms = 0
             else:
+                busy_nodes.append(node.node_id)
                 delay_ms = self._client.poll_delay_ms(node, now_ms)
                 if delay_ms is not None and (wait_ms is None or delay_ms < wait_ms):
                     wait_ms = delay_ms
         self._accumulator.slow_nodes = self._node_latency.slow_nodes
+        self._accumulator.busy_nodes = frozenset(busy_nodes)
         return wait_ms
 
     def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:
@@ -204,7 +209,9 @@ class Sender:
                 self._complete(batch, result.node, error, result.failure, now_ms)
         elif isinstance(result.response, ProduceResponse):
             metrics.throttle_time_ms += result.response.throttle_time_ms
-            self._complete_answered(batches, result.response, result.node, now_ms)
+            # All at once: a task that waits for memory wakes up to all that the answer sets free.
+            with self._accumulator.monitor:
+                self._complete_answered(batches, result.response, result.node, now_ms)
         else:
             # acks=0: sent is all that will ever be known.
             for batch in batches.values():

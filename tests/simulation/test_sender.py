@@ -330,6 +330,27 @@ def test_in_flight_requests_stay_within_the_limit():
         assert simulation.producer.client.in_flight_count() <= 2
 
 
+def test_full_batches_wake_the_sender_only_if_their_node_takes_more():
+    simulation = simulate(partitions=1, batch_size="100", max_in_flight_requests_per_connection="2")
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    woken = []
+    wakeup = simulation.network.wakeup
+    simulation.network.wakeup = lambda: (woken.append(1), wakeup())
+    values = [bytes(100)] * 10
+    simulation.append_to(0, values)
+    assert len(woken) == 10  # nine full batches, and the end of the append
+    simulation.cluster.brokers[1].is_paused = True
+    simulation.run_for(100)
+    assert simulation.producer.client.in_flight_count() == 2
+    woken.clear()
+    simulation.append_to(0, values)
+    assert len(woken) == 1
+    simulation.cluster.brokers[1].is_paused = False
+    simulation.producer.flush()
+    assert len(simulation.values()[0]) == 21
+
+
 def test_a_recreated_topic_gets_no_data_and_a_clear_error():
     simulation = simulate(metadata_max_age_ms="1000")
     simulation.append_to(0, [b"a"])

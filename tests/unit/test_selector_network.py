@@ -352,6 +352,40 @@ def test_a_wakeup_ends_a_poll_that_another_thread_is_in(network: SelectorNetwork
     assert not poll.is_alive()
 
 
+def test_nothing_is_written_to_wake_a_thread_that_is_awake(network: SelectorNetwork) -> None:
+    network.wakeup()
+    assert network._selector.select(0) == []
+    started = time.monotonic()
+    network.poll(60_000)
+    assert time.monotonic() - started < DEADLINE_S
+
+
+def test_a_wakeup_ends_one_poll_only(network: SelectorNetwork) -> None:
+    network.wakeup()
+    network.poll(60_000)
+    started = time.monotonic()
+    assert network.poll(50) == []
+    assert time.monotonic() - started >= 0.04
+
+
+def test_no_wakeup_is_lost_between_two_threads(network: SelectorNetwork) -> None:
+    """Each poll waits for the wake-up that follows it: a lost one would stop both threads."""
+    rounds, seen = 2_000, threading.Semaphore(0)
+
+    def poll_again_and_again() -> None:
+        for _ in range(rounds):
+            network.poll(60_000)
+            seen.release()
+
+    poll = threading.Thread(target=poll_again_and_again, daemon=True)
+    poll.start()
+    deadline = time.monotonic() + DEADLINE_S
+    while poll.is_alive() and time.monotonic() < deadline:
+        network.wakeup()
+        assert seen.acquire(timeout=DEADLINE_S)
+    assert not poll.is_alive()
+
+
 def test_more_wakeups_than_the_pipe_holds(network: SelectorNetwork) -> None:
     for _ in range(100_000):
         network.wakeup()
