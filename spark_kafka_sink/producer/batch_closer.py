@@ -48,7 +48,7 @@ class BatchCloser:
         """The batch with its records compressed, if a codec is set; its header is not written."""
         pages = self._pool.chain(detached.first_page)
         if self._compressor is None:
-            buffers = self._page_views(pages, detached.size_bytes)
+            buffers = self._pool.views(pages, detached.size_bytes)
             return self._batch(detached, pages, buffers, detached.size_bytes, _CODEC_NONE)
         started_ns = self._clock.perf_ns()
         compressed = self._compress(detached, self._compressor)
@@ -79,7 +79,7 @@ class BatchCloser:
             # The codec made it larger, beyond the last page: its own buffer is sent as it is.
             return pages, [self._pool.view(pages[0], RECORD_BATCH_OVERHEAD), compressed]
         kept, spare = pages[:kept_count], pages[kept_count:]
-        buffers = self._page_views(kept, size_bytes)
+        buffers = self._pool.views(kept, size_bytes)
         taken, start = 0, RECORD_BATCH_OVERHEAD
         for view in buffers:
             count = len(view) - start
@@ -89,12 +89,6 @@ class BatchCloser:
             with self._monitor:
                 self._pool.give_back(spare)
         return kept, buffers
-
-    def _page_views(self, pages: list[int], size_bytes: int) -> list[memoryview]:
-        page_size = self._pool.page_size
-        views = [self._pool.view(page, page_size) for page in pages[:-1]]
-        views.append(self._pool.view(pages[-1], size_bytes - page_size * (len(pages) - 1)))
-        return views
 
     def _batch(
         self,
