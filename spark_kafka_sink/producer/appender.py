@@ -179,7 +179,9 @@ class Appender:
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
         limit_bytes = topic.limit_bytes(self._batch_size)
-        self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
+        if limit_bytes != topic.current_limit_bytes:
+            topic.current_limit_bytes = limit_bytes
+            self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
         leader = cluster.leader(batch.topic_partition)
         if leader is None or leader.node_id not in self._accumulator.busy_nodes:
             self._wakeup_sender()

@@ -53,7 +53,9 @@ class OpenBatches:
         self.sticky_slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._reserve: npt.NDArray[np.int32] = np.zeros(pool.pages_count, np.int32)
         self._reserve_count: npt.NDArray[np.int64] = np.zeros(1, np.int64)
-        self._spill: npt.NDArray[np.uint8] = np.empty(pool.page_size, np.uint8)
+        self._spill: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
+        self._spill_address = _NO_ADDRESS
+        self.ensure_spill(pool.page_size)
 
     # --- slots ---------------------------------------------------------------------------------
 
@@ -95,6 +97,7 @@ class OpenBatches:
         """Have a buffer for a record of ``size_bytes`` that goes over the end of a page."""
         if len(self._spill) < size_bytes:
             self._spill = np.empty(size_bytes, np.uint8)
+            self._spill_address = self._spill.ctypes.data
 
     # --- appending -----------------------------------------------------------------------------
 
@@ -123,9 +126,9 @@ class OpenBatches:
             self._pool.next_page,
             self._reserve,
             self._reserve_count,
-            self._spill.ctypes.data,
+            self._spill_address,
         )
-        return AppendStop(*stop)
+        return AppendStop._make(stop)
 
     # --- taking out ----------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.errors import TopicError
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.partitioner import computed_partitions, key_hash
@@ -92,8 +91,8 @@ class SlotAssigner:
         available = self._available(topic, cluster)
         queue_sizes = None
         if self._is_adaptive and len(available) > 1:
-            partitions = [TopicPartition(topic.name, index) for index in available]
-            queue_sizes = self._accumulator.queue_sizes(partitions)
+            partitions = topic.topic_partitions
+            queue_sizes = self._accumulator.queue_sizes([partitions[i] for i in available])
         partition = topic.partitioner.next_partition(available, queue_sizes)
         topic.sticky_slot = topic.first_slot + partition
 

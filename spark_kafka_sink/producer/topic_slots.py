@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.compression_ratio import CompressionRatio
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.open_batches import OpenBatches
@@ -24,9 +25,12 @@ class TopicSlots:
         self.name = name
         self.first_slot = first_slot
         self.partitions_count = partitions_count
+        self.topic_partitions = [TopicPartition(name, index) for index in range(partitions_count)]
         self.sticky_slot = NO_SLOT
         self.partitioner = StickyPartitioner(rng)
         self.compression = CompressionRatio()
+        # What the table of open batches has; None: what the slots began with.
+        self.current_limit_bytes: int | None = None
         # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
         self.cap_bytes: int | None = None
 
