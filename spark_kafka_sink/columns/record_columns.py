@@ -1,7 +1,7 @@
 """Arrow RecordBatch → what the kernels read: no copy of keys, values or headers.
 
 Slices, 32- and 64-bit offsets, absent columns and all-null columns all take the one form of
-:mod:`spark_kafka_sink.columns.views`. Only small per-row integers (topic index, milliseconds) are
+:mod:`spark_kafka_sink.record.views`. Only small per-row integers (topic index, milliseconds) are
 computed.
 """
 
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.columns.views import (
+from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.record.views import (
     ABSENT_BYTES,
     ABSENT_HEADERS,
     ABSENT_INTEGERS,
@@ -24,7 +25,6 @@ from spark_kafka_sink.columns.views import (
     IntegersView,
     RecordColumns,
 )
-from spark_kafka_sink.errors import RecordError
 
 _US_PER_MS = 1000
 
@@ -33,6 +33,7 @@ class ArrowRecords(NamedTuple):
     """One Arrow batch of at least one row, ready to be appended.
 
     topics: names that occur; topic_indices: int32[n] into them, None when there is one topic
+    fields: of ``columns``
     timestamps: int64[n] ms since 1970, None when the DataFrame has no timestamp column
     owner: the Arrow batch, which must outlive the addresses
     """
@@ -42,6 +43,7 @@ class ArrowRecords(NamedTuple):
     topic_indices: npt.NDArray[np.int32] | None
     partition: IntegersView
     columns: RecordColumns
+    fields: npt.NDArray[np.int64]
     timestamps: npt.NDArray[np.int64] | None
     owner: Any
     plan: ColumnPlan
@@ -72,8 +74,9 @@ def arrow_records(arrow_batch: Any, plan: ColumnPlan, timestamp_ms: int) -> Arro
     value = bytes_view(arrow_batch.column(plan.value))
     columns = RecordColumns(key, value, headers)
     rows_count = arrow_batch.num_rows
+    fields = np.array(columns.fields(), np.int64)
     return ArrowRecords(
-        rows_count, topics, topic_indices, partition, columns, timestamps, arrow_batch, plan
+        rows_count, topics, topic_indices, partition, columns, fields, timestamps, arrow_batch, plan
     )
 
 

@@ -116,7 +116,7 @@ class OpenBatches:
             records.rows_count,
             slots,
             self.sticky_slots,
-            records.columns,
+            records.fields,
             _NO_ADDRESS if timestamps is None else timestamps.ctypes.data,
             timestamp_ms,
             now_ms,

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.columns.record_columns import bytes_view
-from spark_kafka_sink.columns.views import ABSENT_INTEGERS
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, MURMUR2, assign_slots
+from spark_kafka_sink.record.views import ABSENT_INTEGERS
 from tests import twin
 from tests.golden import case_files as cases
 from tests.golden.producing import Golden, Topic

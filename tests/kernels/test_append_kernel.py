@@ -37,7 +37,7 @@ class Arena:
         timestamps = records.timestamps
         return kernel.append_records(
             first_row, records.rows_count, np.array(slots, np.int32), np.array(sticky, np.int32),
-            records.columns, 0 if timestamps is None else timestamps.ctypes.data, timestamp_ms,
+            records.fields, 0 if timestamps is None else timestamps.ctypes.data, timestamp_ms,
             now_ms, self.table, self.memory.ctypes.data + GUARD, self.page_size, self.next_page,
             self.reserve, self.reserve_count, self.spill.ctypes.data,
         )  # fmt: skip

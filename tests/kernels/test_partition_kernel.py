@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.record_columns import bytes_view, integers_view
-from spark_kafka_sink.columns.views import ABSENT_BYTES, ABSENT_INTEGERS
 from spark_kafka_sink.record.kernels.partition import (
     ALL_ASSIGNED,
     CRC32,
@@ -21,6 +20,7 @@ from spark_kafka_sink.record.kernels.partition import (
     NO_KEY_HASH,
     assign_slots,
 )
+from spark_kafka_sink.record.views import ABSENT_BYTES, ABSENT_INTEGERS
 from tests import twin
 
 # Kafka's UtilsTest.testMurmur2.

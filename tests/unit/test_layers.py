@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": {"hooks"},
     "protocol": set(),
     "network": {"protocol"},
-    "columns": {"config", "record.record_batch"},
+    "columns": {"config", "record.record_batch", "record.views"},
     "record": {"protocol.types"},
     "admin": {"config", "network", "protocol"},
     "topics": {"admin", "config", "protocol"},

@@ -23,7 +23,8 @@ from spark_kafka_sink.columns.record_columns import (
     integers_view,
     timestamps_ms,
 )
-from spark_kafka_sink.columns.views import (
+from spark_kafka_sink.errors import RecordError
+from spark_kafka_sink.record.views import (
     ABSENT_BYTES,
     ABSENT_HEADERS,
     ABSENT_INTEGERS,
@@ -31,7 +32,6 @@ from spark_kafka_sink.columns.views import (
     HeadersView,
     IntegersView,
 )
-from spark_kafka_sink.errors import RecordError
 
 PROPERTY = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 NOW_MS = 1_700_000_000_000

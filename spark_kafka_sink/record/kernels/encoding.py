@@ -6,7 +6,7 @@ Layout (all lengths are zigzag varints, -1 is null)::
              key_length, key, value_length, value, headers_count, header*
     header   key_length, key, value_length, value
 
-A bytes column is a BytesView, a headers column a HeadersView (columns.views): tuples of addresses
+A bytes column is a BytesView, a headers column a HeadersView (record.views): tuples of addresses
 and integers. Everything here is int64; addresses are not checked.
 
 Source: Kafka's ``DefaultRecord``; Arrow's columnar format for the input.
@@ -26,10 +26,35 @@ from spark_kafka_sink.record.kernels.jit import (
     load_uint8,
     store_uint8,
 )
+from spark_kafka_sink.record.views import BytesView, HeadersView, RecordColumns
 
 NULL_LENGTH = -1
+_BYTES_FIELDS = 5
+_VALUE = _BYTES_FIELDS
+_HEADERS = 2 * _BYTES_FIELDS
+_HEADER_KEYS = _HEADERS + 4
+_HEADER_VALUES = _HEADER_KEYS + _BYTES_FIELDS
 RECORD_ATTRIBUTES = 0
 _INT32_BYTES = 4
+
+
+@inlined
+def _bytes_view(fields: Any, at: int) -> Any:
+    return BytesView(fields[at], fields[at + 1], fields[at + 2], fields[at + 3], fields[at + 4])
+
+
+@inlined
+def record_columns(fields: Any) -> Any:
+    """The RecordColumns of ``RecordColumns.fields()`` as int64[]."""
+    headers = HeadersView(
+        fields[_HEADERS],
+        fields[_HEADERS + 1],
+        fields[_HEADERS + 2],
+        fields[_HEADERS + 3],
+        _bytes_view(fields, _HEADER_KEYS),
+        _bytes_view(fields, _HEADER_VALUES),
+    )
+    return RecordColumns(_bytes_view(fields, 0), _bytes_view(fields, _VALUE), headers)
 
 
 @inlined

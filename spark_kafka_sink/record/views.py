@@ -50,6 +50,12 @@ class RecordColumns(NamedTuple):
     value: BytesView
     headers: HeadersView
 
+    def fields(self) -> list[int]:
+        """All integers one after the other: cheaper to hand to a kernel than tuples in tuples."""
+        offset_bytes, offsets, validity, validity_offset, keys, values = self.headers
+        headers = (offset_bytes, offsets, validity, validity_offset)
+        return [*self.key, *self.value, *headers, *keys, *values]
+
 
 ABSENT_BYTES = BytesView(0, 0, 0, 0, 0)
 ABSENT_HEADERS = HeadersView(0, 0, 0, 0, ABSENT_BYTES, ABSENT_BYTES)
