@@ -28,13 +28,14 @@ class KilledError(BaseException):
 
 
 class Process:
-    """One process: its connections, and what its modules keep between calls."""
+    """One process and its connections. ``is_given_up``: nobody waits for it; it may live."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
         self.is_alive = True
         self.frozen_until_ms = 0
+        self.is_given_up = False
         self.actors: list[Actor] = []
         self.networks: list[MemberNetwork] = []
 

@@ -10,8 +10,10 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
+from uuid import UUID
 
 import pyspark
 
@@ -22,7 +24,7 @@ from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.transactions import crash_points, session
+from spark_kafka_sink.transactions import crash_points, operations, session
 from spark_kafka_sink.transactions.ids import WorkerSlots
 from tests.simulation.processes import Process, World
 
@@ -173,11 +175,14 @@ def python_processes(world: World, on_point: Callable[[str], None]) -> Iterator[
             process.install()
 
     world.on_switch = install
+    ids = SimpleNamespace(uuid4=lambda: UUID(int=world.rng.getrandbits(128)))
     logger = logging.getLogger("spark_kafka_sink")
     with (
         mock.patch.object(logger, "disabled", True),
         mock.patch.object(session, "AdminClient", SimAdminClient),
         mock.patch.object(session, "_clock", world.clock),
+        mock.patch.object(session, "uuid", ids),
+        mock.patch.object(operations, "uuid", ids),
         mock.patch.object(session, "_sessions", {}),
         mock.patch.object(session, "_prepared_at_ms", {}),
         mock.patch.object(task, "SLOTS", WorkerSlots("0" * 12)),

@@ -33,7 +33,8 @@ def _no_decision_log(original):  # type: ignore[no-untyped-def]
 
 def _unguarded_abort(original):  # type: ignore[no-untyped-def]
     def abort(self, driver):  # type: ignore[no-untyped-def]
-        self._sweep(self._deadline())
+        deadline_ms = self._deadline()
+        self.sweep(self._take_over(deadline_ms), deadline_ms)
 
     return abort
 
@@ -110,14 +111,20 @@ def _replay_of_what_is_done_committed(original):  # type: ignore[no-untyped-def]
 
 def _swept_before_resolved(original):  # type: ignore[no-untyped-def]
     def plan(self, driver, job_id):  # type: ignore[no-untyped-def]
-        self._sweep(self._deadline())
+        deadline_ms = self._deadline()
+        self.sweep(self._take_over(deadline_ms), deadline_ms)
         return original(self, driver, job_id)
 
     return plan
 
 
 def _not_swept(original):  # type: ignore[no-untyped-def]
-    return lambda self, deadline_ms: None
+    return lambda self, token, deadline_ms, only=None: ()
+
+
+def _swept_by_anybody(original):  # type: ignore[no-untyped-def]
+    """A driver that was superseded sweeps, too."""
+    return lambda self, transactional_id, producer, deadline_ms: None
 
 
 def _older_drivers_not_fenced(original):  # type: ignore[no-untyped-def]
@@ -186,7 +193,11 @@ BUGS: dict[str, Bug] = {
         "planning aborts what is decided", CommitProtocol, "plan", _swept_before_resolved
     ),
     "not swept": Bug(
-        "nobody aborts what losers and dead tasks leave open", CommitProtocol, "_sweep", _not_swept
+        "nobody aborts what losers and dead tasks leave open", CommitProtocol, "sweep", _not_swept
+    ),
+    "swept by anybody": Bug(
+        "a driver aborts what is open although another one has taken over",
+        TransactionClient, "check_held", _swept_by_anybody,
     ),
     "older drivers not fenced": Bug(
         "a decision is written whoever has planned since",

@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import session
-from spark_kafka_sink.writer import KafkaStreamWriter
+from spark_kafka_sink.writer import KafkaBatchWriter, KafkaStreamWriter
 from tests.simulation.processes import Actor, KilledError, Process, World
 from tests.simulation.python_process import PythonProcess, TaskContext
 
@@ -144,7 +144,9 @@ class Application:
         self.workers: list[PythonProcess] = []
         self.attempts: list[Attempt] = []
         self._processes = 0
+        self.job_id: str | None = None
         self._driver_side: dict[str, PythonProcess] = {}
+        self._given_up: list[PythonProcess] = []
 
     # --- processes -----------------------------------------------------------------------------
 
@@ -157,12 +159,19 @@ class Application:
     def driver_side(self, kind: str) -> PythonProcess:
         """The Python process that plans, or the one that commits; Spark reuses them."""
         process = self._driver_side.get(kind)
-        if process is None or not process.is_alive:
+        if process is not None and process.is_given_up:
+            self._given_up.append(process)
+        if process is None or not process.is_alive or process.is_given_up:
             process = self._driver_side[kind] = self._start(kind)
         return process
 
     def driver_processes(self) -> list[Process]:
-        return [*self._driver_side.values(), self.jvm]
+        return [*self._given_up, *self._driver_side.values(), self.jvm]
+
+    def has(self, process: Process) -> bool:
+        """Whether ``process`` is one of this application's, a worker that it gave up too."""
+        workers = (attempt.worker for attempt in self.attempts)
+        return process in self.driver_processes() or process in workers
 
     def freeze(self, duration_ms: int) -> None:
         """The driver's machine hangs; everybody takes it for dead."""
@@ -187,9 +196,9 @@ class Application:
         """Run ``action`` in a driver-side Python process; its result goes through pickle."""
         process = self.driver_side(kind)
         actor = self.world.spawn(process, lambda: pickle.dumps(action()))
-        self.world.wait_for(lambda: actor.is_done)
-        if isinstance(actor.error, KilledError):
-            raise PythonWorkerError(f"{process.name} was killed")
+        self.world.wait_for(lambda: actor.is_done or process.is_given_up)
+        if isinstance(actor.error, KilledError) or not actor.is_done:
+            raise PythonWorkerError(f"{process.name} was killed, or hangs")
         if actor.error is not None:
             raise actor.error
         return pickle.loads(actor.result)
@@ -205,33 +214,52 @@ class Application:
                 plan = self.call("planner", lambda: session.plan_unit(self.options, False))
             except Exception as error:
                 raise QueryFailedError(f"planning batch {batch.batch_id}") from error
-            self._run_batch(batch, KafkaStreamWriter(self.options, COLUMNS, plan))
+            writer = KafkaStreamWriter(self.options, COLUMNS, plan)
+            self._run_batch(batch, writer, QUERY_ID, (batch.batch_id,))
             self.checkpoint.finish(batch.batch_id)
             self.note(f"batch {batch.batch_id} is finished by application {self.number}")
 
-    def _run_batch(self, batch: Batch, writer: KafkaStreamWriter) -> None:
+    def run_job(self) -> None:
+        """The first batch that is left, as a batch job. Raises QueryFailedError."""
+        batch = self.checkpoint.batches[self.checkpoint.first()]
+        self.job_id = None
+        try:
+            plan = self.call("planner", lambda: session.plan_unit(self.options, True))
+        except Exception as error:
+            raise QueryFailedError(f"planning job {batch.batch_id}") from error
+        self.job_id = plan.job_id
+        self._run_batch(batch, KafkaBatchWriter(self.options, COLUMNS, plan), None, ())
+        self.checkpoint.finish(batch.batch_id)
+        self.note(f"job {batch.batch_id} is finished by application {self.number}")
+
+    def _run_batch(
+        self,
+        batch: Batch,
+        writer: KafkaStreamWriter | KafkaBatchWriter,
+        query_id: str | None,
+        batch_id: tuple[int, ...],
+    ) -> None:
+        """``batch_id``: what Spark adds to the arguments of a stream's commit and abort."""
         pickled = pickle.dumps(writer)
         messages: list[Any] = []
         try:
-            messages = self._run_tasks(batch, pickled)
+            messages = self._run_tasks(batch, pickled, query_id)
             failed = next((m for m in messages if isinstance(m, BaseException)), None)
             if failed is not None:
                 messages = [None if isinstance(m, BaseException) else m for m in messages]
                 raise failed
-            self.call("committer", lambda: pickle.loads(pickled).commit(messages, batch.batch_id))
+            self.call("committer", lambda: pickle.loads(pickled).commit(messages, *batch_id))
         except Exception as error:
             self.note(f"batch {batch.batch_id} fails: {error!r:.300}")
             try:
-                self.call(
-                    "committer", lambda: pickle.loads(pickled).abort(messages, batch.batch_id)
-                )
+                self.call("committer", lambda: pickle.loads(pickled).abort(messages, *batch_id))
             except PythonWorkerError as also:
                 self.note(f"abort: {also!r}")
             raise QueryFailedError(f"batch {batch.batch_id}") from error
 
     # --- tasks ---------------------------------------------------------------------------------
 
-    def _run_tasks(self, batch: Batch, writer: bytes) -> list[Any]:
+    def _run_tasks(self, batch: Batch, writer: bytes, query_id: str | None) -> list[Any]:
         """A message per task; instead of one, the exception of a task that failed for good."""
         count = self.rng.choice(self.fates.tasks)
         messages: list[Any] = [None] * count
@@ -244,6 +272,7 @@ class Application:
             attempt = Attempt(index, numbers[index], worker)
             numbers[index] += 1
             attempt.actor = self._launch(batch, count, attempt, writer)
+            attempt.actor.context = TaskContext(index, attempt.number, query_id)
             running.append(attempt)
             self.attempts.append(attempt)
 
@@ -297,9 +326,7 @@ class Application:
             iterator = self._arrow_batches(rows, attempt)
             return pickle.dumps(pickle.loads(writer).write(iterator))
 
-        actor = self.world.spawn(attempt.worker, run)
-        actor.context = TaskContext(attempt.index, attempt.number, QUERY_ID)
-        return actor
+        return self.world.spawn(attempt.worker, run)
 
     def _arrow_batches(
         self, rows: list[tuple[bytes, bytes]], attempt: Attempt

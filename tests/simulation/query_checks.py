@@ -1,0 +1,89 @@
+"""What must hold of a query's life, once it is over and everybody has come to his end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tests.simulation.partition_log import is_control
+
+if TYPE_CHECKING:
+    from tests.simulation.query import Life
+
+
+class InvariantError(AssertionError):
+    """An invariant does not hold."""
+
+
+def check(life: Life) -> None:
+    """Raise InvariantError for the first invariant that does not hold."""
+    _check_nothing_open(life)
+    seen = Counter(
+        int(record.value)
+        for records in life.state.committed("out").values()
+        for record in records
+        if record.value is not None
+    )
+    doubled = sorted(i for i, count in seen.items() if count > 1)
+    if doubled:
+        raise InvariantError(f"{len(doubled)} rows doubled: {doubled[:5]}; outcome {life.outcome}")
+    finished = life.checkpoint.batches[: life.checkpoint.first()]
+    lost = sorted(set().union(*(b.ids for b in finished)) - seen.keys())
+    if lost:
+        raise InvariantError(f"{len(lost)} rows lost: {lost[:5]}")
+    allowed = set().union(*(b.ids for b in life.checkpoint.batches[: life.checkpoint.first() + 1]))
+    if set(seen) - allowed:
+        raise InvariantError(f"rows of batches that were never run: {sorted(set(seen) - allowed)}")
+    _check_outcome(life)
+    _check_swept(life)
+
+
+def _check_outcome(life: Life) -> None:
+    """Only what took longer than a transaction may take, or what others did, is left to the user."""
+    if life.outcome is None:
+        return
+    assert life.decision is not None
+    if life.has_late_sweep:
+        return  # the one step that nothing can fence: an id that was listed may be in use again
+    for t in life.decision.transactions:
+        is_timed_out = (t.transactional_id, *t.producer) in life.state.timed_out
+        if not is_timed_out and t.transactional_id not in life.taken:
+            raise InvariantError(f"{t.transactional_id} did not time out: {life.outcome}")
+    if not life.decision.transactions:
+        raise InvariantError(f"{life.decision.phase} without a transaction: {life.outcome}")
+
+
+def _check_swept(life: Life) -> None:
+    """Whose transaction was aborted before the tasks of a later plan writes nothing after it."""
+    for writer in life.swept:
+        for index, partition in enumerate(life.cluster.topics["out"].partitions):
+            for base, batch in zip(partition.log.base_offsets, partition.log.batches, strict=True):
+                header = batch.header
+                producer = (header.producer_id, header.producer_epoch)
+                is_its_own = producer == writer.producer and not is_control(header)
+                if is_its_own and base >= writer.ends[index]:
+                    raise InvariantError(f"{writer} wrote at offset {base} of out-{index}")
+
+
+def _check_nothing_open(life: Life) -> None:
+    if life.state.open_ids():
+        raise InvariantError(f"transactions are left open: {life.state.open_ids()}")
+    if life.state.open_in_logs():
+        raise InvariantError(f"readers wait for {life.state.open_in_logs()}")
+
+
+def phases(life: Life) -> Counter[str]:
+    """What is in the decision log: how often each phase; "repaired" is one after PARTIAL."""
+    found: Counter[str] = Counter()
+    before: tuple[str, object] = ("", None)
+    for record in life.state.committed(life.log_topic).get(0, []):
+        if record.value is None:
+            continue
+        decision = json.loads(record.value)
+        now = (decision["phase"], decision["unit"])
+        if now != before:
+            found[now[0]] += 1
+            found["repaired"] += before == ("PARTIAL", now[1]) and now[0] == "DECIDED"
+        before = now
+    return found

@@ -1,0 +1,151 @@
+"""What a seed chooses of a query's life: the cluster, the batches, and what goes wrong when."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from spark_kafka_sink.transactions.crash_points import POINTS
+from tests.simulation import transactions
+from tests.simulation.faults import FaultRanges
+from tests.simulation.spark import Batch
+
+_AWAY = (0, 200, 3000)
+_TASK_POINTS = tuple(point for point in POINTS if point.startswith("task."))
+_DRIVER_POINTS = tuple(point for point in POINTS if not point.startswith("task."))
+_DECIDED_POINTS = ("commit.deciding", "commit.decided", "commit.ending", "commit.ended")
+_BEFORE_SWEEPS = ("plan.resolved", "sweep.listed", "abort.settled", "commit.done")
+
+
+@dataclass
+class Blow:
+    """At the ``countdown``-th time that ``point`` is reached, ``kind`` happens.
+
+    pause_ms: how long what hangs does so; 0 is longer than a transaction may take
+    """
+
+    point: str
+    countdown: int
+    kind: str
+    pause_ms: int = 0
+
+
+@dataclass
+class Settings:
+    """What a seed chooses."""
+
+    transaction_version: int
+    api_versions: dict[int, tuple[int, int]]
+    partitions: int
+    replicas: int
+    min_insync: int
+    timeout_ms: int
+    batches: list[Batch]
+    tasks: tuple[int, ...]
+    blows: list[Blow]
+    outages_ms: tuple[int, ...]
+    first_outages_ms: list[int]
+    ranges: FaultRanges
+    marker_delay_ms: tuple[int, int]
+    fails: float
+    is_killed: float
+    is_lost: float
+    speculates: float
+    is_job: bool = False
+
+
+def choose_settings(rng: random.Random) -> Settings:
+    """Everything that a life can differ in."""
+    apis, version = rng.choice((
+        (transactions.KAFKA_4_3, 2), (transactions.KAFKA_4_3, 2), (transactions.KAFKA_4_3, 1),
+        (transactions.KAFKA_4_3, 0), (transactions.KAFKA_3_9, 1),
+    ))  # fmt: skip
+    timeout_ms = rng.choice((20_000, 60_000, 900_000))
+    replicas = rng.choice((1, 3))
+    is_calm = rng.random() < 0.3
+    batches, start = [], 0
+    for batch_id in range(rng.randint(1, 5)):
+        size = rng.choice((0, 1, 8, 8, 20))
+        batches.append(Batch(batch_id, range(start, start + size)))
+        start += size
+    settings = Settings(
+        transaction_version=version,
+        api_versions=apis,
+        partitions=rng.randint(1, 4),
+        replicas=replicas,
+        min_insync=rng.choice((1, 2)) if replicas == 3 else 1,
+        timeout_ms=timeout_ms,
+        batches=batches,
+        tasks=(1, 2, 3, 4) if rng.random() < 0.5 else (rng.randint(1, 4),),
+        blows=[_choose_blow(rng) for _ in range(rng.choice((0, 1, 2, 4, 7)))],
+        outages_ms=_AWAY if rng.random() < 0.6 else (*_AWAY, *[timeout_ms + 15_000] * 2),
+        first_outages_ms=[],
+        ranges=FaultRanges(
+            horizon_ms=rng.choice((2000, 20_000)),
+            events=0 if is_calm else rng.choice((2, 6)),
+            network_level=0.0 if is_calm else rng.choice((0.0, 0.02, 0.05)),
+        ),
+        marker_delay_ms=rng.choice(((0, 10), (0, 10), (50, 500))),
+        fails=rng.choice((0.0, 0.05)),
+        is_killed=rng.choice((0.0, 0.05)),
+        is_lost=rng.choice((0.0, 0.05)),
+        speculates=rng.choice((0.0, 0.3)),
+    )
+    kind = rng.random()
+    if kind < 0.15:
+        _make_repairs_likely(settings, rng)
+    elif kind < 0.3:
+        _make_late_drivers_likely(settings, rng)
+    elif kind < 0.4:
+        settings.is_job = True
+        for blow in settings.blows:
+            if blow.kind in ("freeze driver", "hang process"):
+                # Whoever repeats a job whose driver may still live must expect it twice.
+                blow.kind = "kill driver"
+    return settings
+
+
+def _choose_blow(rng: random.Random) -> Blow:
+    if rng.random() < 0.2:
+        kind = rng.choice(("kill process", "lose worker", "kill driver"))
+        return Blow(rng.choice(_TASK_POINTS), rng.randint(1, 8), kind)
+    if rng.random() < 0.1:
+        return Blow(rng.choice(_DECIDED_POINTS), rng.randint(1, 3), "outsider")
+    kind = rng.choice(
+        ("kill process", "kill driver", "kill driver", "freeze driver", "hang process")
+    )
+    # Most of what can go wrong goes wrong between the decision and its last commit.
+    point = rng.choice(_DRIVER_POINTS if rng.random() < 0.5 else _DECIDED_POINTS)
+    return Blow(point, rng.randint(1, 4), kind, rng.choice((500, 5000, 0)))
+
+
+def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:
+    """Killed in the middle of commits, every time for longer than transactions may take."""
+    settings.outages_ms = (settings.timeout_ms + 15_000,)
+    settings.tasks = (rng.randint(2, 4),) if rng.random() < 0.7 else (2, 3, 4)
+    settings.fails = settings.is_killed = settings.is_lost = 0.0
+    settings.ranges.events = 0
+    settings.blows = [
+        Blow(rng.choice(("commit.decided", "commit.ending", "commit.ending")), 1, "kill driver")
+        for _ in range(1)
+    ]
+    for _ in range(rng.randint(1, 3)):
+        before = settings.blows[-1].countdown
+        point = rng.choice(("commit.decided", "commit.ending", "commit.ending"))
+        settings.blows.append(Blow(point, before + rng.randint(1, 3), "kill driver"))
+
+
+def _make_late_drivers_likely(settings: Settings, rng: random.Random) -> None:
+    """A driver hangs before it sweeps; the next one decides meanwhile, and is killed over it."""
+    settings.first_outages_ms = [0, 3000]
+    settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(2, 4))]
+    settings.ranges.events = 0
+    settings.is_lost = settings.is_killed = settings.fails = 0.0
+    settings.speculates = 0.5
+    number, pause_ms = rng.randint(1, 2), rng.choice((500, 1500, 3000))
+    if rng.random() < 0.7:
+        late = Blow("plan.resolved", number, "freeze driver", pause_ms)
+    else:
+        kind = rng.choice(("freeze driver", "hang process"))
+        late = Blow(rng.choice(_BEFORE_SWEEPS), number, kind, pause_ms)
+    settings.blows = [late, Blow(rng.choice(_DECIDED_POINTS[1:]), number, "kill driver")]
