@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -75,6 +78,17 @@ def _kill_worker(point: str, nth: int = 1) -> Callable[[Scene], Note]:
         return {**scene.lag(sprung["at"]), **scene.check_open()}
 
     return happen
+
+
+def _kill_worker_mid_write(scene: Scene) -> Note:
+    """When a part of its rows is in the log."""
+    sprung = scene.spring(Trap("task.written", HOLD, nth=3, attempt=0))
+    # The other tasks end, this one's sender sends what it has: then nothing more happens.
+    scene.until(lambda: scene.watch.is_still_since(sprung["at"]), "end of what is sent")
+    os.kill(sprung["pid"], signal.SIGKILL)
+    at = time.time()
+    scene.run_on(1)
+    return {**scene.lag(at), **scene.check_open()}
 
 
 def _fail_first(point: str, tasks: int) -> Callable[[Scene], Note]:
@@ -161,12 +175,7 @@ def _driver_faults() -> list[QueryFault]:
 
 IN_ONE_PROCESS = [
     QueryFault("worker", "worker killed at task.begin", _kill_worker("task.begin")),
-    QueryFault(
-        "worker", "worker killed in the middle of its rows", _kill_worker("task.written", 2)
-    ),
-    QueryFault(
-        "worker", "worker killed in the middle of its rows", _kill_worker("task.written", 3)
-    ),
+    *[QueryFault("worker", "worker killed in the middle of its rows", _kill_worker_mid_write)] * 3,
     QueryFault("worker", "worker killed at task.flushed", _kill_worker("task.flushed")),
     QueryFault("worker", "worker killed at task.flushed", _kill_worker("task.flushed")),
     QueryFault("attempt", "a first attempt fails after rows", _fail_first("task.written", 1)),

@@ -125,6 +125,15 @@ class Watch:
         self._is_over.set()
         self._thread.join()
 
+    def is_still_since(self, since: float) -> bool:
+        """Whether nothing was written between the last three answers, all after ``since``."""
+        last = self._seen[-3:]
+        return (
+            len(last) == 3
+            and last[0][0].at > since
+            and all(ends.high == last[0][0].high for ends, _ in last)
+        )
+
     def lag_since(self, since: float) -> Lag | None:
         """See ``lag_of``."""
         return lag_of(list(self._seen), since)
