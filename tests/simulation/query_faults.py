@@ -48,6 +48,14 @@ class QueryFaults(FaultPlan):
             state.log.lose(node_id)
             self._cluster.publish()
 
+    def _revive(self, node_id: int) -> None:
+        """Whoever goes on may lead what nobody could lead meanwhile."""
+        super()._revive(node_id)
+        state = self._cluster.transactions
+        assert state is not None
+        state.log.elect_where_missing()
+        self._cluster.publish()
+
     def _move_coordinator(self) -> None:
         state = self._cluster.transactions
         assert state is not None
