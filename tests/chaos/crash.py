@@ -67,8 +67,9 @@ def kill_driver(folder: Path) -> bool:
 class Interceptor:
     """Where a sink without transactions reaches the points of a task, for runs as a control."""
 
-    def on_send(self, arrow_batch: Any) -> None:
+    def on_send(self, arrow_batch: Any) -> Any:
         hook("task.written")
+        return arrow_batch
 
     def on_acknowledgement(self, summary: dict[str, Any]) -> None:
         hook("task.flushed")

@@ -13,6 +13,7 @@ from tests.chaos.driver import SparkDriver
 from tests.chaos.readers import Lag, Watch, lingering
 
 _TIMEOUT_S = 600.0
+_MOST_FAILURES = 20
 _ERROR = re.compile(r"spark_kafka_sink\S*Error: .*|Caused by: .*|[A-Za-z.]+Exception: .*")
 
 
@@ -62,6 +63,7 @@ class Scene:
         while not is_so():
             if not self.driver.is_running and not is_so():
                 self.failures.append(self._reason())
+                assert len(self.failures) <= _MOST_FAILURES, self.failures
                 self.driver.start()
             assert time.monotonic() < deadline, f"no {what}:\n{self.driver.tail()}"
             time.sleep(0.02)
