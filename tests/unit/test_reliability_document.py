@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 
-from tests.chaos.table import DOCUMENT, RESULTS, render
+from spark_kafka_sink.transactions.crash_points import POINTS
+from tests.chaos.exactly_once import is_good
+from tests.chaos.table import DOCUMENT, EXACTLY_ONCE, RESULTS, read, render
 
 
 def test_the_tables_are_those_of_the_results():
@@ -17,3 +19,13 @@ def test_every_fault_was_survived_by_both_jobs():
         assert result["read"] == result["records"] == 2_000_000
         assert result["lost"] == result["doubled"] == result["out_of_order"] == 0, result
         assert result["failure"] == ""
+
+
+def test_every_query_was_exact_although_it_was_killed_at_every_step():
+    results = read(EXACTLY_ONCE)
+    assert ("4.3.0", "exactly-once") in {(r["kafka"], r["guarantee"]) for r in results}
+    for result in results:
+        assert is_good(result), result
+        assert result["micro_batches"] >= 300
+        done = [event["what"] for event in result["events"]]
+        assert {f"driver killed at {point}" for point in POINTS} <= set(done)
