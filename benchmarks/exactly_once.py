@@ -116,7 +116,7 @@ def run_query(
     spark: SparkSession, options: dict[str, str], tasks: int, micro_batches: int,
     look: Callable[[int], None] = lambda batch_id: None,
 ) -> tuple[list[dict[str, Any]], list[int]]:  # fmt: skip
-    """A query of so many micro-batches; the sink's lines of commits, and ``addBatch`` in milliseconds.
+    """A query of so many micro-batches; the sink's lines of commits, and ms of ``addBatch``.
 
     look: called with the number of micro-batches so far, now and then
     """
@@ -155,17 +155,20 @@ def commit(rounds: int, micro_batches: int) -> dict[str, Any]:
     commits: list[float] = []
     added: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
     with LocalKafka(_COMMIT_BROKERS) as kafka, harness.spark_session() as spark:
-        for turn in range(rounds):
+        # The first turn warms up the JVM, and does not count.
+        for turn in range(rounds + 1):
             for guarantee in GUARANTEES if turn % 2 else GUARANTEES[::-1]:
                 topic = BenchTopic(kafka, _PARTITIONS).name
                 lines, took = run_query(
                     spark, options_of(guarantee, kafka, topic), _COMMIT_TASKS,
                     _WARMUPS + micro_batches,
                 )  # fmt: skip
+                if not turn:
+                    continue
                 added[guarantee].append(statistics.median(took[_WARMUPS:]))
                 if guarantee == EXACTLY_ONCE:
                     commits += [line["commit_ms"] for line in lines[_WARMUPS:]]
-            print(json.dumps({name: p50s[-1] for name, p50s in added.items()}), flush=True)
+            print(json.dumps({name: p50s[-1:] for name, p50s in added.items()}), flush=True)
     pairs = zip(added[EXACTLY_ONCE], added[AT_LEAST_ONCE], strict=True)
     return {
         "brokers": _COMMIT_BROKERS,
