@@ -119,6 +119,7 @@ class TestJob:
         assert ids(kafka, topic) != []
 
 
+@pytest.mark.timeout(900)  # several drivers start, one after the other
 class TestKilledDriver:
     """Drivers in processes of their own, killed at a named point of the commit protocol."""
 
@@ -131,7 +132,12 @@ class TestKilledDriver:
         def create(name: str, batches: int) -> SparkDriver:
             options = exactly_once(
                 f"eo-{topic}",
-                **{"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic},
+                **{
+                    "kafka.bootstrap.servers": kafka.bootstrap_servers,
+                    "topic": topic,
+                    # A driver that is held back must not give up before it finds out why.
+                    "kafka.max.block.ms": "600000",
+                },
             )
             records = batches * ROWS_PER_BATCH
             checkpoint = tmp_path / "checkpoint"
