@@ -49,22 +49,24 @@ class DecisionLog:
         A record whose transaction is still open counts as not written: initialize the driver's
         transactional id first where that matters.
         """
+        try:
+            found = self._last_value(0, deadline_ms)  # compaction does not move the log's start
+        except BrokerError as error:
+            if error.error.name != "OFFSET_OUT_OF_RANGE":
+                raise
+            # Somebody has deleted records.
+            found = self._last_value(self._partition.first_offset(deadline_ms), deadline_ms)
+        return None if found is None else self._decoded(found)
+
+    def _last_value(self, first: int, deadline_ms: int) -> bytes | None:
+        """Looks from the end backwards, further each time, to ``first``."""
         end = self._partition.end_offset(deadline_ms)
-        first = 0  # compaction leaves the log start offset where it is
         window = _FIRST_WINDOW
         while True:
             start = max(first, end - window)
-            try:
-                found = self._latest(start, end, deadline_ms)
-            except BrokerError as error:
-                if error.error.name != "OFFSET_OUT_OF_RANGE" or first:
-                    raise
-                first = self._partition.first_offset(deadline_ms)  # somebody deleted records
-                continue
-            if found is not None:
-                return self._decoded(found)
-            if start == first:
-                return None
+            found = self._latest(start, end, deadline_ms)
+            if found is not None or start == first:
+                return found
             window *= _WINDOW_GROWTH
 
     def _latest(self, start: int, end: int, deadline_ms: int) -> bytes | None:

@@ -70,27 +70,45 @@ class LogPartition:
             raise BrokerError(error_for_code(code), f"{what} of {self._topic_partition}")
 
     def read(self, first: int, end: int, deadline_ms: int) -> Iterator[ReadBatch]:
-        """All batches with offsets from ``first`` to before ``end``, committed or not."""
-        topic, partition = self._topic_partition
+        """All batches with offsets from ``first`` to before ``end``, committed or not.
+
+        Raises BrokerError when the leader does not get as far as ``end`` in time.
+        """
+        attempts = 0
         while first < end:
-            asked = fetch.FetchPartition(
-                partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
-            )
-            request = fetch.FetchRequest(
-                max_wait_ms=_FETCH_WAIT_MS,
-                min_bytes=1,
-                max_bytes=_FETCH_BYTES,
-                isolation_level=fetch.READ_UNCOMMITTED,
-                topics=[fetch.FetchTopic(topic, [asked])],
-            )
-            found = _fetched(self._ask(request, _fetched, deadline_ms))
-            self._raise_error(found.error_code, "Fetch")
+            found = self._fetch(first, deadline_ms)
             before = first
             for batch in read_batches(_bytes_of(found.records)):
                 first = batch.last_offset + 1
                 yield batch
-            if first == before:
+            if first > before:
+                attempts = 0
+            elif found.high_watermark >= end:
                 return  # compaction has left nothing up to the end
+            elif not self._admin.pause(attempts, deadline_ms):
+                # A new leader's high watermark may lag behind what the last one told (KIP-207).
+                raise BrokerError(
+                    error_named("OFFSET_NOT_AVAILABLE"),
+                    f"{self._topic_partition}: readable to {found.high_watermark}, not to {end}",
+                )
+            else:
+                attempts += 1
+
+    def _fetch(self, first: int, deadline_ms: int) -> fetch.PartitionData:
+        topic, partition = self._topic_partition
+        asked = fetch.FetchPartition(
+            partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
+        )
+        request = fetch.FetchRequest(
+            max_wait_ms=_FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=fetch.READ_UNCOMMITTED,
+            topics=[fetch.FetchTopic(topic, [asked])],
+        )
+        found = _fetched(self._ask(request, _fetched, deadline_ms))
+        self._raise_error(found.error_code, "Fetch")
+        return found
 
     def append(
         self, transactional_id: str, batch: bytes, at_most_version: int, deadline_ms: int

@@ -28,6 +28,9 @@ from tests.simulation.transactions import Transactions
 KAFKA_4_3 = {0: (0, 13), 3: (0, 13), 18: (0, 4), 22: (0, 5)}
 KAFKA_2_1 = {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)}
 
+# A follower's next fetch after an election.
+HIGH_WATERMARK_LAG_MS = 200
+
 Reply = Callable[[schema.Message | None], None]
 ProduceHook = Callable[[SimBroker, str, int, twin.RecordBatch], "str | None"]
 
@@ -164,7 +167,7 @@ class SimCluster:
             partition.logs[to] = type(partition.log)()
         partition.replicate(to)
         partition.isr = {b for b in partition.isr | {to} if self.brokers[b].is_up}
-        partition.elect(to)
+        self.elect(partition, to)
         self.publish()
 
     def stop(self, node_id: int) -> None:
@@ -204,13 +207,17 @@ class SimCluster:
             alive = [b for b in partition.replicas if self.brokers[b].is_up]
             in_sync = [b for b in alive if b in partition.isr]
             if in_sync:
-                partition.elect(in_sync[0])
+                self.elect(partition, in_sync[0])
                 dead = [b for b in partition.isr if not self.brokers[b].is_up]
                 for broker_id in dead:
                     partition.shrink_isr(broker_id)
             elif alive and allow_unclean:
-                partition.elect(alive[0], is_clean=False)
+                self.elect(partition, alive[0], is_clean=False)
         self.publish()
+
+    def elect(self, partition: Partition, leader_id: int, is_clean: bool = True) -> None:
+        partition.elect(leader_id, is_clean)
+        self.scheduler.after(HIGH_WATERMARK_LAG_MS, partition.hear_from_followers)
 
     def restart(self, node_id: int) -> None:
         """The broker is back: a follower that catches up, or the leader of what nobody leads."""

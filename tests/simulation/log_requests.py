@@ -70,7 +70,9 @@ class LogRequests:
                 error, partition = self._led(broker, key)
                 answer = list_offsets.ListOffsetsPartitionResponse(asked.partition_index)
                 answer.error_code = error_named(error).code
-                if partition is not None:
+                if partition is not None and _is_behind(partition, asked.timestamp):
+                    answer.error_code = error_named("OFFSET_NOT_AVAILABLE").code
+                elif partition is not None:
                     answer.offset = _offset(partition, asked.timestamp, request.isolation_level)
                     answer.leader_epoch = partition.leader_epoch
                 partitions.append(answer)
@@ -115,12 +117,12 @@ class LogRequests:
         answer = fetch.PartitionData(key.partition, high_watermark=-1, records=Records((), 0))
         if partition is not None:
             log = partition.logs[broker.node_id]
-            answer.high_watermark = partition.high_watermark
+            answer.high_watermark = partition.told_high_watermark
             answer.last_stable_offset = partition.last_stable_offset
-            answer.log_start_offset = 0
+            answer.log_start_offset = partition.log_start_offset
             is_committed = isolation == fetch.READ_COMMITTED
             end = answer.last_stable_offset if is_committed else answer.high_watermark
-            if not 0 <= offset <= log.end_offset:
+            if not partition.log_start_offset <= offset <= log.end_offset:
                 error = "OFFSET_OUT_OF_RANGE"
             elif max_bytes > 0:
                 data = log.read(offset, end, max_bytes)
@@ -220,9 +222,14 @@ class LogRequests:
         return "NONE"
 
 
+def _is_behind(partition: Partition, timestamp: int) -> bool:
+    is_latest = timestamp == list_offsets.LATEST_TIMESTAMP
+    return is_latest and partition.told_high_watermark < partition.high_watermark
+
+
 def _offset(partition: Partition, timestamp: int, isolation_level: int) -> int:
     if timestamp == list_offsets.EARLIEST_TIMESTAMP:
-        return 0
+        return partition.log_start_offset
     assert timestamp == list_offsets.LATEST_TIMESTAMP, "no index by time here"
     if isolation_level == fetch.READ_COMMITTED:
         return partition.last_stable_offset

@@ -29,8 +29,13 @@ class Partition:
         self.leader_epoch = 0
         self.isr = set(replicas)
         self.min_insync = min_insync
+        # What is before has been deleted, for whoever reads.
+        self.log_start_offset = 0
         self.logs = {broker_id: PartitionLog() for broker_id in replicas}
         self.waiters: list[Waiter] = []
+        # What each follower has last heard, and what a new leader goes by until they have fetched.
+        self.heard_high_watermarks: dict[int, int] = {}
+        self._lagging_high_watermark: int | None = None
         # Committed records were given up by an unclean election: loss is the cluster's doing.
         self.is_tainted = False
 
@@ -46,12 +51,20 @@ class Partition:
         return min(self.logs[broker_id].end_offset for broker_id in self.isr)
 
     @property
+    def told_high_watermark(self) -> int:
+        """What the leader tells consumers: a new one's may lag behind the true one (KIP-207)."""
+        if self._lagging_high_watermark is None or self.isr == {self.leader_id}:
+            return self.high_watermark
+        return min(self._lagging_high_watermark, self.high_watermark)
+
+    @property
     def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset(self.high_watermark)
+        return self.log.last_stable_offset(self.told_high_watermark)
 
     def replicate(self, follower_id: int) -> None:
         """The follower fetches everything that the leader has."""
         if self.leader_id not in (NO_LEADER, follower_id):
+            self.heard_high_watermarks[follower_id] = self.told_high_watermark
             self.logs[follower_id].follow(self.logs[self.leader_id])
             self.answer_waiters()
 
@@ -59,8 +72,13 @@ class Partition:
         self.is_tainted = self.is_tainted or not is_clean
         self.leader_id = leader_id
         self.leader_epoch += 1
+        self._lagging_high_watermark = self.heard_high_watermarks.get(leader_id, 0)
         if not is_clean:
             self.isr = {leader_id}
+
+    def hear_from_followers(self) -> None:
+        """They have fetched from the new leader: its high watermark is the true one."""
+        self._lagging_high_watermark = None
 
     def shrink_isr(self, broker_id: int) -> None:
         if len(self.isr) > 1 and broker_id != self.leader_id:

@@ -12,6 +12,7 @@ import pytest
 
 from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.protocol.messages import list_transactions
+from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
 from tests.simulation.transactions import KAFKA_2_1
 from tests.simulation.wire import ConnectionLostError, World, decode_batches, name_of, records_of
 
@@ -721,7 +722,7 @@ def test_replicas_know_of_transactions_what_their_leader_knew():
     partition = made.cluster.partition(T0)
     for node_id in made.cluster.brokers:
         made.cluster.move_leader("t", 0, to=node_id)
-        made.run_for(10)
+        made.run_for(HIGH_WATERMARK_LAG_MS + 10)
         assert partition.log.open_transactions == {first.producer_id: 2}
         assert made.fetch(T0).last_stable_offset == 2
     ended(made, following, V5)

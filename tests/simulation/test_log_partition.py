@@ -1,0 +1,81 @@
+"""The decision log where its leader changes, or somebody has deleted records of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.errors import BrokerError
+from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.transactions.log_partition import LogPartition
+from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
+from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
+from tests.simulation.partition import Partition
+
+LOG = TopicPartition(LOG_TOPIC, 0)
+
+
+@pytest.fixture
+def operated() -> Operated:
+    operated = Operated()
+    operated.batch(6, [b"a"], driver(1))
+    return operated
+
+
+def move_leader(operated: Operated) -> Partition:
+    """To a replica that has everything and has not heard of it."""
+    cluster = operated.world.cluster
+    partition = cluster.partition(LOG)
+    [to, *_] = [b for b in partition.replicas if b != partition.leader_id]
+    partition.heard_high_watermarks[to] = 1
+    cluster.elect(partition, to)
+    cluster.publish(now=True)
+    assert partition.told_high_watermark < partition.high_watermark
+    return partition
+
+
+def test_a_decision_is_found_behind_a_new_leader(operated):
+    move_leader(operated)
+    record = operated.record()
+    assert record is not None
+    assert record.unit == unit(6)
+
+
+def test_a_leader_that_changes_between_end_and_read(operated):
+    log = LogPartition(operated.client.admin, LOG)
+    deadline_ms = operated.world.clock.ms + PATIENCE_MS
+    end = log.end_offset(deadline_ms)
+    move_leader(operated)
+    before_ms = operated.world.clock.ms
+    batches = list(log.read(0, end, deadline_ms))
+    assert batches[-1].last_offset == end - 1
+    assert operated.world.clock.ms - before_ms < 3 * HIGH_WATERMARK_LAG_MS
+
+
+def test_a_leader_that_never_gets_there(operated):
+    log = LogPartition(operated.client.admin, LOG)
+    end = operated.world.cluster.partition(LOG).high_watermark
+    with pytest.raises(BrokerError, match=f"readable to {end}, not to 99: OFFSET_NOT"):
+        list(log.read(0, 99, operated.world.clock.ms + 2000))
+
+
+@pytest.mark.parametrize("is_deleted_wholly", [False, True])
+def test_records_that_somebody_has_deleted(operated, is_deleted_wholly):
+    partition = operated.world.cluster.partition(LOG)
+    end = partition.high_watermark
+    partition.log_start_offset = end if is_deleted_wholly else 2
+    record = operated.record()
+    assert (record is None) == is_deleted_wholly
+
+
+def test_a_log_that_is_deleted_faster_than_it_can_be_read(operated):
+    partition = operated.world.cluster.partition(LOG)
+
+    class Running(int):
+        """Before whatever it is compared with."""
+
+        def __le__(self, other: int) -> bool:
+            return False
+
+    partition.log_start_offset = Running(0)
+    with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
+        operated.record()
