@@ -188,7 +188,10 @@ class CommitProtocol:
     def commit_nothing(self, unit: Unit) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""
         decision = self.log.read(self._deadline())
-        if decision is not None and decision.unit == unit and decision.phase is Phase.PARTIAL:
+        if decision is None or decision.phase is not Phase.PARTIAL:
+            return
+        # Without a task nobody has told the query's id; the prefix is the query's own.
+        if unit.batch_id is not None and unit.batch_id == decision.unit.batch_id:
             repair.missing_of(decision, [], self._config.prefix)
 
     def _check_order(self, decision: Decision, unit: Unit) -> None:

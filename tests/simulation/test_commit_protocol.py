@@ -370,7 +370,8 @@ def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
         lives.batch(0, driver(2), tasks=tasks)
     assert len(lives.visible()) == 1
     with pytest.raises(OutcomeError, match="visible in part"):
-        lives.protocol.commit_nothing(unit(0))
+        lives.protocol.commit_nothing(Unit(None, 0, None))
+    lives.protocol.commit_nothing(Unit(None, 1, None))
 
 
 def test_an_outcome_that_nobody_can_know(lives: Lives) -> None:
