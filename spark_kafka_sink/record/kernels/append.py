@@ -15,8 +15,7 @@ import numpy as np
 
 from spark_kafka_sink.record.kernels.encoding import (
     bytes_length,
-    bytes_size,
-    headers_size,
+    content_size,
     put_record,
     record_columns,
     varint_size,
@@ -135,14 +134,8 @@ def append_records(
         timestamp_delta = np.int64(0) if is_new else timestamp - batches[slot, BASE_TIMESTAMP]
         key_length = bytes_length(columns.key, row)
         value_length = bytes_length(columns.value, row)
-        body_size = (
-            1
-            + varint_size(timestamp_delta)
-            + varint_size(offset_delta)
-            + bytes_size(key_length)
-            + bytes_size(value_length)
-            + headers_size(columns.headers, row)
-        )
+        body_size = 1 + varint_size(timestamp_delta) + varint_size(offset_delta)
+        body_size += content_size(columns, row, key_length, value_length)
         size = varint_size(body_size) + body_size
 
         if is_new:

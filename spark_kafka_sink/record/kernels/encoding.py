@@ -176,6 +176,12 @@ def put_headers(address: int, headers: Any, row: int) -> int:
 
 
 @inlined
+def content_size(columns: Any, row: int, key_length: int, value_length: int) -> int:
+    """Bytes of key, value and headers of ``row``: what does not depend on its place in a batch."""
+    return bytes_size(key_length) + bytes_size(value_length) + headers_size(columns.headers, row)
+
+
+@inlined
 def put_record(
     address: int,
     body_size: int,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.encoding import bytes_length, bytes_size, headers_size
+from spark_kafka_sink.record.kernels.encoding import bytes_length, content_size
 from spark_kafka_sink.record.kernels.jit import kernel
 
 MAX_RECORD_OVERHEAD = 21
@@ -23,12 +23,9 @@ def largest_record(rows_count: int, columns: Any) -> Any:
     largest = np.int64(-1)
     largest_row = np.int64(-1)
     for row in range(rows_count):
-        size = (
-            MAX_RECORD_OVERHEAD
-            + bytes_size(bytes_length(columns.key, row))
-            + bytes_size(bytes_length(columns.value, row))
-            + headers_size(columns.headers, row)
-        )
+        key_length = bytes_length(columns.key, row)
+        value_length = bytes_length(columns.value, row)
+        size = MAX_RECORD_OVERHEAD + content_size(columns, row, key_length, value_length)
         if size > largest:
             largest = size
             largest_row = np.int64(row)
