@@ -28,6 +28,13 @@ class Bug(NamedTuple):
     name: str
     replacement: Callable[[Any], Any]
 
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The product with this bug."""
+        original = getattr(self.owner, self.name)
+        with mock.patch.object(self.owner, self.name, self.replacement(original)):
+            yield
+
 
 def _new_sequence_on_retry(original):  # type: ignore[no-untyped-def]
     def assign_sequence(self, batch):  # type: ignore[no-untyped-def]
@@ -219,12 +226,3 @@ BUGS: dict[str, Bug] = {
         "a retry does not send the same bytes", ProducerBatch, "seal", _header_written_anew
     ),
 }  # fmt: skip
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """The producer with the bug ``name``."""
-    bug = BUGS[name]
-    original = getattr(bug.owner, bug.name)
-    with mock.patch.object(bug.owner, bug.name, bug.replacement(original)):
-        yield

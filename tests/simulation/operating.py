@@ -21,6 +21,7 @@ TIMEOUT_MS = 600_000
 PATIENCE_MS = 60_000
 LOG_TOPIC = "decisions"
 WORKER = "0123456789ab"
+A, B = b"a", b"b"
 
 
 class CrashError(BaseException):
@@ -146,3 +147,13 @@ def unit(batch_id: int, job: str | None = None) -> Unit:
 
 def driver(number: int, checkpoint: str | None = "/ck") -> Driver:
     return Driver(f"driver-{number}", "host", 1_700_000_900_000, checkpoint, "rows")
+
+
+def agree(what: str) -> None:
+    """Whatever it is."""
+    assert "transactional.id.prefix 'p' stops" in what
+
+
+def decided(operated: Operated, job: str | None = None) -> list[TaskTransaction]:
+    """A unit of two tasks whose driver has died after the decision."""
+    return operated.batch(7, [A, B], driver(1), "commit.decided", job)

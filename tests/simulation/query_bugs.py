@@ -4,10 +4,7 @@ what tasks hand to it, for the length of a block.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from unittest import mock
 
 from spark_kafka_sink import task, writer
 from spark_kafka_sink.commit import KafkaCommitMessage
@@ -211,12 +208,3 @@ BUGS: dict[str, Bug] = {
         "EndTxn's refusal counts as an abort", TransactionClient, "_settle", _refused_taken_for_lost
     ),
 }  # fmt: skip
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """The sink with the bug ``name``."""
-    bug = BUGS[name]
-    original = getattr(bug.owner, bug.name)
-    with mock.patch.object(bug.owner, bug.name, bug.replacement(original)):
-        yield

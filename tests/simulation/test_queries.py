@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import queries, query
-from tests.simulation.query_bugs import BUGS, planted
+from tests.simulation.query_bugs import BUGS
 
 SEEDS = 200
 MOST_SEEDS_FOR_A_BUG = 500
@@ -26,7 +26,7 @@ def test_the_same_seed_gives_the_same_story(seed):
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug):
-    with planted(bug):
+    with BUGS[bug].planted():
         for seed in range(MOST_SEEDS_FOR_A_BUG):
             if queries.try_seed(seed).failure is not None:
                 return

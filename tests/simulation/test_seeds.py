@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation import seeds
-from tests.simulation.bugs import BUGS, planted
+from tests.simulation.bugs import BUGS
 
 SEEDS = 500
 MOST_SEEDS_FOR_A_BUG = 800
@@ -23,7 +23,7 @@ def test_the_same_seed_gives_the_same_trace(seed):
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug):
-    with planted(bug):
+    with BUGS[bug].planted():
         for seed in range(MOST_SEEDS_FOR_A_BUG):
             if seeds.try_seed(seed) is not None:
                 return

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from spark_kafka_sink.errors import (
     BufferExhaustedError,
     DeliveryError,
-    RecordTooLargeError,
     TopicError,
 )
 from tests.simulation.cluster import KAFKA_2_1
@@ -231,27 +228,6 @@ def test_memory_that_never_comes_back_is_an_error_that_names_who_holds_it():
         assert part in str(caught.value)
 
 
-def test_an_oversize_record_is_refused_before_anything_of_its_arrow_batch_is_sent():
-    simulation = simulate()
-    with pytest.raises(RecordTooLargeError) as caught:
-        simulation.append([(b"k", b"small"), (b"k", bytes(2_000_000))])
-    message = str(caught.value)
-    assert "2000089 bytes" in message
-    assert "larger than 1048576" in message
-    assert "max.request.size" in message
-    simulation.producer.flush()
-    assert simulation.all_values() == []
-
-
-def test_a_large_record_passes_when_allowed():
-    simulation = simulate(max_request_size="5000000")
-    simulation.cluster.topics["t"].max_message_bytes = 5_000_000
-    value = bytes(range(256)) * 12_000
-    simulation.append([(b"k", value), (b"k", b"after")])
-    simulation.producer.flush()
-    assert simulation.values()[partition_of(b"k", 3)] == [value, b"after"]
-
-
 def test_a_partition_that_does_not_exist_is_refused():
     simulation = simulate()
     with pytest.raises(TopicError, match=r"Invalid partition 7 for topic 't', which has 3"):
@@ -404,67 +380,3 @@ def test_sequences_wrap_after_the_last_integer():
         simulation.producer.flush()
     bases = [batch.header.base_sequence for batch in log.batches]
     assert bases == [0, 2**31 - 2, 0, 2]
-
-
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-@pytest.mark.parametrize("acks", ["1", "all"])
-def test_a_batch_that_the_broker_finds_too_large_is_split(codec, acks):
-    simulation = simulate(
-        partitions=2, batch_size="100000", compression_type=codec, acks=acks,
-        max_in_flight_requests_per_connection="1" if acks == "1" else "5",
-    )  # fmt: skip
-    simulation.cluster.topics["t"].max_message_bytes = 4000
-    rows = [(b"k%d" % i, b"%05d" % i + random.Random(i).randbytes(100)) for i in range(2000)]
-    for start in range(0, 2000, 100):
-        simulation.append(rows[start : start + 100])
-        simulation.step()
-    simulation.producer.flush()
-    expected: dict[int, list[bytes]] = {0: [], 1: []}
-    for key, value in rows:
-        expected[partition_of(key, 2)].append(value)
-    assert simulation.values() == expected
-    assert simulation.producer.metrics.batch_splits > 0
-    sizes = [
-        b.header.size_bytes
-        for p in simulation.cluster.topics["t"].partitions
-        for b in p.log.batches
-    ]
-    assert max(sizes) <= 4000
-    pool = simulation.producer.pool
-    assert pool.free_count == pool.pages_count
-
-
-def test_a_single_record_that_is_too_large_for_the_topic_fails_the_task():
-    simulation = simulate(partitions=1)
-    simulation.cluster.topics["t"].max_message_bytes = 4000
-    simulation.append_to(0, [b"x" * 100, b"y" * 5000, b"z" * 100])
-    with pytest.raises(DeliveryError, match=r"1 record\(s\) for t-0 refused.*MESSAGE_TOO_LARGE"):
-        simulation.producer.flush()
-
-
-def test_batches_get_smaller_after_the_broker_found_one_too_large():
-    simulation = simulate(partitions=1, batch_size="100000")
-    simulation.cluster.topics["t"].max_message_bytes = 30_000
-    for start in range(0, 20_000, 500):
-        simulation.append_to(0, [b"%05d" % n + bytes(100) for n in range(start, start + 500)])
-        simulation.step(3)
-    simulation.producer.flush()
-    assert len(simulation.all_values()) == 20_000
-    assert 1 <= simulation.producer.metrics.batch_splits < 20
-
-
-def test_a_codec_that_does_worse_than_estimated_makes_parts_not_oversize_requests():
-    simulation = simulate(
-        partitions=1, batch_size="50000", max_request_size="60000", compression_type="zstd"
-    )
-    sizes = []
-    simulation.cluster.on_produce = lambda b, t, i, batch: sizes.append(batch.header.size_bytes)
-    rng = random.Random(1)
-    simulation.append_to(0, [bytes(500)] * 3000)
-    noise = [rng.randbytes(500) for _ in range(2000)]
-    simulation.append_to(0, noise)
-    simulation.producer.flush()
-    assert simulation.values()[0] == [bytes(500)] * 3000 + noise
-    assert max(sizes) <= 60_000
-    assert simulation.producer.metrics.batch_splits > 0
-    assert simulation.producer.pool.free_count == simulation.producer.pool.pages_count
