@@ -11,6 +11,7 @@
 # make scale   1,000 partitions, metadata of 10,000
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
+# make bench-exactly-once   what exactly-once costs, 20 minutes
 # make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
@@ -22,7 +23,7 @@ BIN := $(VENV)/bin
 KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
 
-.PHONY: demo test test-lowest golden simulate simulate-queries exactly-once chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-ten-million clean
+.PHONY: demo test test-lowest golden simulate simulate-queries exactly-once chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -86,6 +87,9 @@ bench-quick: $(VENV)/bench.installed
 
 bench-kernels: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.kernels --check
+
+bench-exactly-once: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.exactly_once
 
 bench-ten-million: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.ten_million

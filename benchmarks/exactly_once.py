@@ -26,13 +26,12 @@ from benchmarks import harness, sinks
 from benchmarks.latency import p99
 from benchmarks.measure import spread
 from benchmarks.rows import make_rows
+from benchmarks.targets import exactly_once_verdicts
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from spark_kafka_sink.localkafka import LocalKafka
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 GUARANTEES = (EXACTLY_ONCE, AT_LEAST_ONCE)
-LEAST_RATIO = 0.9
-MOST_COMMIT_MS = 100
 _SETTINGS = {**sinks.COMMON_SETTINGS, "compression.type": "lz4"}
 _VALUE_BYTES = 100
 _PARTITIONS = 6
@@ -212,19 +211,10 @@ def _known_ids(kafka: LocalKafka, topic: str) -> dict[str, int]:
 # --- all of it ----------------------------------------------------------------------------------
 
 
-def verdict(result: dict[str, Any]) -> list[str]:
+def wrong(results: dict[str, Any]) -> list[str]:
     """What is worse than it may be."""
-    wrong = []
-    if "throughput" in result and result["throughput"]["ratio"]["median"] < LEAST_RATIO:
-        wrong.append(f"throughput below {LEAST_RATIO} of at-least-once")
-    if "commit" in result and result["commit"]["commit_ms"]["p50"] > MOST_COMMIT_MS:
-        wrong.append(f"commit takes more than {MOST_COMMIT_MS} ms")
-    if "ids" in result:
-        first, *others = result["ids"]["seen"]
-        for name in ("producer_ids", "transactional_ids"):
-            if any(other[name] > first[name] for other in others):
-                wrong.append(f"{name} grow")
-    return wrong
+    verdicts = exactly_once_verdicts(results)
+    return [f"{v.what}: {v.measured}, wanted {v.wanted}" for v in verdicts if v.reached is False]
 
 
 def main() -> int:
@@ -245,10 +235,10 @@ def main() -> int:
         kept[part] = parts[part]()
         path = harness.save(name, kept)
     print(path.read_text(encoding="utf-8"))
-    wrong = verdict(kept)
-    for line in wrong:
+    lines = wrong(kept)
+    for line in lines:
         print(line, file=sys.stderr)
-    return 1 if wrong else 0
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from benchmarks.targets import Results, inverse, verdicts, worker_memory
 
 _PREVIEW = Path(__file__).parent / "report_preview.md"
 _NOTES = harness.RESULTS / "notes.md"
-_FILES = ("matrix", "kernels", "latency", "cold", "memory", "ten_million")
+_FILES = ("matrix", "kernels", "latency", "cold", "memory", "ten_million", "exactly_once")
 _SHOWN = ("10B-zstd", "100B-none", "100B-lz4", "1KB-none", "1KB-lz4", "10KB-lz4")
 _PERCENT_OFF = 0.995
 
@@ -254,6 +254,27 @@ def ten_million(results: Results) -> list[str]:
     return ["## Ten million rows", "", text, ""]
 
 
+def exactly_once(results: Results) -> list[str]:
+    """What it costs beside at-least-once."""
+    lines = ["## Exactly once", ""]
+    if throughput := results.get("throughput"):
+        lines.append(
+            f"Jobs of {throughput['rows']:,} rows of {throughput['value_bytes']} B, "
+            f"{throughput['settings']['compression.type']}, exactly once and at least once in "
+            f"turn: records/s {ranged(throughput['ratio'])} of at-least-once."
+        )
+    if commit := results.get("commit"):
+        added = commit["added_ms"]
+        lines.append(
+            f"A query of {commit['tasks']} tasks on {commit['brokers']} brokers, "
+            f"{commit['micro_batches']} micro-batches: a commit takes "
+            f"{commit['commit_ms']['p50']:.0f} ms (p99 {commit['commit_ms']['p99']:.0f}). With "
+            f"planning and tasks, exactly-once adds {added['median']:.0f} ms to addBatch "
+            f"({added['min']:.0f} to {added['max']:.0f})."
+        )
+    return [*lines, ""]
+
+
 def render(results: Results, folder: Path) -> str:
     """The whole report. Sections without results are left out."""
     points = results["matrix"].get("points", {})
@@ -264,7 +285,8 @@ def render(results: Results, folder: Path) -> str:
     for name, section in with_pictures.items():
         if results[name]:
             lines += section(results[name], folder)
-    for name, text_section in {"cold": cold, "ten_million": ten_million}.items():
+    texts = {"cold": cold, "ten_million": ten_million, "exactly_once": exactly_once}
+    for name, text_section in texts.items():
         if results[name]:
             lines += text_section(results[name])
     return "\n".join(lines)

@@ -48,6 +48,8 @@ _KERNEL = "100B key8 whole"
 _KERNEL_NS = 45.0
 _KERNEL_TIMES_MEMCPY = 12.0
 _LATENCY_MS = 30.0
+_EXACTLY_ONCE_RATIO = 0.9
+_MOST_COMMIT_MS = 100
 
 
 def verdicts(results: Results) -> list[Verdict]:
@@ -62,6 +64,7 @@ def verdicts(results: Results) -> list[Verdict]:
         _kernels(results.get("kernels", {})),
         _latency(results.get("latency", {})),
         _memory(points, results.get("memory", {})),
+        *exactly_once_verdicts(results.get("exactly_once", {})),
     ]
 
 
@@ -194,3 +197,27 @@ def _all_memory(points: Results, memory: Results) -> Iterator[tuple[str, tuple[f
     for point in memory.get("points", []):
         name = f"{point['buffer_mib']} MiB buffer, {point['arrow_batch_mib']} MiB Arrow batch"
         yield name, (point["peak_rss_mib"], point["limit_mib"])
+
+
+def exactly_once_verdicts(results: Results) -> Iterator[Verdict]:
+    """What exactly-once delivery costs."""
+    ratio = results.get("throughput", {}).get("ratio")
+    yield _at_least("records/s, exactly-once / at-least-once", _EXACTLY_ONCE_RATIO, ratio)
+    commit = results.get("commit", {})
+    what, wanted = "commit of a micro-batch exactly once, 8 tasks, p50", f"≤ {_MOST_COMMIT_MS} ms"
+    commit_ms = commit.get("commit_ms", {}).get("p50")
+    if commit_ms is None:
+        yield Verdict(what, wanted, "", None)
+    else:
+        yield Verdict(what, wanted, f"{commit_ms:.0f} ms", commit_ms <= _MOST_COMMIT_MS)
+    what = "producer ids and transactional ids on the broker, exactly once"
+    seen = results.get("ids", {}).get("seen", [])
+    if not seen:
+        yield Verdict(what, "flat", "", None)
+    else:
+        names = ("producer_ids", "transactional_ids")
+        first, last = ([at[name] for name in names] for at in (seen[0], seen[-1]))
+        counts = f"{first} after {seen[0]['micro_batches']}, {last} after "
+        measured = f"{counts}{seen[-1]['micro_batches']} micro-batches"
+        is_flat = all(at[name] <= seen[0][name] for at in seen for name in names)
+        yield Verdict(what, "flat", measured, is_flat)
