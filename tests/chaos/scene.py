@@ -92,12 +92,18 @@ class Scene:
         return {**told, "recovery_s": round(time.monotonic() - started - paused_s, 1)}
 
     def check_open(self) -> dict[str, Any]:
-        """What is open at the beginning of some micro-batch that is still to come."""
+        """What is open at the beginning of some micro-batch that is still to come.
+
+        An attempt that Spark has not ended yet may begin a transaction after that micro-batch's
+        sweep: then the next one's must find it.
+        """
         if self.is_control:
             return {}
-        told = self._open_at(self.set(Trap("plan.swept", HOLD)))
-        del told["paused_s"]
-        return told
+        first = self._open_at(self.set(Trap("plan.swept", HOLD)))["lingering"]
+        if not first:
+            return {"lingering": []}
+        again = self._open_at(self.set(Trap("plan.swept", HOLD)))["lingering"]
+        return {"open_once": first, "lingering": sorted(set(first) & set(again))}
 
     def _open_at(self, quiet: str) -> dict[str, Any]:
         assert self.prefix is not None
