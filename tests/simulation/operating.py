@@ -28,13 +28,13 @@ class CrashError(BaseException):
     """The driver is no more."""
 
 
-class Operated:
-    """One cluster, and whatever happens under prefix ``p`` with topic ``t``."""
+class Prefix:
+    """One cluster with a topic ``t``, and the commit protocol under prefix ``p``."""
 
     def __init__(self, transaction_version: int = 2) -> None:
         self.world = World(transaction_version=transaction_version)
         cluster = self.world.cluster
-        cluster.create_topic("t", 3, replicas=3, min_insync=2)
+        cluster.create_topic("t", 4, replicas=3, min_insync=2)
         cluster.create_topic(LOG_TOPIC, 1, replicas=3, min_insync=2)
         self.client = TransactionClient(
             AdminClient.connect(
@@ -47,32 +47,45 @@ class Operated:
         )
         self.slots = WorkerSlots(WORKER)
         self.protocol = self.protocol_of("p")
-        self.operations = self.operations_of("p")
 
     def protocol_of(self, prefix: str) -> CommitProtocol:
         config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 3, 2)
         return CommitProtocol(self.client, config, self.world.clock, PATIENCE_MS)
+
+    def write(self, plan: Plan, partition: int, value: bytes) -> TaskTransaction:
+        """What a task does: a transaction with one record, left open."""
+        version = self.world.transactions.transaction_version
+        name = self.slots.take(plan.prefix, plan.token)
+        producer = self.world.init(name, plan.timeout_ms)
+        to = TopicPartition("t", partition)
+        if version < 2:
+            assert self.world.add_partitions(name, producer, to) == "NONE"
+        produce_version = 12 if version >= 2 else 11
+        assert self.world.produce(name, producer, to, [value], produce_version) == "NONE"
+        return TaskTransaction(name, *producer, version, partition, 1, value.decode())
+
+    def visible(self) -> list[bytes | None]:
+        self.world.run_for(500)
+        return sorted(v for v in self.world.committed("t") if v is not None)
+
+    def open_ids(self) -> list[str]:
+        self.world.run_for(500)
+        return [name for name, _ in self.world.list(states=("Ongoing",))]
+
+
+class Operated(Prefix):
+    """Whatever happens under the prefix, and its operators."""
+
+    def __init__(self, transaction_version: int = 2) -> None:
+        super().__init__(transaction_version)
+        self.operations = self.operations_of("p")
 
     def operations_of(self, prefix: str) -> Operations:
         return Operations(self.client, LOG_TOPIC, prefix, self.world.clock, PATIENCE_MS)
 
     def written(self, plan: Plan, values: list[bytes]) -> list[TaskTransaction]:
         """A task with one record for each value, open."""
-        transactions = []
-        version = self.world.transactions.transaction_version
-        for partition, value in enumerate(values):
-            name = self.slots.take(plan.prefix, plan.token)
-            producer = self.world.init(name, plan.timeout_ms)
-            to = TopicPartition("t", partition)
-            if version < 2:
-                assert self.world.add_partitions(name, producer, to) == "NONE"
-            produce_version = 12 if version >= 2 else 11
-            assert self.world.produce(name, producer, to, [value], produce_version) == "NONE"
-            digest = value.decode()
-            transactions.append(
-                TaskTransaction(name, *producer, version, partition, 1, digest)
-            )  # fmt: skip
-        return transactions
+        return [self.write(plan, partition, value) for partition, value in enumerate(values)]
 
     def batch(
         self,
@@ -115,14 +128,6 @@ class Operated:
 
     def record(self, prefix: str = "p") -> Decision | None:
         return self.protocol_of(prefix).log.read(self.world.clock.ms + PATIENCE_MS)
-
-    def visible(self) -> list[bytes | None]:
-        self.world.run_for(500)
-        return sorted(v for v in self.world.committed("t") if v is not None)
-
-    def open_ids(self) -> list[str]:
-        self.world.run_for(500)
-        return [name for name, _ in self.world.list(states=("Ongoing",))]
 
     def lose(self, transaction: TaskTransaction) -> None:
         """As the timeout does: the brokers abort it."""

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.errors import (
     FencedError,
     OutcomeError,
@@ -20,82 +14,20 @@ from spark_kafka_sink.transactions.errors import (
     TransactionError,
     TransactionLostError,
 )
-from spark_kafka_sink.transactions.ids import WorkerSlots
-from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit
-from tests.simulation.wire import World
+from spark_kafka_sink.transactions.model import Driver, Phase, Unit
+from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, CrashError, Prefix, driver, unit
 
-TIMEOUT_MS = 600_000
-PATIENCE_MS = 60_000
-CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "decisions", 3, 2)
-QUERY = "q-1"
 DRIVER_POINTS = [p for p in crash_points.POINTS if p.startswith(("plan.", "commit."))]
 
 
-class CrashError(BaseException):
-    """The driver is no more."""
-
-
-class Lives:
-    """Drivers and tasks of one prefix in a simulated cluster."""
-
-    def __init__(self, transaction_version: int = 2) -> None:
-        self.world = World(transaction_version=transaction_version)
-        self.transaction_version = transaction_version
-        cluster = self.world.cluster
-        cluster.create_topic("t", 4, replicas=3, min_insync=2)
-        cluster.create_topic("decisions", 1, replicas=3, min_insync=2)
-        admin = AdminClient.connect(
-            cluster.bootstrap_servers,
-            settings=DEFAULT_SETTINGS,
-            network=self.world.network,
-            clock=self.world.clock,
-            rng=random.Random(1),
-        )
-        self.client = TransactionClient(admin)
-        self.slots = WorkerSlots()
-        self.protocol = self.protocol_of("p")
-
-    def protocol_of(self, prefix: str) -> CommitProtocol:
-        return CommitProtocol(
-            self.client, CONFIG._replace(prefix=prefix), self.world.clock, PATIENCE_MS
-        )
-
-    def write(self, plan: Plan, partition: int, value: bytes) -> TaskTransaction:
-        """What a task does: a transaction with one record, left open."""
-        transactional_id = self.slots.take(plan.prefix, plan.token)
-        producer = self.world.init(transactional_id, plan.timeout_ms)
-        to = TopicPartition("t", partition)
-        version = 12
-        if self.transaction_version < 2:
-            version = 11
-            assert self.world.add_partitions(transactional_id, producer, to) == "NONE"
-        error = self.world.produce(transactional_id, producer, to, [value], version)
-        assert error == "NONE"
-        return TaskTransaction(
-            transactional_id, *producer, self.transaction_version, partition, 1, repr(value)
-        )
+class Lives(Prefix):
+    """Drivers and tasks of the prefix."""
 
     def batch(self, batch_id: int, driver: Driver, tasks: int = 2, job: str | None = None) -> None:
         """A whole micro-batch or job: values ``b"{batch}-{task}"``."""
         plan = self.protocol.plan(driver, job)
         written = [self.write(plan, n, b"%d-%d" % (batch_id, n)) for n in range(tasks)]
         self.protocol.commit(plan, unit(batch_id, job), written)
-
-    def visible(self) -> list[bytes | None]:
-        self.world.run_for(500)
-        return sorted(v for v in self.world.committed("t") if v is not None)
-
-    def open_ids(self) -> list[str]:
-        self.world.run_for(500)
-        return [name for name, _ in self.world.list(states=("Ongoing",))]
-
-
-def unit(batch_id: int, job: str | None = None) -> Unit:
-    return Unit(QUERY, batch_id, None) if job is None else Unit(None, None, job)
-
-
-def driver(number: int, checkpoint: str | None = "/ck") -> Driver:
-    return Driver(f"driver-{number}", "host", number, checkpoint, None)
 
 
 @pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])

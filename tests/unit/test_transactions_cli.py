@@ -218,6 +218,7 @@ def test_describe(operated, capsys):
         ["t-0", "0", "1", "1", "p.0123456789ab.0"],
         ["t-1", "0", "1", "1", "p.0123456789ab.1"],
         ["t-2", "0", "0", "0", "nobody"],
+        ["t-3", "0", "0", "0", "nobody"],
     ]
     assert run("describe", "--topic", "missing") == 1
 
