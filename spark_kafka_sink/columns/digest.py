@@ -29,7 +29,10 @@ class RowsDigest:
         self._bytes = 0
 
     def add(self, arrow_batch: Any) -> None:
-        """Take in the rows of a pyarrow.RecordBatch: 1 to 2 % of the time of writing them."""
+        """Take in the rows of a pyarrow.RecordBatch.
+
+        5 ns per row of 100 B, 34 ns of 1 KB: a quarter of what appending them takes.
+        """
         for place, digest in self._columns.items():
             self._bytes += digest.add(arrow_batch.column(place))
         self._rows += arrow_batch.num_rows
