@@ -1,0 +1,48 @@
+"""A process like Spark's Python worker: reads Arrow batches from stdin, writes them with the sink.
+
+``python -m tests.broker.worker OPTIONS``, the sink's options as JSON. Prints the number of each Arrow
+batch when it is taken, and at last what memory it took.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark.worker  # noqa: F401  what a worker has in memory besides the sink
+
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.commit import KafkaCommitMessage
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.task import write_rows
+
+
+def taken(reader: Any) -> Iterator[Any]:
+    """All Arrow batches, each announced."""
+    for number, arrow_batch in enumerate(reader):
+        print(number, flush=True)
+        yield arrow_batch
+
+
+def peak_mib() -> float:
+    """The high-water mark of resident memory."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+def main() -> None:
+    options = SinkOptions.parse(json.loads(sys.argv[1]))
+    plan = ColumnPlan(0, topic_option=options.topic)
+    with pa.ipc.open_stream(sys.stdin.buffer) as reader:
+        write_rows(taken(reader), options, plan, KafkaCommitMessage(0, 0))
+    told = {"peak_mib": peak_mib(), "has_pandas": "pandas" in sys.modules}
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    main()
