@@ -1,16 +1,18 @@
 """The parts of docs/reliability.md that are generated: runs under faults, and planted bugs.
 
-python -m tests.chaos.table     # from the JSON files in tests/chaos and tests/simulation/bugs.py
+python -m tests.chaos.table     # from the JSON files in tests/chaos and the bugs of tests/simulation
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.chaos.exactly_once_table import exactly_once_table, query_faults_table
-from tests.simulation.bugs import BUGS
+from tests.simulation import query_bugs
+from tests.simulation.bugs import BUGS, Bug
 
 RESULTS = Path(__file__).parent / "results.json"
 EXACTLY_ONCE = Path(__file__).parent / "exactly_once_results.json"
@@ -33,10 +35,10 @@ def runs_table(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def bugs_table() -> str:
+def bugs_table(bugs: Mapping[str, Bug]) -> str:
     """One row per bug that the simulator is made to find."""
     lines = ["| planted bug | what is wrong then |", "| --- | --- |"]
-    lines += [f"| {name} | {bug.what} |" for name, bug in BUGS.items()]
+    lines += [f"| {name} | {bug.what} |" for name, bug in bugs.items()]
     return "\n".join(lines)
 
 
@@ -60,7 +62,8 @@ def render(text: str) -> str:
     exactly_once = read(EXACTLY_ONCE)
     tables = {
         "runs": runs_table(read(RESULTS)),
-        "bugs": bugs_table(),
+        "bugs": bugs_table(BUGS),
+        "query bugs": bugs_table(query_bugs.BUGS),
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),
     }
