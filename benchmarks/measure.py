@@ -30,7 +30,10 @@ _IDLE_S = 0.015
 
 @dataclass(frozen=True)
 class Run:
-    """One job. ``records`` and ``broker_bytes``: what the broker says it has got."""
+    """One job. ``records`` and ``broker_bytes``: what the broker says it has got.
+
+    broker_cpu_s: not the sink's, but where all share the cores, it takes its part of the time
+    """
 
     elapsed_s: float
     jvm_cpu_s: float
@@ -38,6 +41,7 @@ class Run:
     worker_peak_mib: float
     records: int
     broker_bytes: int
+    broker_cpu_s: float = 0.0
 
     @property
     def cpu_s(self) -> float:
@@ -58,7 +62,9 @@ class SparkProcesses:
 
     def cpu_s(self) -> tuple[float, dict[int, float]]:
         """(seconds of the JVM, seconds of each Python process by its id)."""
-        return _cpu_s(self._jvm), {process.pid: _cpu_s(process) for process in self.python()}
+        return cpu_seconds(self._jvm), {
+            process.pid: cpu_seconds(process) for process in self.python()
+        }
 
     def reset_peaks(self) -> None:
         """Count the high-water marks of memory from now on."""
@@ -74,7 +80,7 @@ class SparkProcesses:
         return max((_peak_mib(process) for process in asked), default=0.0)
 
 
-def _cpu_s(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -118,11 +124,13 @@ class Contender:
         """One job. Raises if the topic has not got every row once."""
         before = self._topic.end_offsets() if self._topic else 0
         self._processes.reset_peaks()
+        broker_before = self._broker_cpu_s()
         jvm_before, python_before = self._processes.cpu_s()
         started = time.perf_counter()
         self._write(self._frame, self._target)
         elapsed_s = time.perf_counter() - started
         jvm_after, python_after = self._processes.cpu_s()
+        broker_cpu_s = self._broker_cpu_s() - broker_before
         used = {pid: s - python_before.get(pid, 0.0) for pid, s in python_after.items()}
         # Spark keeps the other contenders' workers, too: those that did nothing were not in this.
         peak_mib = self._processes.peak_mib({pid for pid, s in used.items() if s > _IDLE_S})
@@ -134,7 +142,11 @@ class Contender:
             round(peak_mib, 1),
             records,
             broker_bytes,
+            round(broker_cpu_s, 2),
         )
+
+    def _broker_cpu_s(self) -> float:
+        return 0.0 if self._topic is None else cpu_seconds(self._topic.broker)
 
     def _written_since(self, before: int) -> tuple[int, int]:
         if self._topic is None:

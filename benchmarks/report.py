@@ -151,20 +151,30 @@ def matrix(points: Results, folder: Path) -> list[str]:
     return [*lines, *table(columns, rows)]
 
 
-def limits(points: Results) -> list[str]:
-    """What memcpy and the codec alone would take."""
+def limits(points: Results, cores: int) -> list[str]:
+    """Who uses the cores, and what a sink that cost nothing could reach."""
     rows = []
     for name in points:
         result = points[name]
         if "empty" not in result["ratios"]:
             continue
-        times = [median_of(result, sink, "elapsed_s") for sink in ("ours", "empty")]
+        parts = [median_of(result, "ours", f"{part}_cpu_s") for part in ("jvm", "python", "broker")]
+        empty = sum(median_of(result, "empty", f"{part}_cpu_s") for part in ("jvm", "python"))
         bounds = result["limits"]
-        cells = (*times, bounds["codec_s"], bounds["memcpy_s"])
-        rows.append((name, *(f"{seconds:.2f}" for seconds in cells)))
-    columns = ("point", "ours, s", "empty Python sink, s", "codec alone, s of one core")
-    text = "The job has two tasks; codec and memcpy are seconds of one core for all its rows."
-    columns += ("memcpy, s of one core",)
+        least_s = (empty + parts[-1] + bounds["codec_s"]) / cores
+        times = [median_of(result, sink, "elapsed_s") for sink in ("ours", "jvm")]
+        cells = (times[0], *parts, empty, bounds["codec_s"], bounds["memcpy_s"], least_s)
+        most = times[1] / least_s
+        rows.append((name, *(f"{value:.2f}" for value in (*cells, times[1] / times[0], most))))
+    columns = ("point", "ours, s", "CPU of Spark's JVM, s", "CPU of Python, s")
+    columns += ("CPU of the broker, s", "CPU of the empty sink, s", "codec alone, s", "memcpy, s")
+    columns += ("a sink at no cost, s", "JVM sink / ours", "JVM sink / a sink at no cost")
+    text = (
+        f"Seconds of CPU of a job, all rows; broker and Spark share {cores} cores. A sink at no "
+        "cost: what the empty Python sink, the broker with our batches and the codec need, on all "
+        "cores without a pause. So the last column is about the most that any Python sink can "
+        "reach on this machine."
+    )
     return ["## Limits", "", text, "", *table(columns, rows)]
 
 
@@ -280,7 +290,12 @@ def render(results: Results, folder: Path) -> str:
     points = results["matrix"].get("points", {})
     lines = [*head(results), *targets(results)]
     if points:
-        lines += [*losses(points), *matrix(points, folder), *peers(points), *limits(points)]
+        lines += [
+            *losses(points),
+            *matrix(points, folder),
+            *peers(points),
+            *limits(points, results["matrix"]["machine"]["cores"]),
+        ]
     with_pictures = {"kernels": kernels, "latency": latency, "memory": memory}
     for name, section in with_pictures.items():
         if results[name]:

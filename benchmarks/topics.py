@@ -10,6 +10,7 @@ import itertools
 import time
 from typing import Any
 
+import psutil
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -44,6 +45,7 @@ class BenchTopic:
 
     def __init__(self, kafka: LocalKafka, partitions: int) -> None:
         self.name = f"bench-{next(_numbers)}"
+        self.broker = psutil.Process(kafka.process_id(1))
         self._kafka = kafka
         self._admin = AdminClient(
             {"bootstrap.servers": kafka.bootstrap_servers, "log_level": _QUIET}
