@@ -85,11 +85,10 @@ class RecordAccumulator:
         """Batches that are not acknowledged yet, queued or in flight."""
         return len(self._incomplete)
 
-    def queue_sizes(self, partitions: Iterable[TopicPartition]) -> list[int]:
-        """How many batches wait to be drained, for each of ``partitions``."""
+    def queue_sizes(self, topic: str) -> dict[int, int]:
+        """How many batches wait to be drained, by partition; those without any are left out."""
         with self.monitor:
-            queues = self._queues
-            return [len(queues[p]) if p in queues else 0 for p in partitions]
+            return {p.partition: len(q) for p, q in self._queues.items() if p.topic == topic}
 
     def bytes_by_partition(self) -> dict[TopicPartition, int]:
         """Bytes that wait for an acknowledgement, for error messages. The monitor must be held."""

@@ -14,7 +14,7 @@ Source: ``BuiltInPartitioner``, ``RoundRobinPartitioner``; KIP-480, KIP-794.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import mmh3
@@ -41,8 +41,8 @@ class RandomSource(Protocol):
         """Shuffle in place."""
         ...
 
-    def randrange(self, start: int, /) -> int:
-        """A number from 0 to ``start - 1``."""
+    def random(self) -> float:
+        """A number from 0 to below 1."""
         ...
 
 
@@ -60,34 +60,30 @@ class StickyPartitioner:
         self._rng = rng
         self._round: list[int] = []
 
-    def next_partition(
-        self, available: Sequence[int], queue_sizes: Sequence[int] | None = None
-    ) -> int:
+    def next_partition(self, available: Sequence[int], queued: Mapping[int, int]) -> int:
         """The partition to stick to from now on.
 
-        available: partitions to choose from; queue_sizes: batches that wait for each of them, if
-        that is to count
+        available: partitions to choose from; queued: batches that wait for a partition, if that is
+        to count, without those for which none waits
         """
-        if queue_sizes is not None and min(queue_sizes) != max(queue_sizes):
-            return self._draw(available, queue_sizes)
-        allowed = set(available)
+        if queued and (len(queued) < len(available) or len(set(queued.values())) > 1):
+            return self._draw(available, queued)
         while True:
             if not self._round:
                 self._round = list(available)
                 self._rng.shuffle(self._round)
             partition = self._round.pop()
-            if partition in allowed:
+            if partition in available:
                 return partition
 
-    def _draw(self, available: Sequence[int], queue_sizes: Sequence[int]) -> int:
+    def _draw(self, available: Sequence[int], queued: Mapping[int, int]) -> int:
         """At random, weighted by how much shorter a queue is than the longest."""
-        longest = max(queue_sizes) + 1
-        drawn = self._rng.randrange(sum(longest - size for size in queue_sizes))
-        for partition, size in zip(available, queue_sizes, strict=True):
-            drawn -= longest - size
-            if drawn < 0:
+        # By rejection: there may be thousands of partitions, of which few have a queue.
+        longest, draw = max(queued.values()) + 1, self._rng.random
+        while True:
+            partition = available[int(draw() * len(available))]
+            if draw() * longest >= queued.get(partition, 0):
                 return partition
-        raise AssertionError("weights do not add up")
 
 
 class ComputedPartitions(Protocol):

@@ -69,15 +69,15 @@ class SlotAssigner:
         """What a partitioner that looks at whole columns says, topic by topic."""
         if self._computed is None:
             return None
-        indices = records.topic_indices
+        indices, slow_nodes = records.topic_indices, self._accumulator.slow_nodes
         if indices is None:
-            available = self._available(topics[0], cluster)
+            available = topics[0].available(cluster, slow_nodes)
             count = topics[0].partitions_count
             return self._computed.compute(topics[0].name, records, None, available, count)
         partitions = np.full(records.rows_count, _LEFT_TO_KEY, np.int32)
         for index, topic in enumerate(topics):
             rows = np.flatnonzero(indices == index).astype(np.int32)
-            available = self._available(topic, cluster)
+            available = topic.available(cluster, slow_nodes)
             count = topic.partitions_count
             computed = self._computed.compute(topic.name, records, rows, available, count)
             if computed is not None:
@@ -88,16 +88,9 @@ class SlotAssigner:
         """Give a topic that has no sticky partition one."""
         if topic.sticky_slot != NO_SLOT:
             return
-        available = self._available(topic, cluster)
-        queue_sizes = None
+        available = topic.available(cluster, self._accumulator.slow_nodes)
+        queued = {}
         if self._is_adaptive and len(available) > 1:
-            partitions = topic.topic_partitions
-            queue_sizes = self._accumulator.queue_sizes([partitions[i] for i in available])
-        partition = topic.partitioner.next_partition(available, queue_sizes)
+            queued = self._accumulator.queue_sizes(topic.name)
+        partition = topic.partitioner.next_partition(available, queued)
         topic.sticky_slot = topic.first_slot + partition
-
-    def _available(self, topic: TopicSlots, cluster: ClusterSnapshot) -> list[int]:
-        """Partitions whose leader is known and keeps up."""
-        slow = self._accumulator.slow_nodes
-        available = cluster.available_partitions(topic.name, slow)
-        return [index for index in available if index < topic.partitions_count]

@@ -6,14 +6,22 @@ Source: ``RecordAccumulator.TopicInfo``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.compression_ratio import CompressionRatio
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.producer.partitioner import RandomSource, StickyPartitioner
 
 NO_SLOT = -1
+
+
+class Availability(NamedTuple):
+    """Partitions to choose from, as long as cluster and slow nodes stay the same."""
+
+    cluster: ClusterSnapshot
+    slow_nodes: frozenset[int]
+    partitions: list[int]
 
 
 class TopicSlots:
@@ -25,9 +33,9 @@ class TopicSlots:
         self.name = name
         self.first_slot = first_slot
         self.partitions_count = partitions_count
-        self.topic_partitions = [TopicPartition(name, index) for index in range(partitions_count)]
         self.sticky_slot = NO_SLOT
         self.partitioner = StickyPartitioner(rng)
+        self._availability: Availability | None = None
         self.compression = CompressionRatio()
         # What the table of open batches has; None: what the slots began with.
         self.current_limit_bytes: int | None = None
@@ -38,6 +46,15 @@ class TopicSlots:
     def slots(self) -> range:
         """All slots of the topic."""
         return range(self.first_slot, self.first_slot + self.partitions_count)
+
+    def available(self, cluster: ClusterSnapshot, slow_nodes: frozenset[int]) -> list[int]:
+        """Partitions whose leader is known and keeps up. Asked for every batch, so remembered."""
+        known = self._availability
+        if known is None or known.cluster is not cluster or known.slow_nodes != slow_nodes:
+            found = cluster.available_partitions(self.name, slow_nodes)
+            partitions = [index for index in found if index < self.partitions_count]
+            known = self._availability = Availability(cluster, slow_nodes, partitions)
+        return known.partitions
 
     def limit_bytes(self, batch_size: int) -> int:
         """Uncompressed bytes at which a batch is full."""

@@ -158,12 +158,12 @@ def test_one_batch_per_partition_in_order(accumulator: RecordAccumulator) -> Non
     first, second = fill(accumulator, T0, 2)
     other = make_batch(T1)
     enqueue(accumulator, other)
-    assert accumulator.queue_sizes([T0, T1, T2]) == [2, 1, 0]
+    assert accumulator.queue_sizes("t") == {0: 2, 1: 1}
     assert accumulator.drain([T0, T1, T2], ALL, 77) == [first, other]
     assert first.drained_at_ms == 77
     assert drain(accumulator, T0, T1) == [second]
     assert drain(accumulator, T0, T1) == []
-    assert accumulator.queue_sizes([T0, T1]) == [0, 0]
+    assert accumulator.queue_sizes("t") == {}
     assert accumulator.incomplete_count == 3
 
 
