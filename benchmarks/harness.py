@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -73,6 +74,8 @@ def machine() -> dict[str, Any]:
         "java": java_major_version(find_java()),
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in _PACKAGES},
+        # Spark imports it into every worker, if it is there.
+        "pandas": metadata.version("pandas") if importlib.util.find_spec("pandas") else None,
         "jvm sink": [jar.split(":", 1)[1] for jar in JVM_SINK],
     }
 

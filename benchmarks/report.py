@@ -53,7 +53,8 @@ def needed(spread: Mapping[str, float]) -> str:
 def head(results: Results) -> list[str]:
     """What was measured on what."""
     machine = next((r["machine"] for r in results.values() if "machine" in r), {})
-    versions = {k: v for k, v in machine.items() if k not in ("cores", "memory_gib", "processor")}
+    others = ("cores", "memory_gib", "processor")
+    versions = {k: v for k, v in machine.items() if v is not None and k not in others}
     listed = ", ".join(
         f"{name} {' '.join(value) if isinstance(value, list) else value}"
         for name, value in versions.items()
@@ -83,8 +84,10 @@ def how_quiet(results: Results) -> list[str]:
     loads = sorted(point["load_before"] for point in points.values())
     if not loads:
         return []
+    pairs = sorted({len(point["rounds"]) for point in points.values()})
+    counts = " or ".join(str(count) for count in pairs)
     return [
-        f"{len(points)} points of the matrix, {results['pairs']} alternating pairs each after one "
+        f"{len(points)} points of the matrix, {counts} alternating pairs each after one "
         f"that does not count. Load of the machine before each point: median "
         f"{loads[len(loads) // 2]}, at most {loads[-1]}.",
         "",
@@ -120,7 +123,7 @@ def losses(points: Results) -> list[str]:
     return [*lines, *table(("point", "against", "what", "ratio"), found)]
 
 
-def matrix(points: Results, folder: Path) -> list[str]:
+def matrix(points: Results, machine: Results, folder: Path) -> list[str]:
     """Ours, the JVM sink and the empty Python sink."""
     rows = []
     for name, result in points.items():
@@ -130,7 +133,7 @@ def matrix(points: Results, folder: Path) -> list[str]:
         speeds = [count / median_of(result, s, "elapsed_s") / 1e6 for s in ("ours", "jvm")]
         jvm = result["ratios"]["jvm"]
         over = inverse(result["ratios"]["empty"]["elapsed"])
-        peak, limit = worker_memory(result)
+        peak, limit = worker_memory(result, machine)
         cells = [f"{speed:.2f}" for speed in speeds]
         cells += [ranged(jvm["elapsed"]), needed(jvm["cpu"]), f"{over['median']:.2f}"]
         cells += [needed(jvm["broker_bytes"]), f"{peak:.0f} / {limit:.0f}"]
@@ -290,12 +293,9 @@ def render(results: Results, folder: Path) -> str:
     points = results["matrix"].get("points", {})
     lines = [*head(results), *targets(results)]
     if points:
-        lines += [
-            *losses(points),
-            *matrix(points, folder),
-            *peers(points),
-            *limits(points, results["matrix"]["machine"]["cores"]),
-        ]
+        machine = results["matrix"]["machine"]
+        lines += [*losses(points), *matrix(points, machine, folder)]
+        lines += [*peers(points), *limits(points, machine["cores"])]
     with_pictures = {"kernels": kernels, "latency": latency, "memory": memory}
     for name, section in with_pictures.items():
         if results[name]:
