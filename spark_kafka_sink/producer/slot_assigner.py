@@ -92,5 +92,8 @@ class SlotAssigner:
         queued = {}
         if self._is_adaptive and len(available) > 1:
             queued = self._accumulator.queue_sizes(topic.name)
+            if len(available) < topic.partitions_count:
+                # The queue of a slow node grows, and says nothing about the others.
+                queued = {index: queued[index] for index in available if index in queued}
         partition = topic.partitioner.next_partition(available, queued)
         topic.sticky_slot = topic.first_slot + partition
