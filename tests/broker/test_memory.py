@@ -42,6 +42,12 @@ def promised_mib() -> float:
     return 240 + BUFFER_MIB + 3 * ARROW_MIB
 
 
+def is_asleep(process_id: int) -> bool:
+    """Whether no thread of the process runs or is about to."""
+    states = Path(f"/proc/{process_id}/task").glob("*/stat")
+    return all(path.read_text("utf-8").rpartition(")")[2].split()[0] == "S" for path in states)
+
+
 def feed(worker: subprocess.Popen[bytes], broker: LocalKafka) -> None:
     """All Arrow batches; the broker is frozen until the worker waits for memory."""
     assert worker.stdin is not None
@@ -57,6 +63,7 @@ def feed(worker: subprocess.Popen[bytes], broker: LocalKafka) -> None:
         waits = str(1 + int(BUFFER_MIB / ARROW_MIB)).encode()
         while worker.stdout.readline().strip() != waits:
             assert worker.poll() is None
+        assert eventually(lambda: is_asleep(worker.pid))
         broker.resume(1)
         rest.join()
 
@@ -80,4 +87,4 @@ def test_a_worker_stays_within_what_is_promised(broker):
     assert len(written) == 10 + BATCHES * ROWS
     assert told["peak_mib"] <= promised_mib() + PANDAS_MIB * told["has_pandas"]
     # The buffer was full: else this test would show nothing.
-    assert told["peak_mib"] >= BUFFER_MIB + 2 * ARROW_MIB
+    assert told["buffer_wait_ms"] > 0

@@ -1,7 +1,7 @@
 """A process like Spark's Python worker: reads Arrow batches from stdin, writes them with the sink.
 
 ``python -m tests.broker.worker OPTIONS``, the sink's options as JSON. Prints the number of each Arrow
-batch when it is taken, and at last what memory it took.
+batch when it is taken, and at last what memory it took and how long it waited for buffer.memory.
 """
 
 from __future__ import annotations
@@ -39,8 +39,13 @@ def main() -> None:
     options = SinkOptions.parse(json.loads(sys.argv[1]))
     plan = ColumnPlan(0, topic_option=options.topic)
     with pa.ipc.open_stream(sys.stdin.buffer) as reader:
-        write_rows(taken(reader), options, plan, KafkaCommitMessage(0, 0))
-    told = {"peak_mib": peak_mib(), "has_pandas": "pandas" in sys.modules}
+        message = KafkaCommitMessage(0, 0)
+        write_rows(taken(reader), options, plan, message)
+    told = {
+        "peak_mib": peak_mib(),
+        "has_pandas": "pandas" in sys.modules,
+        "buffer_wait_ms": message.metrics.buffer_wait_ns / 1e6,
+    }
     print(json.dumps(told), flush=True)
 
 
