@@ -216,6 +216,7 @@ class SimCluster:
         self.publish()
 
     def elect(self, partition: Partition, leader_id: int, is_clean: bool = True) -> None:
+        """A new leader, whose high watermark lags until its followers have fetched."""
         partition.elect(leader_id, is_clean)
         self.scheduler.after(HIGH_WATERMARK_LAG_MS, partition.hear_from_followers)
 

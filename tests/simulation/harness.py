@@ -107,6 +107,13 @@ class Simulation:
         return sorted(v for values in self.values(topic).values() for v in values)  # type: ignore[type-var]
 
 
+def simulate(seed: int = 0, partitions: int = 3, **options: Any) -> Simulation:
+    """A simulation with a topic ``t``."""
+    simulation = Simulation(seed, **options)
+    simulation.cluster.create_topic("t", partitions)
+    return simulation
+
+
 def arrow_batch(records: list[tuple[bytes | None, bytes | None]]) -> Any:
     keys = pa.array([key for key, _ in records], pa.binary())
     values = pa.array([value for _, value in records], pa.binary())

@@ -27,11 +27,6 @@ from tests.simulation.operating import (
 from tests.simulation.partition import NO_LEADER
 
 
-@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
-def operated(request: pytest.FixtureRequest) -> Operated:
-    return Operated(request.param)
-
-
 def inspection(operated: Operated) -> Inspection:
     return Inspection(operated.client, LOG_TOPIC, PATIENCE_MS)
 

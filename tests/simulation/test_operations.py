@@ -19,11 +19,6 @@ from tests.simulation.operating import (
 )
 
 
-@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
-def operated(request: pytest.FixtureRequest) -> Operated:
-    return Operated(request.param)
-
-
 def never(what: str) -> None:
     raise AssertionError(f"nothing to confirm: {what}")
 

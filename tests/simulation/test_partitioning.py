@@ -13,12 +13,11 @@ import pytest
 from spark_kafka_sink import hooks
 from spark_kafka_sink.errors import ConfigError
 from tests.simulation.harness import Simulation, arrow_batch, keyed
+from tests.simulation.harness import simulate as simulate_seed
 
 
 def simulate(partitions=5, **options) -> Simulation:
-    simulation = Simulation(1, **options)
-    simulation.cluster.create_topic("t", partitions)
-    return simulation
+    return simulate_seed(1, partitions, **options)
 
 
 # --- the users' own, named below by entry points ----------------------------------------------

@@ -10,13 +10,7 @@ from spark_kafka_sink.errors import (
     TopicError,
 )
 from tests.simulation.cluster import KAFKA_2_1
-from tests.simulation.harness import Simulation, keyed, partition_of
-
-
-def simulate(seed=0, partitions=3, **options) -> Simulation:
-    simulation = Simulation(seed, **options)
-    simulation.cluster.create_topic("t", partitions)
-    return simulation
+from tests.simulation.harness import Simulation, keyed, partition_of, simulate
 
 
 def test_everything_arrives_once_in_its_partition_in_order():

@@ -10,13 +10,7 @@ from spark_kafka_sink.errors import (
     DeliveryError,
     RecordTooLargeError,
 )
-from tests.simulation.harness import Simulation, partition_of
-
-
-def simulate(seed=0, partitions=3, **options) -> Simulation:
-    simulation = Simulation(seed, **options)
-    simulation.cluster.create_topic("t", partitions)
-    return simulation
+from tests.simulation.harness import partition_of, simulate
 
 
 def test_an_oversize_record_is_refused_before_anything_of_its_arrow_batch_is_sent():

@@ -13,14 +13,8 @@ from spark_kafka_sink.errors import (
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.partition import NO_LEADER
-from tests.simulation.transactional import GENERATIONS, NAME, TIMEOUT_MS, Transactional
+from tests.simulation.transactional import NAME, TIMEOUT_MS, Transactional
 from tests.simulation.transactions import KAFKA_4_3
-
-
-@pytest.fixture(params=GENERATIONS, ids=["TV2", "TV1", "TV0", "3.9", "2.1"])
-def simulation(request) -> Transactional:
-    """Brokers of each kind."""
-    return Transactional(*request.param)
 
 
 def test_a_writer_whose_id_was_taken_over_is_told_so(simulation):

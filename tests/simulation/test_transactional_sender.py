@@ -12,14 +12,7 @@ from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitio
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.harness import keyed
-from tests.simulation.transactional import GENERATIONS, NAME, TIMEOUT_MS, Transactional
-
-
-@pytest.fixture(params=GENERATIONS, ids=["TV2", "TV1", "TV0", "3.9", "2.1"])
-def simulation(request) -> Transactional:
-    """Brokers of each kind."""
-    return Transactional(*request.param)
-
+from tests.simulation.transactional import NAME, TIMEOUT_MS, Transactional
 
 # --- one transaction ------------------------------------------------------------------------------
 

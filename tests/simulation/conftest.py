@@ -1,0 +1,20 @@
+"""Fixtures that several files of simulations use."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.operating import Operated
+from tests.simulation.transactional import GENERATIONS, Transactional
+
+
+@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
+def operated(request: pytest.FixtureRequest) -> Operated:
+    """A prefix on brokers of each transaction.version."""
+    return Operated(request.param)
+
+
+@pytest.fixture(params=GENERATIONS, ids=["TV2", "TV1", "TV0", "3.9", "2.1"])
+def simulation(request: pytest.FixtureRequest) -> Transactional:
+    """Brokers of each kind."""
+    return Transactional(*request.param)
