@@ -81,6 +81,7 @@ class SparkProcesses:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
+    """User and system time since the process began; 0 for one that is gone."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
