@@ -16,9 +16,15 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.hooks import Interceptors
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import SLOTS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+
+
+def load_kernels() -> None:
+    """Have numba fill its registries: 50,000 objects, when the first kernel is called."""
+    murmur3_of(0, 0)
 
 
 def write_rows(

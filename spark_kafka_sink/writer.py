@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from spark_kafka_sink.collection import freeze_loaded
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.commit import (
     AT_LEAST_ONCE_NOTE,
@@ -57,8 +58,11 @@ def write_partition(
     if first is None:
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.task import write_rows
+    from spark_kafka_sink.task import load_kernels, write_rows
 
+    # Before there is a producer: the pool gives producers up, and their memory must come back.
+    load_kernels()
+    freeze_loaded()
     rows = chain((first,), arrow_batches)
     del first
     write_rows(rows, options, plan, message)
@@ -125,6 +129,7 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], un
             raise TransactionError("tasks of two plans in one batch: this is a defect of the sink")
         more = commit_unit(options, next(iter(plans), None), unit, transactions)
     report_commit(messages, unit.batch_id, options.metrics_log, options.metrics_path, **more)
+    freeze_loaded()
 
 
 def _abort(
