@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.commit import KafkaCommitMessage
@@ -22,9 +24,14 @@ from spark_kafka_sink.transactions.ids import SLOTS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 
 
-def load_kernels() -> None:
-    """Have numba fill its registries: 50,000 objects, when the first kernel is called."""
+def load_all() -> None:
+    """Load now what the task would load later: 50,000 objects of numba, 25,000 of pandas.
+
+    numba fills its registries when the first kernel is called; pyarrow imports pandas, if there is
+    one, when it makes an array of Python objects, as Spark does of the commit message.
+    """
     murmur3_of(0, 0)
+    pa.array([b""])
 
 
 def write_rows(

@@ -58,10 +58,10 @@ def write_partition(
     if first is None:
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.task import load_kernels, write_rows
+    from spark_kafka_sink.task import load_all, write_rows
 
     # Before there is a producer: the pool gives producers up, and their memory must come back.
-    load_kernels()
+    load_all()
     freeze_loaded()
     rows = chain((first,), arrow_batches)
     del first

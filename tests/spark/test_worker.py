@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tests.reading import read_topic
 
-FEW_OBJECTS = 50_000
-"""A worker that has written: with numba and pandas loaded it has about 130,000."""
+FEW_OBJECTS = 20_000
+"""A worker that has written: with numba and pandas loaded it has about 170,000."""
 
 
 class CountObjects:

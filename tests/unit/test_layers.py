@@ -51,7 +51,13 @@ ONLY_IN: dict[str, set[str]] = {
     "random": {"producer.producer", "admin", "localkafka"},
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
-    "pyarrow": {"columns.record_columns", "columns.digest", "producer.partitioner", "writer"},
+    "pyarrow": {
+        "columns.record_columns",
+        "columns.digest",
+        "producer.partitioner",
+        "task",
+        "writer",
+    },
     "numpy": {"record.kernels", "columns.record_columns", "columns.digest", "producer"},
 }
 """Module of others -> the only places that may import it."""
