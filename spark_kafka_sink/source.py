@@ -94,10 +94,10 @@ class KafkaSinkDataSource(DataSource):
 
     def _checked(self, schema: StructType) -> tuple[SinkOptions, ColumnPlan]:
         """Options and columns, or the error that says what is wrong with them."""
-        from spark_kafka_sink.collection import freeze_loaded
         from spark_kafka_sink.columns.input_schema import plan_columns
         from spark_kafka_sink.config.sink_options import SinkOptions
         from spark_kafka_sink.preflight import check_cluster
+        from spark_kafka_sink.worker import freeze_loaded
 
         options = SinkOptions.parse(dict(self.options))
         plan = plan_columns(schema, options.topic)

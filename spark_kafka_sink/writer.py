@@ -16,7 +16,6 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from spark_kafka_sink.collection import freeze_loaded
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.commit import (
     AT_LEAST_ONCE_NOTE,
@@ -27,6 +26,7 @@ from spark_kafka_sink.commit import (
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.errors import TransactionError
 from spark_kafka_sink.transactions.model import Plan, Unit
+from spark_kafka_sink.worker import freeze_loaded, keep_large_blocks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,7 @@ def write_partition(
     # Before there is a producer: the pool gives producers up, and their memory must come back.
     load_all()
     freeze_loaded()
+    keep_large_blocks()
     rows = chain((first,), arrow_batches)
     del first
     write_rows(rows, options, plan, message)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 
 import pyarrow as pa
 
@@ -38,20 +36,3 @@ def test_a_collection_after_a_task_walks_over_few_objects(spark, kafka, write):
     counts = [int(read.value) for read in read_topic(kafka.bootstrap_servers, topic) if read.value]
     assert len(counts) == 40
     assert max(counts) < FEW_OBJECTS, counts
-
-
-def test_what_is_loaded_is_frozen_once():
-    """In a process of its own: this one would keep its garbage."""
-    code = (
-        "import gc, json, weakref\n"
-        "from spark_kafka_sink.collection import freeze_loaded\n"
-        "freeze_loaded()\n"
-        "frozen = gc.get_freeze_count()\n"
-        "class Cycle: pass\n"
-        "cycle = Cycle(); cycle.itself = cycle; gone = weakref.ref(cycle); del cycle\n"
-        "freeze_loaded()\n"
-        "gc.collect()\n"
-        "print(frozen > 1000, gc.get_freeze_count() <= frozen, gone() is None)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["True"] * 3

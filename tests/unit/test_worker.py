@@ -1,0 +1,65 @@
+"""What is arranged in a process, each time in one of its own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+only_with_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's")
+
+FAULTS_BY_BLOCK = """
+import resource
+from spark_kafka_sink.worker import keep_large_blocks
+{setup}
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def block():
+    before = faults()
+    bytearray(64 << 20)[::4096] = bytes(16384)
+    return faults() - before
+block()
+print(block())
+"""
+PAGES = (64 << 20) // 4096
+
+
+def run(code: str, **environment: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, env={**os.environ, **environment},
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_what_is_loaded_is_frozen_once():
+    code = (
+        "import gc, weakref\n"
+        "from spark_kafka_sink.worker import freeze_loaded\n"
+        "freeze_loaded()\n"
+        "frozen = gc.get_freeze_count()\n"
+        "class Cycle: pass\n"
+        "cycle = Cycle(); cycle.itself = cycle; gone = weakref.ref(cycle); del cycle\n"
+        "freeze_loaded()\n"
+        "gc.collect()\n"
+        "print(frozen > 1000, gc.get_freeze_count() <= frozen, gone() is None)\n"
+    )
+    assert run(code) == ["True"] * 3
+
+
+@only_with_glibc
+def test_a_large_block_is_mapped_anew_each_time_and_kept_if_asked():
+    anew, kept = (
+        int(run(FAULTS_BY_BLOCK.format(setup=setup))[0]) for setup in ("", "keep_large_blocks()")
+    )
+    assert anew >= PAGES
+    assert kept < PAGES // 10
+
+
+@only_with_glibc
+def test_what_the_user_has_set_for_glibc_stays():
+    code = FAULTS_BY_BLOCK.format(setup="keep_large_blocks()")
+    assert int(run(code, MALLOC_MMAP_THRESHOLD_="1048576")[0]) >= PAGES
