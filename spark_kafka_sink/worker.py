@@ -39,14 +39,15 @@ def freeze_loaded() -> None:
 
 @cache
 def keep_large_blocks() -> None:
-    """Have glibc reuse the memory of Arrow batches. Elsewhere, and where the user has set glibc's
-    thresholds in the environment, this does nothing.
+    """Have glibc reuse the memory of Arrow batches. Elsewhere, with a glibc that refuses, and where
+    the user has set glibc's thresholds in the environment, this does nothing.
     """
     if any(name in os.environ for name in _OF_THE_USER):
         return
     import ctypes  # not in the processes that plan
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
+    # Older versions refuse more than 32 MiB. The other threshold alone would then only pin this one
+    # to where it is, 128 KiB in a new process, instead of letting it grow by itself.
+    if mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES):
         mallopt(_M_TRIM_THRESHOLD, MOST_KEPT_BYTES)

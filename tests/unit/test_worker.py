@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from spark_kafka_sink import worker
 
 only_with_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's")
 
@@ -63,3 +66,19 @@ def test_a_large_block_is_mapped_anew_each_time_and_kept_if_asked():
 def test_what_the_user_has_set_for_glibc_stays():
     code = FAULTS_BY_BLOCK.format(setup="keep_large_blocks()")
     assert int(run(code, MALLOC_MMAP_THRESHOLD_="1048576")[0]) >= PAGES
+
+
+def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
+    """Older versions answer 0 to a block size above 32 MiB."""
+    asked = []
+
+    class OldGlibc:
+        def mallopt(self, threshold: int, size_bytes: int) -> int:
+            asked.append((threshold, size_bytes))
+            return 0
+
+    for name in worker._OF_THE_USER:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: OldGlibc())
+    worker.keep_large_blocks.__wrapped__()
+    assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
