@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,16 +23,22 @@ from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import SLOTS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+from spark_kafka_sink.worker import freeze_loaded, keep_large_blocks
 
 
-def load_all() -> None:
-    """Load now what the task would load later: 50,000 objects of numba, 25,000 of pandas.
+@cache
+def prepare_process() -> None:
+    """Load now what the task would load later, and arrange the process for what comes.
 
-    numba fills its registries when the first kernel is called; pyarrow imports pandas, if there is
-    one, when it makes an array of Python objects, as Spark does of the commit message.
+    numba fills its registries, 50,000 objects, when the first kernel is called; pyarrow imports
+    pandas, if there is one, 25,000 objects, when it makes an array of Python objects, as Spark does
+    of the commit message. To be called before there is a producer: the pool gives producers up, and
+    their memory must come back.
     """
     murmur3_of(0, 0)
     pa.array([b""])
+    freeze_loaded()
+    keep_large_blocks()
 
 
 def write_rows(

@@ -37,7 +37,6 @@ def freeze_loaded() -> None:
     gc.freeze()
 
 
-@cache
 def keep_large_blocks() -> None:
     """Have glibc reuse the memory of Arrow batches. Elsewhere, with a glibc that refuses, and where
     the user has set glibc's thresholds in the environment, this does nothing.

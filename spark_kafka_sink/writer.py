@@ -26,7 +26,7 @@ from spark_kafka_sink.commit import (
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.errors import TransactionError
 from spark_kafka_sink.transactions.model import Plan, Unit
-from spark_kafka_sink.worker import freeze_loaded, keep_large_blocks
+from spark_kafka_sink.worker import freeze_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,12 +58,9 @@ def write_partition(
     if first is None:
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.task import load_all, write_rows
+    from spark_kafka_sink.task import prepare_process, write_rows
 
-    # Before there is a producer: the pool gives producers up, and their memory must come back.
-    load_all()
-    freeze_loaded()
-    keep_large_blocks()
+    prepare_process()
     rows = chain((first,), arrow_batches)
     del first
     write_rows(rows, options, plan, message)

@@ -18,7 +18,7 @@ import pyspark.worker  # noqa: F401  what a worker has in memory besides the sin
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.commit import KafkaCommitMessage
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.task import write_rows
+from spark_kafka_sink.task import prepare_process, write_rows
 
 
 def taken(reader: Any) -> Iterator[Any]:
@@ -40,6 +40,7 @@ def main() -> None:
     plan = ColumnPlan(0, topic_option=options.topic)
     with pa.ipc.open_stream(sys.stdin.buffer) as reader:
         message = KafkaCommitMessage(0, 0)
+        prepare_process()
         write_rows(taken(reader), options, plan, message)
     told = {
         "peak_mib": peak_mib(),

@@ -80,5 +80,5 @@ def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
     for name in worker._OF_THE_USER:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: OldGlibc())
-    worker.keep_large_blocks.__wrapped__()
+    worker.keep_large_blocks()
     assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
