@@ -6,7 +6,7 @@ none leaves this module: with a pyspark that is too old, the sink says so when i
 """
 
 try:
-    from spark_kafka_sink.source import KafkaSinkDataSource as DefaultSource
+    from spark_kafka_sink.spark.source import KafkaSinkDataSource as DefaultSource
 except ImportError as error:
     _reason = str(error)
     try:

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.clock import SystemClock
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
 from spark_kafka_sink.jobs.settings import JobArguments
 from spark_kafka_sink.jobs.shutdown import GracefulStop

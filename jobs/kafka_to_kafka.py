@@ -24,7 +24,7 @@ import sys
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 

@@ -14,7 +14,7 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings

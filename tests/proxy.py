@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from spark_kafka_sink.model import format_address
+from spark_kafka_sink.base.model import format_address
 
 _CHUNK_BYTES = 1 << 16
 _NO_LINGER = struct.pack("ii", 1, 0)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.base.errors import RecordError
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.record.views import (
     ABSENT_BYTES,
     ABSENT_HEADERS,

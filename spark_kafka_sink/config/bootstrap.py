@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 
 _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^\[\]:]+)):(?P<port>[0-9]+)")
 _MAX_PORT = 65535

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 
 Validator = Callable[[Any], str | None]
 """Returns what is wrong with a parsed value, or None."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.config_def import (
     REQUIRED,
@@ -22,7 +23,6 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.errors import ConfigError
 
 ACKS_ALL = -1
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from spark_kafka_sink.base.entry_points import load
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import (
     ConfigDef,
     ConfigKey,
@@ -26,8 +28,6 @@ from spark_kafka_sink.config.topic_creation import (
     TopicCreation,
     parse_topic_configs,
 )
-from spark_kafka_sink.errors import ConfigError
-from spark_kafka_sink.hooks import load
 
 KAFKA_PREFIX = "kafka."
 AT_LEAST_ONCE = "at-least-once"

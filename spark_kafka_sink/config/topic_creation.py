@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 
 BROKER_DEFAULT = -1
 

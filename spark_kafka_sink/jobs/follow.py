@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.jobs.file_lag import FileLag
 from spark_kafka_sink.jobs.progress import ProgressLine, Totals
 from spark_kafka_sink.jobs.shutdown import GracefulStop

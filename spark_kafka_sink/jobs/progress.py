@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.jobs.kafka_lag import kafka_lag
 
 _LOG_INTERVAL_MS = 5000

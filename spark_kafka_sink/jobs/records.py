@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 
 if TYPE_CHECKING:

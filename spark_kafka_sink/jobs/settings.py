@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.sink_options import KAFKA_PREFIX, SINK_OPTIONS
-from spark_kafka_sink.errors import ConfigError
 
 CONF_PREFIX = "spark.pykafka."
 JOB_PREFIX = CONF_PREFIX + "job."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.jobs.file_lag import FileLag
 from spark_kafka_sink.jobs.follow import Follower
 from spark_kafka_sink.jobs.progress import progress_output

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.jobs.progress import ProgressLine, progress_output
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 

@@ -11,9 +11,10 @@ from pathlib import Path
 from random import Random
 from types import TracebackType
 
-from spark_kafka_sink.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.errors import BootstrapError, BrokerError
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import BootstrapError, BrokerError
+from spark_kafka_sink.base.model import Node, format_address
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import readiness, settings
 from spark_kafka_sink.localkafka.broker_process import BrokerProcess
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
@@ -22,7 +23,6 @@ from spark_kafka_sink.localkafka.java import find_java_for_kafka
 from spark_kafka_sink.localkafka.keeper_client import KeeperClient
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.localkafka.tools import find_tool_class
-from spark_kafka_sink.model import Node, format_address
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse

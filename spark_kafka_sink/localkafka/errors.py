@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_kafka_sink.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError
 
 _TAIL_BYTES = 65536
 _LINE_LENGTH = 500

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
 
 _IDLE_S = 0.25
 _WAITING_S = 0.01

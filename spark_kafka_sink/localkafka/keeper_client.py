@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import spark_kafka_sink
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 _MODULE = "spark_kafka_sink.localkafka.keeper"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from spark_kafka_sink.errors import error_for_code
+from spark_kafka_sink.base.errors import error_for_code
 from spark_kafka_sink.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponsePartition,

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     UnsupportedVersionError,
     error_for_code,
 )
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.node_connection import (
     ClientResponse,
     ConnectionState,

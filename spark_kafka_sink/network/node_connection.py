@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.transport import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import Connection, SentRequest

@@ -12,13 +12,13 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 
 _ABSENT = object()
 

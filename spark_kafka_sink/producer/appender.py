@@ -15,10 +15,10 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import BufferExhaustedError, RecordTooLargeError
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_closer import BatchCloser
 from spark_kafka_sink.producer.metadata import ClusterSnapshot

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics import ProducerMetrics

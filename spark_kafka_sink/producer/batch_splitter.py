@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.model import NO_SEQUENCE
+from spark_kafka_sink.base.model import NO_SEQUENCE
 from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
 from spark_kafka_sink.record.compression import Compressor, decompress
 from spark_kafka_sink.record.kernels.split import take_records

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
     advice_for,

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.errors import KafkaErrorCode
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import KafkaErrorCode
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_id import ProducerIdRequester
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
     TransactionManager,

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import KafkaErrorCode, advice_for, error_for_code
-from spark_kafka_sink.model import NO_LEADER_EPOCH, NO_NODE_ID, ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.errors import KafkaErrorCode, advice_for, error_for_code
+from spark_kafka_sink.base.model import NO_LEADER_EPOCH, NO_NODE_ID, ZERO_UUID, Node, TopicPartition
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 

@@ -5,8 +5,8 @@ Source: ``NetworkClient.DefaultMetadataUpdater``.
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import UnsupportedVersionError, error_for_code
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.errors import UnsupportedVersionError, error_for_code
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.metadata import Metadata

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 
-from spark_kafka_sink.model import NO_OFFSET, TopicPartition
+from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition
 
 _NS_PER_MS = 1_000_000
 

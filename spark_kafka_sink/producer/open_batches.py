@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.record_columns import ArrowRecords
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.record.kernels import append as table
 from spark_kafka_sink.record.kernels.append import append_records, copy_chain

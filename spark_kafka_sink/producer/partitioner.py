@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink import hooks
+from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.record.kernels import partition as kernel
@@ -130,8 +130,8 @@ class UserPartitioner:
     """The user's callable: Arrow keys, Arrow values and the number of partitions, for int32s."""
 
     def __init__(self, entry_point: str, on_error: str) -> None:
-        self._hook = hooks.Hook(
-            f"partitioner '{entry_point}'", hooks.load(entry_point, "partitioner")
+        self._hook = entry_points.Hook(
+            f"partitioner '{entry_point}'", entry_points.load(entry_point, "partitioner")
         )
         self._on_error = on_error
 
@@ -148,7 +148,7 @@ class UserPartitioner:
         def check(result: Any) -> Int32Array:
             return _checked(result, len(values), partitions_count)
 
-        computed: Int32Array | None = hooks.run(
+        computed: Int32Array | None = entry_points.run(
             self._hook, self._on_error, check, keys, values, partitions_count
         )
         return computed

@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import ThreadedProducer
 

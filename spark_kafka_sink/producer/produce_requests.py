@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.errors import LocalProtocolError, UnsupportedVersionError
-from spark_kafka_sink.model import ZERO_UUID, Node, PreparedTransaction
+from spark_kafka_sink.base.errors import LocalProtocolError, UnsupportedVersionError
+from spark_kafka_sink.base.model import ZERO_UUID, Node, PreparedTransaction
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions

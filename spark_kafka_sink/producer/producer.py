@@ -14,19 +14,20 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from spark_kafka_sink.admin import AdminClient, bootstrap_addresses
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.columns.record_columns import arrow_records
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import (
     ConfigError,
     KafkaSinkError,
     ProducerClosedError,
     TopicError,
 )
-from spark_kafka_sink.model import PreparedTransaction
+from spark_kafka_sink.base.model import PreparedTransaction
+from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
+from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.transport import Network, SelectorNetwork
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -43,7 +44,6 @@ from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
 from spark_kafka_sink.record.compression import create_compressor
-from spark_kafka_sink.topics import create_missing
 
 _PAGE_BYTES = 32768
 _SMALLEST_PAGE_BYTES = 4096

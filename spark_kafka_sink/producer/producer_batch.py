@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_kafka_sink.errors import KafkaErrorCode
-from spark_kafka_sink.model import (
+from spark_kafka_sink.base.errors import KafkaErrorCode
+from spark_kafka_sink.base.model import (
     NO_LEADER_EPOCH,
     NO_PRODUCER,
     NO_SEQUENCE,

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     UnsupportedVersionError,
     error_for_code,
 )
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

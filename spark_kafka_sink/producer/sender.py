@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
     LocalProtocolError,
@@ -21,7 +20,8 @@ from spark_kafka_sink.errors import (
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.model import NO_OFFSET, Node, PreparedTransaction, TopicPartition
+from spark_kafka_sink.base.model import NO_OFFSET, Node, PreparedTransaction, TopicPartition
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer import delivery_errors
@@ -38,7 +38,7 @@ from spark_kafka_sink.producer.produce_requests import (
     produce_request,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     UnsupportedVersionError,
@@ -32,7 +32,7 @@ from spark_kafka_sink.errors import (
     error_named,
     transaction_advice_for,
 )
-from spark_kafka_sink.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
 from spark_kafka_sink.producer.metadata import Metadata

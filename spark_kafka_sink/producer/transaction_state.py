@@ -9,15 +9,15 @@ Source: ``TransactionManager``, ``TxnPartitionMap``; KIP-98, KIP-890.
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import KafkaErrorCode
-from spark_kafka_sink.model import (
+from spark_kafka_sink.base.errors import KafkaErrorCode
+from spark_kafka_sink.base.model import (
     NO_OFFSET,
     PreparedTransaction,
     ProducerIdAndEpoch,
     TopicPartition,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 
 

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import RemoteProtocolError, UnsupportedVersionError
+from spark_kafka_sink.base.errors import RemoteProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 

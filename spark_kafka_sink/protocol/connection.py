@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Buffer

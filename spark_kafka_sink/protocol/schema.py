@@ -19,7 +19,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.protocol import types as t
 
 _ALWAYS_ABSENT = (1, 0)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 
 Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[bytes, int], tuple[Any, int]]

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import crc32c as _crc32c
 
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.types import Buffer
 
 MAGIC = 2

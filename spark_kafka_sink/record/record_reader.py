@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol.types import Buffer
 from spark_kafka_sink.record.compression import decompress_any
 from spark_kafka_sink.record.record_batch import (

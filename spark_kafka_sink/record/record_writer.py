@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import LocalProtocolError
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.errors import LocalProtocolError
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol.types import write_unsigned_varint
 from spark_kafka_sink.record.compression import create_compressor
 from spark_kafka_sink.record.record_batch import (

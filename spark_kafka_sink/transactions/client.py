@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.admin import AdminClient, Call
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     RemoteProtocolError,
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.client.admin import AdminClient, Call
+from spark_kafka_sink.client.coordinators import ABOUT_COORDINATOR, Coordinators, Question
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -43,7 +44,6 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.transactions.coordinators import ABOUT_COORDINATOR, Coordinators, Question
 from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
 from spark_kafka_sink.transactions.model import TaskTransaction

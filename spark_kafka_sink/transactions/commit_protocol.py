@@ -15,9 +15,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import KafkaSinkError, TransactionError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient, is_open
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
@@ -26,7 +26,6 @@ from spark_kafka_sink.transactions.errors import (
     FencedError,
     OutcomeError,
     PrefixInUseError,
-    TransactionError,
     TransactionLostError,
 )
 from spark_kafka_sink.transactions.ids import driver_transactional_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from spark_kafka_sink.hooks import load
+from spark_kafka_sink.base.entry_points import load
 
 VARIABLE = "PYKAFKA_SINK_CRASH_HOOK"
 

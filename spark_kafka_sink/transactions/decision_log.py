@@ -10,9 +10,9 @@ transaction must not hide this one's decision.
 
 from __future__ import annotations
 
-from spark_kafka_sink.clock import Clock
-from spark_kafka_sink.errors import BrokerError, error_for_code
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import BrokerError, TransactionError, error_for_code
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
@@ -21,7 +21,6 @@ from spark_kafka_sink.transactions.client import (
     raise_if_fenced,
 )
 from spark_kafka_sink.transactions.crash_points import reached
-from spark_kafka_sink.transactions.errors import TransactionError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.errors import KafkaSinkError
-
-
-class TransactionError(KafkaSinkError):
-    """A step of the commit protocol failed. Nothing of an undecided batch is visible."""
+from spark_kafka_sink.base.errors import TransactionError
 
 
 class FencedError(TransactionError):

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from spark_kafka_sink.errors import BrokerError, TopicError, error_for_code
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.errors import BrokerError, TopicError, error_for_code
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION

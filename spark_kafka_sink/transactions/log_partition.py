@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from spark_kafka_sink.admin import AdminClient, Call
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     RemoteProtocolError,
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.model import Node, TopicPartition
+from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.client.admin import AdminClient, Call
 from spark_kafka_sink.protocol.messages import fetch, list_offsets
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceData,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 
 _FORMAT = 1
 _MOST_SUPERSEDED = 64

@@ -14,12 +14,12 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from spark_kafka_sink.clock import Clock
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.errors import TransactionError
 from spark_kafka_sink.transactions.ids import driver_transactional_id, is_task_id
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Phase

@@ -10,12 +10,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.clock import SystemClock
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.errors import KafkaSinkError
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.ids import current_driver

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.base.errors import BootstrapError, ConfigError, TopicError
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import BootstrapError, ConfigError, TopicError
 from spark_kafka_sink.network.transport import SelectorNetwork
 from tests.broker.conftest import IPV6_LOOPBACK
 from tests.broker.creating import append, producer_for

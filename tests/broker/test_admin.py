@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.errors import BootstrapError, ConfigError
+from spark_kafka_sink.base.errors import BootstrapError, ConfigError
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink import admin as admin_module
-from spark_kafka_sink.errors import TopicError
+from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.client import admin as admin_module
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer import producer as producer_module
 from tests.broker.creating import append, creating, write

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.client.admin import AdminClient
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from spark_kafka_sink.errors import DeliveryError
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.errors import DeliveryError
+from spark_kafka_sink.base.model import Node
 from tests.broker.creating import append, producer_for
 from tests.broker.described import Topics
 from tests.broker.processes import eventually

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.errors import BootstrapError, BrokerError
+from spark_kafka_sink.base.errors import BootstrapError, BrokerError
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError, cluster
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition

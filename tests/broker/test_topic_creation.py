@@ -10,11 +10,11 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, TopicError
+from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, TopicError
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.topics import create_missing
 from tests.broker.creating import append, creating, write
 from tests.broker.described import Topics
 from tests.broker.processes import eventually

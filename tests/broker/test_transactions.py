@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.errors import DeliveryError, KafkaSinkError, error_for_code
+from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, error_for_code
+from spark_kafka_sink.base.model import Node, PreparedTransaction
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.model import Node, PreparedTransaction
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.protocol.messages.find_coordinator import (

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyspark.worker  # noqa: F401  what a worker has in memory besides the sink
 
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.commit import KafkaCommitMessage
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.task import prepare_process, write_rows
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.task import prepare_process, write_rows
 
 
 def taken(reader: Any) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableReplicaAssignment,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.record.compression import CODEC_IDS, decompress
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD, is_crc_valid, read_header
 from tests import twin

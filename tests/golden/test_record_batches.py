@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD

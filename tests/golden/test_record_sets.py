@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from spark_kafka_sink.record.record_reader import EndTransactionMarker, read_batches
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.connection import Connection
 from tests.golden import case_files as cases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol.connection import Connection
 from tests.golden import case_files as cases
 from tests.golden.message_json import REQUESTS, speaks, to_json

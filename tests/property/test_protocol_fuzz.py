@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RemoteProtocolError
+from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol import api, schema
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse

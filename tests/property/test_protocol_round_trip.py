@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.protocol import api, schema, types
 from spark_kafka_sink.protocol.messages.api_versions import (
     ApiVersion,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import RemoteProtocolError
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.errors import RemoteProtocolError
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.record.compression import CODEC_IDS
 from spark_kafka_sink.record.record_batch import crc32c
 from spark_kafka_sink.record.record_reader import ReadBatch, read_batches

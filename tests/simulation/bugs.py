@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from spark_kafka_sink.model import NO_OFFSET, NO_SEQUENCE
+from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.producer import metadata as metadata_module
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_state import ProducerState
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.sequences import ProducerState
 
 
 class Bug(NamedTuple):

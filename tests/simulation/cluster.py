@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages import api_versions, init_producer_id, metadata, produce
 from tests import twin

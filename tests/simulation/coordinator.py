@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from tests.simulation.markers import MarkerWriter
 from tests.simulation.transaction_log import (
     COMPLETE_ABORT,

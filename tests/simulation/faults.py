@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.model import TopicPartition
 from tests.simulation.broker import SimBroker
 from tests.simulation.harness import Simulation
 from tests.simulation.network import NetworkFaults

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages import (
     create_topics,

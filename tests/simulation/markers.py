@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.model import TopicPartition
 from tests.simulation.broker import LeaderView
 from tests.simulation.partition import NO_LEADER
 from tests.simulation.transaction_log import PREPARE_COMMIT, TransactionMetadata

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from spark_kafka_sink.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.model import TopicPartition
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol

@@ -11,7 +11,7 @@ import struct
 from collections import deque
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.record.record_batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import ZERO_UUID, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.model import ZERO_UUID, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.protocol.messages import produce
 from tests import twin
 from tests.simulation.partition import Partition, Waiter

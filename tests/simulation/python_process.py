@@ -17,13 +17,13 @@ from uuid import UUID
 
 import pyspark
 
-from spark_kafka_sink import task
-from spark_kafka_sink.admin import AdminClient, bootstrap_addresses
+from spark_kafka_sink.base.errors import ProducerClosedError
+from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import ProducerClosedError
 from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.spark import task
 from spark_kafka_sink.transactions import crash_points, operations, session
 from spark_kafka_sink.transactions.ids import WorkerSlots
 from tests.simulation.processes import Process, World

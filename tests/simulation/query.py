@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.transactions import repair, session
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.errors import OutcomeError

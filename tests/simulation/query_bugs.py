@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_kafka_sink import task, writer
-from spark_kafka_sink.commit import KafkaCommitMessage
+from spark_kafka_sink.client.coordinators import Question
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.spark import task, writer
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client as client_module
 from spark_kafka_sink.transactions import commit_protocol, repair
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.coordinators import Question
 from spark_kafka_sink.transactions.decision_log import DecisionLog
 from spark_kafka_sink.transactions.model import NO_UNIT, Phase, TaskTransaction
 from tests.simulation.bugs import Bug

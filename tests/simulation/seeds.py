@@ -14,7 +14,7 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.errors import BufferExhaustedError, DeliveryError, KafkaSinkError
+from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, KafkaSinkError
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.transactions import session
-from spark_kafka_sink.writer import KafkaBatchWriter, KafkaStreamWriter
 from tests.simulation.processes import Actor, KilledError, Process, World
 from tests.simulation.python_process import PythonProcess, TaskContext
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from tests.simulation.transacting import ID, T0, T1, V4, V5, ended, opened, world, write
 from tests.simulation.transactions import KAFKA_2_1
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.errors import TopicError
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.log_partition import LogPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import BrokerError
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
 from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit

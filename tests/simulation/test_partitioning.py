@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from spark_kafka_sink import hooks
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base import entry_points
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.spark.interceptors import Interceptors
 from tests.simulation.harness import Simulation, arrow_batch, keyed
 from tests.simulation.harness import simulate as simulate_seed
 
@@ -127,7 +128,7 @@ def test_the_users_own_partitioner_sees_each_topic_for_itself():
 )
 def test_a_partitioner_that_fails(name, message):
     simulation = simulate(partitioner=f"{__name__}:{name}")
-    with pytest.raises(hooks.HookError, match=message) as caught:
+    with pytest.raises(entry_points.HookError, match=message) as caught:
         simulation.append(keyed(3))
     assert f"partitioner '{__name__}:{name}' failed" in str(caught.value)
     assert caught.value.__cause__ is not None
@@ -176,7 +177,7 @@ def test_partitions_of_a_broker_that_keeps_batches_waiting_are_avoided():
 
 def test_interceptors_change_batches_and_hear_of_acknowledgements():
     Counting.seen.clear()
-    interceptors = hooks.Interceptors([f"{__name__}:Upper", f"{__name__}:Counting"], "fail")
+    interceptors = Interceptors([f"{__name__}:Upper", f"{__name__}:Counting"], "fail")
     changed = interceptors.on_send(arrow_batch([(b"k", b"v1")]))
     assert changed.column("value").to_pylist() == [b"V1"]
     interceptors.on_acknowledgement({"records": 1})
@@ -186,10 +187,12 @@ def test_interceptors_change_batches_and_hear_of_acknowledgements():
 @pytest.mark.parametrize("name", ["Broken", "Renaming"])
 def test_an_interceptor_that_fails_fails_the_task_or_is_skipped(name, caplog):
     batch = arrow_batch([(b"k", b"v1")])
-    failing = hooks.Interceptors([f"{__name__}:{name}"], "fail")
-    with pytest.raises(hooks.HookError, match=f"on_send of interceptor '{__name__}:{name}' failed"):
+    failing = Interceptors([f"{__name__}:{name}"], "fail")
+    with pytest.raises(
+        entry_points.HookError, match=f"on_send of interceptor '{__name__}:{name}' failed"
+    ):
         failing.on_send(batch)
-    skipping = hooks.Interceptors([f"{__name__}:{name}", f"{__name__}:Upper"], "log")
+    skipping = Interceptors([f"{__name__}:{name}", f"{__name__}:Upper"], "log")
     assert skipping.on_send(batch).column("value").to_pylist() == [b"V1"]
     assert f"interceptor '{__name__}:{name}' failed and is skipped" in caplog.text
 
@@ -205,4 +208,4 @@ def test_an_interceptor_that_fails_fails_the_task_or_is_skipped(name, caplog):
 )
 def test_hooks_that_cannot_be_loaded(entry_point, message):
     with pytest.raises(ConfigError, match=message):
-        hooks.load(entry_point, "interceptor")
+        entry_points.load(entry_point, "interceptor")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base.errors import (
     BufferExhaustedError,
     DeliveryError,
     TopicError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.protocol.messages import list_transactions
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
 from tests.simulation.transacting import ID, T0, T1, V4, V5, ended, opened, world, write

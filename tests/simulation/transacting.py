@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.base.model import TopicPartition
 from tests.simulation.wire import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from tests.simulation.partition import NO_LEADER
 from tests.simulation.time import Scheduler
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages import (
     add_partitions_to_txn,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.base.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.protocol import schema
 from tests.simulation.harness import Simulation
 from tests.simulation.transactions import KAFKA_2_1, KAFKA_3_9, KAFKA_4_3

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from tests import twin
 from tests.simulation.broker import LeaderView
 from tests.simulation.coordinator import TransactionCoordinator

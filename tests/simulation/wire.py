@@ -6,8 +6,8 @@ import itertools
 import random
 from typing import TypeVar, cast
 
-from spark_kafka_sink.errors import error_for_code
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.errors import error_for_code
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.transport import Address, Connected, Disconnected, Received
 from spark_kafka_sink.protocol import api, schema
 from spark_kafka_sink.protocol.messages import (

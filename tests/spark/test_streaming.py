@@ -192,7 +192,7 @@ def test_update_mode_is_refused_by_spark(spark, kafka, new_topic, tmp_path):
 
 
 def test_it_can_also_be_registered_by_hand(spark, kafka, new_topic, write):
-    from spark_kafka_sink.source import KafkaSinkDataSource
+    from spark_kafka_sink.spark.source import KafkaSinkDataSource
 
     spark.dataSource.register(KafkaSinkDataSource)
     topic = new_topic(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spark_kafka_sink.model import ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.base.model import ZERO_UUID, Node, TopicPartition
 from spark_kafka_sink.producer.metadata import ClusterSnapshot, PartitionMetadata, TopicMetadata
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.transport import (
     Address,
     Connected,

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.record.record_batch import is_crc_valid
 from tests.unit.batches import NODES, T0, T1, T2, make_batch, make_cluster
 

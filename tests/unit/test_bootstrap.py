@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
-from spark_kafka_sink.errors import ConfigError
 
 
 @pytest.mark.parametrize(

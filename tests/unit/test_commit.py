@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink import commit
-from spark_kafka_sink.commit import (
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
+from spark_kafka_sink.spark import commit
+from spark_kafka_sink.spark.commit import (
     BatchSummary,
     KafkaCommitMessage,
     ensure_log_handler,
     report_abort,
     report_commit,
 )
-from spark_kafka_sink.model import TopicPartition
-from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import (
     REQUIRED,
     ConfigDef,
@@ -17,7 +18,6 @@ from spark_kafka_sink.config.config_def import (
     between,
     one_of,
 )
-from spark_kafka_sink.errors import ConfigError
 
 
 def key(

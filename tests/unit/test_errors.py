@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink import errors
-from spark_kafka_sink.errors import (
+from spark_kafka_sink.base import errors
+from spark_kafka_sink.base.errors import (
     ERRORS,
     BrokerError,
     ConfigError,

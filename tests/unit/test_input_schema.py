@@ -19,9 +19,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_sink.columns.input_schema import plan_columns
+from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.errors import SchemaError
+from spark_kafka_sink.spark.input_schema import plan_columns
 
 
 def headers_of(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.errors import ConfigError
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 
 CONF = Path(__file__).resolve().parents[2] / "conf"

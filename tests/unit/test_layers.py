@@ -13,50 +13,54 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
-EVERYWHERE = {"model", "errors", "clock", "backoff", "worker", "__init__"}
-"""Names everybody may use; they import nothing of the package but each other."""
-
 ALLOWED: dict[str, set[str]] = {
-    "hooks": set(),
-    "config": {"hooks"},
+    "__init__": set(),
+    "base": set(),
+    "config": set(),
     "protocol": set(),
     "network": {"protocol"},
-    "columns": {"config", "record.record_batch", "record.views"},
     "record": {"protocol.types"},
-    "admin": {"config", "network", "protocol"},
-    "topics": {"admin", "config", "protocol"},
-    "producer": {"columns", "record", "protocol", "config", "network", "admin", "topics", "hooks"},
-    "transactions": {"admin", "config", "hooks", "record", "protocol"},
-    "commit": {"producer.metrics", "transactions.model"},
-    "task": {"columns", "config", "hooks", "commit", "producer", "record", "transactions"},
-    "writer": {"columns", "config", "commit", "task", "transactions"},
-    "preflight": {"admin", "topics", "config", "protocol", "commit"},
-    "source": {"columns", "config", "preflight", "transactions", "writer"},
-    "localkafka": {"admin", "network", "protocol"},
+    "columns": {"config", "record.record_batch", "record.views"},
+    "client": {"config", "network", "protocol"},
+    "producer": {"columns", "record", "protocol", "config", "network", "client"},
+    "transactions": {"client", "config", "record", "protocol"},
+    "spark": {"columns", "config", "client", "producer", "protocol", "record", "transactions"},
+    "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
-    "transactions_cli": {"admin", "transactions"},
-    "cli": {"localkafka", "transactions_cli"},
+    "cli": {"client", "localkafka", "transactions"},
     "__main__": {"cli"},
 }
-"""Layer -> the layers (or modules) it may import, besides itself and ``EVERYWHERE``."""
+"""Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""
+
+ALLOWED_IN_SPARK: dict[str, set[str]] = {
+    "spark.worker": set(),
+    "spark.input_schema": {"columns.plan"},
+    "spark.interceptors": set(),
+    "spark.commit": {"producer.metrics", "transactions.model"},
+    "spark.preflight": {"client", "config", "protocol", "spark.commit"},
+    "spark.source": {"columns.plan", "config", "spark", "transactions"},
+    "spark.writer": {"columns.plan", "config", "spark", "transactions"},
+    "spark.task": {"columns", "config", "producer", "record", "spark", "transactions"},
+}
+"""Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
 
 ONLY_IN: dict[str, set[str]] = {
-    "pyspark": {"source", "writer", "commit", "columns.input_schema", "jobs"},
-    "time": {"clock"},
+    "pyspark": {"spark", "jobs"},
+    "time": {"base.clock"},
     "socket": {"network.transport", "localkafka"},
     "ssl": {"network.transport"},
     "selectors": {"network.transport"},
     "asyncio": set(),
     "threading": {"producer.monitor", "producer.producer", "jobs", "localkafka.keeper_client"},
-    "random": {"producer.producer", "admin", "localkafka"},
+    "random": {"producer.producer", "client.admin", "localkafka"},
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
     "pyarrow": {
         "columns.record_columns",
         "columns.digest",
         "producer.partitioner",
-        "task",
-        "writer",
+        "spark.task",
+        "spark.writer",
     },
     "numpy": {"record.kernels", "columns.record_columns", "columns.digest", "producer"},
 }
@@ -93,7 +97,7 @@ def violations(module: str, tree: ast.AST) -> Iterator[str]:
             continue
         if imported.startswith(f"{PACKAGE}."):
             inner = imported.removeprefix(f"{PACKAGE}.")
-            allowed = EVERYWHERE | (set() if layer in EVERYWHERE else {layer} | ALLOWED[layer])
+            allowed = {"base", "__init__"} | ALLOWED_IN_SPARK.get(module, {layer} | ALLOWED[layer])
             if not is_within(inner, allowed):
                 yield f"{module} imports {imported}"
         else:
@@ -109,13 +113,17 @@ def test_each_layer_imports_only_those_before_it():
 
 def test_every_module_has_a_layer():
     layers = {module.split(".")[0] for module, _ in modules()}
-    assert layers - EVERYWHERE == ALLOWED.keys()
+    assert layers == ALLOWED.keys()
+
+
+def test_every_module_of_the_spark_room_has_its_rule():
+    modules_of_spark = {module for module, _ in modules() if module.startswith("spark.")}
+    assert modules_of_spark == ALLOWED_IN_SPARK.keys()
 
 
 def test_layers_have_an_order():
     """No two layers know each other, by any way round."""
     remaining = {layer: {a.split(".")[0] for a in allowed} for layer, allowed in ALLOWED.items()}
-    # commit.py knows the counters' type; the producer knows nothing of commits.
     while remaining:
         free = {layer for layer, allowed in remaining.items() if not allowed & remaining.keys()}
         assert free, f"these know each other: {sorted(remaining)}"
@@ -128,14 +136,14 @@ def test_layers_have_an_order():
         ("protocol.types", "from spark_kafka_sink.network import client"),
         ("protocol.api", "import spark_kafka_sink.producer.sender"),
         ("record.record_batch", "from spark_kafka_sink.protocol.messages import produce"),
-        ("model", "from spark_kafka_sink.config import bootstrap"),
+        ("base.model", "from spark_kafka_sink.config import bootstrap"),
         ("producer.sender", "import time"),
         ("producer.sender", "def f():\n    from time import sleep"),
         ("network.client", "import socket"),
         ("producer.accumulator", "from threading import Lock"),
         ("config.config_def", "from pyspark.sql import types"),
         ("record.record_batch", "import numba"),
-        ("commit", "from spark_kafka_sink.producer.producer import ThreadedProducer"),
+        ("spark.commit", "from spark_kafka_sink.producer.producer import ThreadedProducer"),
         ("jobs.records", "from spark_kafka_sink import localkafka"),
     ],
 )
@@ -167,8 +175,8 @@ def test_what_spark_looks_up_loads_next_to_nothing():
 
 
 def test_the_writer_that_the_driver_makes_loads_no_kernel():
-    loaded = loaded_by("import spark_kafka_sink.source, spark_kafka_sink.writer\n"
-                       "import spark_kafka_sink.preflight, spark_kafka_sink.columns.input_schema\n"
+    loaded = loaded_by("import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
+                       "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.input_schema\n"
                        "import spark_kafka_sink.transactions.session")  # fmt: skip
     assert not loaded & {"numba", "llvmlite"}
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.model import ZERO_UUID, Node, TopicPartition
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.model import ZERO_UUID, Node, TopicPartition
 from spark_kafka_sink.producer.metadata import (
     ClusterSnapshot,
     Metadata,

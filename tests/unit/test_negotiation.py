@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_kafka_sink.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.errors import BootstrapError, UnsupportedVersionError
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.errors import BootstrapError, UnsupportedVersionError
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.transport import (
     Address,

@@ -85,7 +85,7 @@ source.writer(None, False)
 
 def test_without_pyspark_the_import_says_what_is_missing(tmp_path):
     # -S: no site-packages, as on a machine without pyspark.
-    code = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\nimport pyspark_kafka_sink\nimport spark_kafka_sink.source"
+    code = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\nimport pyspark_kafka_sink\nimport spark_kafka_sink.spark.source"
     run = subprocess.run(
         [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import LocalProtocolError, UnsupportedVersionError
-from spark_kafka_sink.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.base.errors import LocalProtocolError, UnsupportedVersionError
+from spark_kafka_sink.base.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
 from spark_kafka_sink.producer.produce_requests import (
     check_adds_partitions,
     highest_version,

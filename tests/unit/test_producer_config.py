@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigType, Importance
 from spark_kafka_sink.config.producer_config import (
     ACKS_ALL,
     PRODUCER_CONFIG,
     ProducerConfig,
 )
-from spark_kafka_sink.errors import ConfigError
 
 INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 BOOLEAN = ConfigType.BOOLEAN

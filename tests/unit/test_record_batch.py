@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.record.record_batch import (
     CODEC_MASK,
     RECORD_BATCH_OVERHEAD,

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import RecordError
 from spark_kafka_sink.columns.plan import ColumnPlan
 from spark_kafka_sink.columns.record_columns import (
     arrow_records,
@@ -23,7 +24,6 @@ from spark_kafka_sink.columns.record_columns import (
     integers_view,
     timestamps_ms,
 )
-from spark_kafka_sink.errors import RecordError
 from spark_kafka_sink.record.views import (
     ABSENT_BYTES,
     ABSENT_HEADERS,

@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.errors import LocalProtocolError, RemoteProtocolError
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.record import record_reader
 from spark_kafka_sink.record.compression import CODEC_IDS, decompress_any
 from spark_kafka_sink.record.record_batch import BatchHeader, crc32c, write_header

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import (
     JAVA_CLASS_KEYS,
     KEYS_WITHOUT_EFFECT,
@@ -13,7 +14,6 @@ from spark_kafka_sink.config.sink_options import (
     SinkOptions,
 )
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.errors import ConfigError
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 

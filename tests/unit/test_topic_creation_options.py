@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.topic_creation import (
     BROKER_DEFAULT,
     TopicCreation,
     parse_topic_configs,
 )
-from spark_kafka_sink.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.backoff import ExponentialBackoff
-from spark_kafka_sink.errors import BrokerError, UnsupportedVersionError, error_named
-from spark_kafka_sink.model import PreparedTransaction, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.errors import BrokerError, UnsupportedVersionError, error_named
+from spark_kafka_sink.base.model import PreparedTransaction, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.transaction_manager import (

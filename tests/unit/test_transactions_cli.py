@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_kafka_sink import transactions_cli
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.model import TopicPartition
+from spark_kafka_sink.cli import transactions as transactions_cli
 from spark_kafka_sink.transactions import report
 from spark_kafka_sink.transactions.inspection import (
     Inspection,

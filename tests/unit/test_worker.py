@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from spark_kafka_sink import worker
+from spark_kafka_sink.spark import worker
 
 only_with_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is glibc's")
 
 FAULTS_BY_BLOCK = """
 import resource
-from spark_kafka_sink.worker import keep_large_blocks
+from spark_kafka_sink.spark.worker import keep_large_blocks
 {setup}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -41,7 +41,7 @@ def run(code: str, **environment: str) -> list[str]:
 def test_what_is_loaded_is_frozen_once():
     code = (
         "import gc, weakref\n"
-        "from spark_kafka_sink.worker import freeze_loaded\n"
+        "from spark_kafka_sink.spark.worker import freeze_loaded\n"
         "freeze_loaded()\n"
         "frozen = gc.get_freeze_count()\n"
         "class Cycle: pass\n"

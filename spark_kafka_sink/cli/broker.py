@@ -1,63 +1,19 @@
-"""The command ``pykafka-sink``.
-
-Every subcommand is a function from parsed arguments to the exit code, and imports what it needs
-when it runs.
-"""
+"""``pykafka-sink broker``: a real Apache Kafka on this machine until Ctrl-C."""
 
 from __future__ import annotations
 
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
-from spark_kafka_sink import __version__
-from spark_kafka_sink.errors import KafkaSinkError
-from spark_kafka_sink.transactions_cli import add_transactions
+from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK
 
-Command = Callable[[argparse.Namespace], int]
-
-_EXIT_OK = 0
-_EXIT_FAILED = 1
-_EXIT_USAGE = 2
 _WATCH_MS = 60_000
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    0 done, 1 failed with a message on stderr, 2 wrong usage.
-    """
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    command: Command | None = arguments.command
-    if command is None:
-        parser.print_help(sys.stderr)
-        return _EXIT_USAGE
-    try:
-        return command(arguments)
-    except KafkaSinkError as error:
-        print(f"pykafka-sink: {error}", file=sys.stderr)
-        return _EXIT_FAILED
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="pykafka-sink", description="Tools around the PySpark data source pykafka-sink."
-    )
-    parser.add_argument("--version", action="version", version=f"pykafka-sink {__version__}")
-    parser.set_defaults(command=None)
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    _add_broker(subparsers)
-    add_transactions(subparsers)
-    return parser
-
-
-# --- broker ------------------------------------------------------------------------------------
 
 
 class TopicArgument(NamedTuple):
@@ -79,7 +35,8 @@ class _StoppedError(Exception):
     """A signal asked this process to stop."""
 
 
-def _add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its options."""
     parser = subparsers.add_parser(
         "broker",
         help="run a real Apache Kafka on this machine until Ctrl-C",
@@ -119,9 +76,9 @@ def _run_broker(arguments: argparse.Namespace) -> int:
                 failure = kafka.await_failure(_WATCH_MS)
                 if failure is not None:
                     print(f"pykafka-sink: {failure}", file=sys.stderr)
-                    return _EXIT_FAILED
+                    return EXIT_FAILED
     except _StoppedError:
-        return _EXIT_OK
+        return EXIT_OK
 
 
 @contextmanager

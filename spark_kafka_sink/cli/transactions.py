@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
+
 if TYPE_CHECKING:
     from spark_kafka_sink.transactions.client import TransactionClient
     from spark_kafka_sink.transactions.operations import Confirm, Operations, Result
 
 Run = Callable[[argparse.Namespace, "TransactionClient"], int]
 
-_EXIT_OK = 0
-_EXIT_FAILED = 1
-_EXIT_REFUSED = 2
 _LOG_TOPIC = "pykafka-sink-transactions"
 _TIMEOUT_MS = 30_000
 
@@ -133,7 +132,7 @@ def _positive(text: str) -> int:
 
 def _print_help(parser: argparse.ArgumentParser) -> int:
     parser.print_help(sys.stderr)
-    return _EXIT_REFUSED
+    return EXIT_REFUSED
 
 
 # --- running -----------------------------------------------------------------------------------
@@ -147,15 +146,15 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
             return run(arguments, client)
     except RefusedError as error:
         print(f"pykafka-sink: {error}", file=sys.stderr)
-        return _EXIT_REFUSED
+        return EXIT_REFUSED
     except KeyboardInterrupt:
         print("pykafka-sink: interrupted; the command may be repeated", file=sys.stderr)
-        return _EXIT_FAILED
+        return EXIT_FAILED
 
 
 @contextmanager
 def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
-    from spark_kafka_sink.admin import AdminClient
+    from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.transactions.client import TransactionClient
 
     with AdminClient.connect(arguments.bootstrap_server) as admin:
@@ -163,7 +162,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
 
 
 def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.transactions import report
     from spark_kafka_sink.transactions.inspection import Inspection
 
@@ -174,11 +173,11 @@ def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
         _print_json({"prefixes": [report.overview_document(one, now_ms) for one in found]})
     else:
         _print_lines(report.overview_lines(found, arguments.log_topic, now_ms))
-    return _EXIT_OK
+    return EXIT_OK
 
 
 def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
-    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.transactions import report
     from spark_kafka_sink.transactions.inspection import Inspection
 
@@ -189,11 +188,11 @@ def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
         _print_json(report.description_document(described, now_ms))
     else:
         _print_lines(report.description_lines(described, arguments.log_topic, now_ms))
-    return _EXIT_OK
+    return EXIT_OK
 
 
 def _operations(arguments: argparse.Namespace, client: TransactionClient) -> Operations:
-    from spark_kafka_sink.clock import SystemClock
+    from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.transactions.operations import Operations
 
     return Operations(
@@ -244,7 +243,7 @@ def _finish(arguments: argparse.Namespace, result: Result) -> int:
         _print_json(report.result_document(arguments.prefix, result))
     else:
         _print_lines([result.message, *(f"aborted {name}" for name in result.aborted)])
-    return _EXIT_REFUSED if result.needs_choice else _EXIT_OK
+    return EXIT_REFUSED if result.needs_choice else EXIT_OK
 
 
 def _print_json(document: dict[str, Any]) -> None:

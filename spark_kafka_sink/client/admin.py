@@ -12,12 +12,12 @@ from random import Random
 from types import TracebackType
 from typing import NamedTuple
 
-from spark_kafka_sink.backoff import ExponentialBackoff, RandomSource
-from spark_kafka_sink.clock import Clock, SystemClock
+from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code, error_named
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.errors import BootstrapError, BrokerError, error_for_code, error_named
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.network.transport import Network, SelectorNetwork, canonical_addresses

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.errors import KafkaErrorCode
-from spark_kafka_sink.model import (
+from spark_kafka_sink.base.errors import KafkaErrorCode
+from spark_kafka_sink.base.model import (
     NO_OFFSET,
     NO_PRODUCER,
     NO_SEQUENCE,

@@ -353,6 +353,10 @@ class DeliveryError(KafkaSinkError):
     """Records were not acknowledged, and will not be. Fails the task."""
 
 
+class TransactionError(KafkaSinkError):
+    """A step of the commit protocol failed. Nothing of an undecided batch is visible."""
+
+
 class ProtocolError(KafkaSinkError):
     """Base of the two ways in which the wire protocol can be broken."""
 

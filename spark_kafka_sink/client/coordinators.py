@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from spark_kafka_sink.admin import AdminClient, Call
-from spark_kafka_sink.errors import BrokerError, KafkaErrorCode, error_for_code, error_named
-from spark_kafka_sink.model import Node
+from spark_kafka_sink.base.errors import (
+    BrokerError,
+    KafkaErrorCode,
+    TransactionError,
+    error_for_code,
+    error_named,
+)
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import AdminClient, Call
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     BATCHED_VERSION,
     TRANSACTION_KEY_TYPE,
@@ -18,7 +24,6 @@ from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.schema import Message, Request
-from spark_kafka_sink.transactions.errors import TransactionError
 
 _MOVED = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"}
 _BUSY = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.errors import error_named
-from spark_kafka_sink.model import NO_PRODUCER, ProducerIdAndEpoch
+from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
-from spark_kafka_sink.producer.producer_state import ProducerState
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.record.record_batch import read_header
 from tests.unit.batches import T0, T1, make_batch
 

@@ -8,14 +8,14 @@ query here: the tasks wait for them, within ``delivery.timeout.ms``.
 
 from __future__ import annotations
 
-from spark_kafka_sink.admin import AdminClient
-from spark_kafka_sink.clock import Clock, SystemClock
-from spark_kafka_sink.commit import ensure_log_handler, logger
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import BootstrapError, TopicError, advice_for, error_for_code
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.errors import BootstrapError, TopicError, advice_for, error_for_code
-from spark_kafka_sink.model import Node
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
-from spark_kafka_sink.topics import create_missing
+from spark_kafka_sink.spark.commit import ensure_log_handler, logger
 
 _REACH_TIMEOUT_MS = 6_000
 _TOPIC_TIMEOUT_MS = 5_000

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_kafka_sink.admin import AdminClient
+from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.errors import TopicError
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 _TIMEOUT_MS = 8_000

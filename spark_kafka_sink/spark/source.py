@@ -26,15 +26,15 @@ except ImportError as error:
         "pip install 'pykafka-sink[spark]'"
     ) from error
 
-from spark_kafka_sink.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_kafka_sink.columns.plan import ColumnPlan
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
     from spark_kafka_sink.transactions.model import Plan
-    from spark_kafka_sink.writer import KafkaBatchWriter, KafkaStreamWriter
 
 NAME = "pykafka-sink"
 _OLDEST_PYSPARK = (4, 1)
@@ -72,7 +72,7 @@ class KafkaSinkDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaBatchWriter:
         """The writer of one batch write, after everything that can be checked now is checked."""
-        from spark_kafka_sink.writer import KafkaBatchWriter
+        from spark_kafka_sink.spark.writer import KafkaBatchWriter
 
         if overwrite:
             raise ConfigError(
@@ -86,7 +86,7 @@ class KafkaSinkDataSource(DataSource):
         """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
         Spark's own sink, its rows are appended.
         """
-        from spark_kafka_sink.writer import KafkaStreamWriter
+        from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
         options, plan = self._checked(schema)
         transactions = self._transactions(options, is_job=False) if self._plans else None
@@ -94,10 +94,10 @@ class KafkaSinkDataSource(DataSource):
 
     def _checked(self, schema: StructType) -> tuple[SinkOptions, ColumnPlan]:
         """Options and columns, or the error that says what is wrong with them."""
-        from spark_kafka_sink.columns.input_schema import plan_columns
         from spark_kafka_sink.config.sink_options import SinkOptions
-        from spark_kafka_sink.preflight import check_cluster
-        from spark_kafka_sink.worker import freeze_loaded
+        from spark_kafka_sink.spark.input_schema import plan_columns
+        from spark_kafka_sink.spark.preflight import check_cluster
+        from spark_kafka_sink.spark.worker import freeze_loaded
 
         options = SinkOptions.parse(dict(self.options))
         plan = plan_columns(schema, options.topic)

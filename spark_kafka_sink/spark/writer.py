@@ -16,17 +16,17 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.commit import (
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_NOTE,
     KafkaCommitMessage,
     report_abort,
     report_commit,
 )
-from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.transactions.errors import TransactionError
+from spark_kafka_sink.spark.worker import freeze_loaded
 from spark_kafka_sink.transactions.model import Plan, Unit
-from spark_kafka_sink.worker import freeze_loaded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def write_partition(
     if first is None:
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.task import prepare_process, write_rows
+    from spark_kafka_sink.spark.task import prepare_process, write_rows
 
     prepare_process()
     rows = chain((first,), arrow_batches)

@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.commit import KafkaCommitMessage
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.hooks import Interceptors
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.kernels.partition import murmur3_of
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import SLOTS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
-from spark_kafka_sink.worker import freeze_loaded, keep_large_blocks
 
 
 @cache

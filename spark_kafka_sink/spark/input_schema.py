@@ -20,8 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.errors import SchemaError
 
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 

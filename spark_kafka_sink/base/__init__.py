@@ -1,0 +1,1 @@
+"""What every room may use: errors, names, time and chance, entry points of users' code."""

@@ -1,0 +1,1 @@
+"""What asks a cluster: metadata, topics, coordinators."""
