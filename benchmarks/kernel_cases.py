@@ -15,7 +15,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.open_batches import OpenBatches
@@ -86,7 +86,7 @@ class Case:
         self.rows_count = _ARROW_BATCHES * _ROWS
         self._has_headers = headers
         self._key_bytes = key_bytes
-        self._plan = ColumnPlan(
+        self._plan = ColumnPositions(
             value=0,
             key=1 if key_bytes else None,
             headers=2 if headers else None,

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.record.record_batch import crc32c
 
 _NULL_LENGTH = -1
@@ -22,8 +22,15 @@ _NULL_LENGTH = -1
 class RowsDigest:
     """Add Arrow batches, then ask for the digest."""
 
-    def __init__(self, plan: ColumnPlan) -> None:
-        places = (plan.key, plan.value, plan.headers, plan.topic, plan.partition, plan.timestamp)
+    def __init__(self, positions: ColumnPositions) -> None:
+        places = (
+            positions.key,
+            positions.value,
+            positions.headers,
+            positions.topic,
+            positions.partition,
+            positions.timestamp,
+        )
         self._columns = {place: _ColumnDigest() for place in places if place is not None}
         self._rows = 0
         self._bytes = 0

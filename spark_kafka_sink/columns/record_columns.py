@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordError
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.record.views import (
     ABSENT_BYTES,
     ABSENT_HEADERS,
@@ -46,37 +46,45 @@ class ArrowRecords(NamedTuple):
     fields: npt.NDArray[np.int64]
     timestamps: npt.NDArray[np.int64] | None
     owner: Any
-    plan: ColumnPlan
+    positions: ColumnPositions
 
     def partition_at(self, row: int) -> int:
         """The explicit partition of ``row``, for error messages."""
-        assert self.plan.partition is not None
-        partition: int = self.owner.column(self.plan.partition)[row].as_py()
+        assert self.positions.partition is not None
+        partition: int = self.owner.column(self.positions.partition)[row].as_py()
         return partition
 
 
-def arrow_records(arrow_batch: Any, plan: ColumnPlan, timestamp_ms: int) -> ArrowRecords:
-    """Views of ``arrow_batch`` by ``plan``. ``timestamp_ms`` stands in for null timestamps.
+def arrow_records(arrow_batch: Any, positions: ColumnPositions, timestamp_ms: int) -> ArrowRecords:
+    """Views of ``arrow_batch`` by ``positions``. ``timestamp_ms`` stands in for null timestamps.
 
     Raises RecordError for what a type cannot rule out: a null topic, a null header key, a
     timestamp before 1970.
     """
     key, headers, partition, timestamps = ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS, None
-    if plan.key is not None:
-        key = bytes_view(arrow_batch.column(plan.key))
-    if plan.headers is not None:
-        headers = headers_view(arrow_batch.column(plan.headers))
-    if plan.partition is not None:
-        partition = integers_view(arrow_batch.column(plan.partition))
-    if plan.timestamp is not None:
-        timestamps = timestamps_ms(arrow_batch.column(plan.timestamp), timestamp_ms)
-    topics, topic_indices = _topics(arrow_batch, plan)
-    value = bytes_view(arrow_batch.column(plan.value))
+    if positions.key is not None:
+        key = bytes_view(arrow_batch.column(positions.key))
+    if positions.headers is not None:
+        headers = headers_view(arrow_batch.column(positions.headers))
+    if positions.partition is not None:
+        partition = integers_view(arrow_batch.column(positions.partition))
+    if positions.timestamp is not None:
+        timestamps = timestamps_ms(arrow_batch.column(positions.timestamp), timestamp_ms)
+    topics, topic_indices = _topics(arrow_batch, positions)
+    value = bytes_view(arrow_batch.column(positions.value))
     columns = RecordColumns(key, value, headers)
     rows_count = arrow_batch.num_rows
     fields = np.array(columns.fields(), np.int64)
     return ArrowRecords(
-        rows_count, topics, topic_indices, partition, columns, fields, timestamps, arrow_batch, plan
+        rows_count,
+        topics,
+        topic_indices,
+        partition,
+        columns,
+        fields,
+        timestamps,
+        arrow_batch,
+        positions,
     )
 
 
@@ -151,11 +159,13 @@ def _check_headers(array: Any) -> None:
         raise RecordError("null header key in the data. Each header of a record must have a key.")
 
 
-def _topics(arrow_batch: Any, plan: ColumnPlan) -> tuple[list[str], npt.NDArray[np.int32] | None]:
-    if plan.topic_option is not None:
-        return [plan.topic_option], None
-    assert plan.topic is not None
-    column = arrow_batch.column(plan.topic)
+def _topics(
+    arrow_batch: Any, positions: ColumnPositions
+) -> tuple[list[str], npt.NDArray[np.int32] | None]:
+    if positions.topic_option is not None:
+        return [positions.topic_option], None
+    assert positions.topic is not None
+    column = arrow_batch.column(positions.topic)
     if column.null_count:
         raise RecordError(
             "null topic present in the data. Use the topic option for setting a default topic."

@@ -253,7 +253,7 @@ class NetworkClient:
     def _lose(
         self, connection: NodeConnection, reason: str, now_ms: int, is_timeout: bool = False
     ) -> None:
-        self._network.close_channel(connection.channel_id)
+        self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         lost = connection.in_flight
         if connection.is_ready:
@@ -371,11 +371,11 @@ class NetworkClient:
         elif not connection.in_flight and 0 <= settings.connections_max_idle_ms <= (
             now_ms - connection.last_used_ms
         ):
-            self._close_idle(connection)
+            self._disconnect_idle(connection)
 
-    def _close_idle(self, connection: NodeConnection) -> None:
+    def _disconnect_idle(self, connection: NodeConnection) -> None:
         """An idle connection is closed without back-off: nothing went wrong."""
-        self._network.close_channel(connection.channel_id)
+        self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         connection.reset()
         connection.retry_at_ms = 0

@@ -84,7 +84,7 @@ class Network(Protocol):
         """Wait up to ``timeout_ms`` for events; ``wakeup`` ends the wait."""
         ...
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         """Close at once. No event follows."""
         ...
 
@@ -265,7 +265,7 @@ class SelectorNetwork:
             self._lose(channel, error, events)
 
     def _lose(self, channel: PlaintextChannel, error: OSError, events: list[NetworkEvent]) -> None:
-        self.close_channel(channel.channel_id)
+        self.disconnect(channel.channel_id)
         events.append(Disconnected(channel.channel_id, _reason(error)))
 
     def _serve_writable(self, channel: PlaintextChannel, events: list[NetworkEvent]) -> None:
@@ -286,7 +286,7 @@ class SelectorNetwork:
         except BlockingIOError:
             pass
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         channel = self._channels.pop(channel_id, None)
         if channel is not None:
             self._selector.unregister(channel.socket)
@@ -304,7 +304,7 @@ class SelectorNetwork:
 
     def close(self) -> None:
         for channel_id in list(self._channels):
-            self.close_channel(channel_id)
+            self.disconnect(channel_id)
         self._selector.close()
         self._wakeup_receiver.close()
         self._wakeup_sender.close()

@@ -1,4 +1,4 @@
-"""Closed batches per partition, between the task thread that fills them and the sender thread.
+"""Finished batches per partition, between the task thread that fills them and the sender thread.
 
 The task thread enqueues and waits; the sender asks what is ready, drains it, and completes, puts
 back or expires it. Everything here happens under one monitor.
@@ -38,7 +38,7 @@ class ReadyPartitions:
 
 
 class RecordAccumulator:
-    """Queues of closed batches, in sequence order per partition."""
+    """Queues of finished batches, in sequence order per partition."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class RecordAccumulator:
     # --- task thread ---------------------------------------------------------------------------
 
     def enqueue(self, batch: ProducerBatch) -> None:
-        """Hand a closed batch over."""
+        """Hand a finished batch over."""
         with self.monitor:
             if self.failure is not None:
                 return  # whoever appends will be told

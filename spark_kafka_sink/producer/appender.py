@@ -20,7 +20,7 @@ from spark_kafka_sink.base.errors import BufferExhaustedError, RecordTooLargeErr
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.batch_closer import BatchCloser
+from spark_kafka_sink.producer.batch_finisher import BatchFinisher
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.open_batches import OpenBatches
@@ -37,15 +37,15 @@ _RESERVE_PAGES = 32
 
 
 class Appender:
-    """Appends Arrow batches. All methods are the task thread's, except ``close_lingering``."""
+    """Appends Arrow batches. All methods are the task thread's, except ``finish_lingering``."""
 
     def __init__(
         self,
         config: ProducerConfig,
         accumulator: RecordAccumulator,
         open_batches: OpenBatches,
-        closer: BatchCloser,
-        lingering_closer: BatchCloser,
+        finisher: BatchFinisher,
+        lingering_finisher: BatchFinisher,
         wakeup_sender: Callable[[], None],
         clock: Clock,
         rng: RandomSource,
@@ -56,15 +56,15 @@ class Appender:
         self._monitor = accumulator.monitor
         self._pool = accumulator.pool
         self._open_batches = open_batches
-        self._closer = closer
-        self._lingering_closer = lingering_closer
+        self._finisher = finisher
+        self._lingering_finisher = lingering_finisher
         self._wakeup_sender = wakeup_sender
         self._clock = clock
         self._metrics = metrics
         self._batch_size = max(config.batch_size, 1)
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._assigner = SlotAssigner(config, accumulator)
-        self._topics = TopicRegistry(open_batches, self._batch_size, rng, self._close_all)
+        self._topics = TopicRegistry(open_batches, self._batch_size, rng, self._finish_all)
         self._is_task_at_work = False
         self._last_append_ms = 0
 
@@ -84,12 +84,12 @@ class Appender:
                 self._assigner.choose_sticky(topic, cluster)
             self._append_rows(records, slots, topics, cluster, timestamp_ms)
             now_ms = self._clock.now_ms()
-            self._close_all(self._open_batches.slots_older_than(now_ms - self._max_open_ms))
+            self._finish_all(self._open_batches.slots_older_than(now_ms - self._max_open_ms))
 
-    def close_open(self) -> None:
+    def finish_open(self) -> None:
         """Close every open batch, and give back memory that no batch uses."""
         with self._turn():
-            self._close_all(self._open_batches.open_slots())
+            self._finish_all(self._open_batches.open_slots())
             with self._monitor:
                 self._open_batches.release_reserve()
 
@@ -106,7 +106,7 @@ class Appender:
                 self._last_append_ms = self._clock.now_ms()
             self._wakeup_sender()
 
-    def close_lingering(self, now_ms: int) -> int | None:
+    def finish_lingering(self, now_ms: int) -> int | None:
         """Close open batches if the input has paused for ``linger.ms``. For the sender thread.
 
         Returns after how long to call again; None when nothing is open, or the task thread is at
@@ -123,7 +123,7 @@ class Appender:
                 return wait_ms
             # Under the monitor, so that no later batch of a partition can be queued before.
             for slot in slots:
-                self._close(slot, self._lingering_closer)
+                self._finish(slot, self._lingering_finisher)
         return None
 
     def _append_rows(
@@ -146,7 +146,7 @@ class Appender:
             if stop.status == APPENDED_ALL:
                 return
             if stop.status == BATCH_FULL:
-                self._close_full(stop.slot, cluster)
+                self._finish_full(stop.slot, cluster)
             else:
                 self._reserve_pages(stop.pages_needed)
             for index, topic in enumerate(topics):
@@ -171,10 +171,10 @@ class Appender:
                 )
         self._open_batches.ensure_spill(size)
 
-    # --- closing -------------------------------------------------------------------------------
+    # --- finishing -------------------------------------------------------------------------------
 
-    def _close_full(self, slot: int, cluster: ClusterSnapshot) -> None:
-        batch = self._close(slot, self._closer)
+    def _finish_full(self, slot: int, cluster: ClusterSnapshot) -> None:
+        batch = self._finish(slot, self._finisher)
         topic = self._topics.topic_of(slot)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
@@ -186,16 +186,16 @@ class Appender:
         if leader is None or leader.node_id not in self._accumulator.busy_nodes:
             self._wakeup_sender()
 
-    def _close(self, slot: int, closer: BatchCloser) -> ProducerBatch:
+    def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
         """Close the slot's batch and enqueue it, in parts if it came out larger than a request."""
-        batch = closer.close(self._open_batches.detach(slot))
+        batch = finisher.finish(self._open_batches.detach(slot))
         topic = self._topics.topic_of(slot)
         if topic.sticky_slot == slot:
             topic.sticky_slot = NO_SLOT
         max_bytes = self._config.max_request_size
         if batch.size_bytes > max_bytes and batch.records_count > 1:
             topic.compression.estimate = 1.0
-            self._accumulator.enqueue_parts(batch, closer.split_to_fit(batch, max_bytes))
+            self._accumulator.enqueue_parts(batch, finisher.split_to_fit(batch, max_bytes))
         else:
             self._accumulator.enqueue(batch)
         return batch
@@ -210,9 +210,9 @@ class Appender:
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
 
-    def _close_all(self, slots: list[int]) -> None:
+    def _finish_all(self, slots: list[int]) -> None:
         for slot in slots:
-            self._close(slot, self._closer)
+            self._finish(slot, self._finisher)
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -223,7 +223,9 @@ class Appender:
             if self._pool.free_count >= missing:
                 self._fill_reserve(missing)
                 return
-        self._close_all(self._open_batches.largest_slots(max(missing, self._pool.pages_count // 4)))
+        self._finish_all(
+            self._open_batches.largest_slots(max(missing, self._pool.pages_count // 4))
+        )
         self._wakeup_sender()
         started_ns = self._clock.perf_ns()
         self._await_pages(missing)

@@ -17,7 +17,7 @@ _NS_PER_MS = 1_000_000
 class ProducerMetrics:
     """Counters. Each field is written by one thread only.
 
-    records, uncompressed_bytes, compressed_bytes: of closed batches
+    records, uncompressed_bytes, compressed_bytes: of finished batches
     requests, retries, record_retries: produce requests sent; batches and records sent again
     batch_splits: batches that were too large
     *_ns: time the task thread spent encoding, compressing, waiting for buffer memory, waiting

@@ -141,8 +141,8 @@ class UserPartitioner:
     ) -> Int32Array | None:  # fmt: skip
         """Raises HookError for a result that is not an int32 array of partitions or nulls."""
         batch = records.owner if rows is None else records.owner.take(pa.array(rows))
-        values = batch.column(records.plan.value)
-        key = records.plan.key
+        values = batch.column(records.positions.value)
+        key = records.positions.key
         keys = pa.nulls(len(values), pa.binary()) if key is None else batch.column(key)
 
         def check(result: Any) -> Int32Array:

@@ -25,14 +25,14 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import PreparedTransaction
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.client.topics import create_missing
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.transport import Network, SelectorNetwork
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.batch_closer import BatchCloser
+from spark_kafka_sink.producer.batch_finisher import BatchFinisher
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.identity import Identities
@@ -92,7 +92,7 @@ class KafkaProducer:
             self._updater,
             self.accumulator,
             None,
-            self._appender.close_lingering,
+            self._appender.finish_lingering,
             self._appender.note_too_large,
             BatchSplitter(create_compressor(config.compression_type, config.compression_level)),
             clock,
@@ -108,8 +108,8 @@ class KafkaProducer:
     def _create_appender(self, rng: random.Random) -> Appender:
         config, clock, metrics = self._config, self._clock, self.metrics
         open_batches = OpenBatches(self.pool)
-        closer, lingering_closer = (
-            BatchCloser(
+        finisher, lingering_finisher = (
+            BatchFinisher(
                 open_batches,
                 self.pool,
                 self._monitor,
@@ -123,15 +123,15 @@ class KafkaProducer:
             config,
             self.accumulator,
             open_batches,
-            closer,
-            lingering_closer,
+            finisher,
+            lingering_finisher,
             self.client.wakeup,
             clock,
             rng,
             metrics,
         )
 
-    def append(self, arrow_batch: Any, plan: ColumnPlan) -> None:
+    def append(self, arrow_batch: Any, positions: ColumnPositions) -> None:
         """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
 
         Raises RecordError, RecordTooLargeError, TopicError for rows that no broker would take;
@@ -142,7 +142,7 @@ class KafkaProducer:
         if arrow_batch.num_rows == 0:
             return
         timestamp_ms = self._clock.timestamp_ms()
-        records = arrow_records(arrow_batch, plan, timestamp_ms)
+        records = arrow_records(arrow_batch, positions, timestamp_ms)
         cluster = self._await_topics(records.topics)
         self._appender.append(records, cluster, timestamp_ms)
 
@@ -153,7 +153,7 @@ class KafkaProducer:
         ``delivery.timeout.ms``.
         """
         self._raise_failure()
-        self._appender.close_open()
+        self._appender.finish_open()
         started_ns = self._clock.perf_ns()
         # The sender enforces delivery.timeout.ms; this is for a sender that no longer runs.
         patience_ms = self._config.delivery_timeout_ms + self._config.request_timeout_ms

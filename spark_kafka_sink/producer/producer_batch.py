@@ -1,4 +1,4 @@
-"""A closed batch on its way: what it holds, and what has happened to it so far.
+"""A finished batch on its way: what it holds, and what has happened to it so far.
 
 Source: ``ProducerBatch``.
 """

@@ -65,7 +65,7 @@ class Sender:
         metadata_updater: MetadataUpdater,
         accumulator: RecordAccumulator,
         identity: IdentitySource | None,
-        close_lingering: Callable[[int], int | None],
+        finish_lingering: Callable[[int], int | None],
         note_too_large: Callable[[ProducerBatch], None],
         splitter: BatchSplitter,
         clock: Clock,
@@ -78,7 +78,7 @@ class Sender:
         self._metadata_updater = metadata_updater
         self._accumulator = accumulator
         self._identity = identity
-        self._close_lingering = close_lingering
+        self._close_lingering = finish_lingering
         self._note_too_large = note_too_large
         self._splitter = splitter
         self._clock = clock

@@ -63,19 +63,19 @@ class TopicSlots:
 
 
 class TopicRegistry:
-    """All topics that rows were appended for. ``close_slots`` closes the open batches of slots."""
+    """All topics that rows were appended for. ``finish_slots`` closes the open batches of slots."""
 
     def __init__(
         self,
         open_batches: OpenBatches,
         batch_size: int,
         rng: RandomSource,
-        close_slots: Callable[[list[int]], None],
+        finish_slots: Callable[[list[int]], None],
     ) -> None:
         self._open_batches = open_batches
         self._batch_size = batch_size
         self._rng = rng
-        self._close_slots = close_slots
+        self._finish_slots = finish_slots
         self._topics: dict[str, TopicSlots] = {}
         self._topic_of_slot: list[TopicSlots] = []
 
@@ -96,7 +96,7 @@ class TopicRegistry:
         if topic is not None:
             # Rows appended so far must not be overtaken by rows in the new slots.
             own = topic.slots
-            self._close_slots([slot for slot in self._open_batches.open_slots() if slot in own])
+            self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])
         first_slot = self._open_batches.add_slots(name, count, self._batch_size)
         topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng)
         self._topic_of_slot.extend([topic] * count)

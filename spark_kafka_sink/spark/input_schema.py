@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
@@ -51,7 +51,7 @@ _EXPECTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
 }
 
 
-def plan_columns(schema: StructType, topic_option: str | None) -> ColumnPlan:
+def find_columns(schema: StructType, topic_option: str | None) -> ColumnPositions:
     """Where the parts of a record are in rows of ``schema``.
 
     Raises SchemaError for a missing value or topic and for a column of the wrong type.
@@ -75,7 +75,7 @@ def plan_columns(schema: StructType, topic_option: str | None) -> ColumnPlan:
                 f"{name} attribute unsupported type {data_type.simpleString()}. "
                 f"{name} must be a(n) {expected}"
             )
-    return ColumnPlan(
+    return ColumnPositions(
         value=positions["value"],
         key=positions.get("key"),
         headers=positions.get("headers"),

@@ -31,7 +31,7 @@ from spark_kafka_sink.base.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from spark_kafka_sink.columns.plan import ColumnPlan
+    from spark_kafka_sink.columns.positions import ColumnPositions
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
     from spark_kafka_sink.transactions.model import Plan
@@ -79,8 +79,8 @@ class KafkaSinkDataSource(DataSource):
                 "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and "
                 "ErrorIfExists (default)."
             )
-        options, plan = self._checked(schema)
-        return KafkaBatchWriter(options, plan, self._transactions(options, is_job=True))
+        options, positions = self._checked(schema)
+        return KafkaBatchWriter(options, positions, self._transactions(options, is_job=True))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
@@ -88,22 +88,22 @@ class KafkaSinkDataSource(DataSource):
         """
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
-        options, plan = self._checked(schema)
+        options, positions = self._checked(schema)
         transactions = self._transactions(options, is_job=False) if self._plans else None
-        return KafkaStreamWriter(options, plan, transactions)
+        return KafkaStreamWriter(options, positions, transactions)
 
-    def _checked(self, schema: StructType) -> tuple[SinkOptions, ColumnPlan]:
+    def _checked(self, schema: StructType) -> tuple[SinkOptions, ColumnPositions]:
         """Options and columns, or the error that says what is wrong with them."""
         from spark_kafka_sink.config.sink_options import SinkOptions
-        from spark_kafka_sink.spark.input_schema import plan_columns
+        from spark_kafka_sink.spark.input_schema import find_columns
         from spark_kafka_sink.spark.preflight import check_cluster
         from spark_kafka_sink.spark.worker import freeze_loaded
 
         options = SinkOptions.parse(dict(self.options))
-        plan = plan_columns(schema, options.topic)
+        positions = find_columns(schema, options.topic)
         check_cluster(options)
         freeze_loaded()
-        return options, plan
+        return options, positions
 
     def _transactions(self, options: SinkOptions, is_job: bool) -> Plan | None:
         """Exactly-once: what the tasks need to know, once everything before them is settled."""

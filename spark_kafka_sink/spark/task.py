@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.columns.digest import RowsDigest
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
@@ -22,7 +22,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
-from spark_kafka_sink.transactions.ids import SLOTS
+from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 
 
@@ -44,7 +44,7 @@ def prepare_process() -> None:
 def write_rows(
     arrow_batches: Iterable[Any],
     options: SinkOptions,
-    plan: ColumnPlan,
+    positions: ColumnPositions,
     message: KafkaCommitMessage,
 ) -> None:
     """Write all ``arrow_batches`` and note in ``message`` what was acknowledged.
@@ -52,15 +52,15 @@ def write_rows(
     Raises what the producer raises; nothing of it is kept for the next task then.
     """
     interceptors = Interceptors(options.interceptors, options.hooks_on_error)
-    topics = [] if plan.topic_option is None else [plan.topic_option]
+    topics = [] if positions.topic_option is None else [positions.topic_option]
     producer = POOL.acquire(options.producer, topics)
     transaction = None
     try:
         if message.plan is not None:
-            transaction = _TaskTransaction(producer, message.plan, plan)
+            transaction = _TaskTransaction(producer, message.plan, positions)
         for arrow_batch in arrow_batches:
             written = interceptors.on_send(arrow_batch)
-            producer.append(written, plan)
+            producer.append(written, positions)
             if transaction is not None:
                 transaction.add(written)
         producer.flush()
@@ -80,10 +80,10 @@ def write_rows(
 class _TaskTransaction:
     """The transaction of one task, from its beginning to the driver's hands."""
 
-    def __init__(self, producer: ThreadedProducer, plan: Plan, columns: ColumnPlan) -> None:
+    def __init__(self, producer: ThreadedProducer, plan: Plan, positions: ColumnPositions) -> None:
         self._producer = producer
-        self._transactional_id = SLOTS.take(plan.prefix, plan.token)
-        self._digest = RowsDigest(columns)
+        self._transactional_id = TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
+        self._digest = RowsDigest(positions)
         reached("task.begin")
         producer.begin_transaction(self._transactional_id, plan.timeout_ms)
 
@@ -105,5 +105,5 @@ class _TaskTransaction:
         """After a failure: readers must not wait for it until the driver sweeps."""
         from spark_kafka_sink.transactions.session import abort_task
 
-        SLOTS.burn(self._transactional_id)
+        TRANSACTIONAL_IDS.burn(self._transactional_id)
         abort_task(options, self._transactional_id)

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from spark_kafka_sink.base.errors import TransactionError
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_NOTE,
@@ -37,7 +37,7 @@ _QUERY_ID_PROPERTY = "sql.streaming.queryId"
 def write_partition(
     iterator: Iterator[pa.RecordBatch],
     options: SinkOptions,
-    plan: ColumnPlan,
+    positions: ColumnPositions,
     transactions: Plan | None,
 ) -> KafkaCommitMessage:
     """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
@@ -63,7 +63,7 @@ def write_partition(
     prepare_process()
     rows = chain((first,), arrow_batches)
     del first
-    write_rows(rows, options, plan, message)
+    write_rows(rows, options, positions, message)
     return message
 
 
@@ -71,15 +71,15 @@ class KafkaBatchWriter(DataSourceArrowWriter):
     """``df.write.format("pykafka-sink")``."""
 
     def __init__(
-        self, options: SinkOptions, plan: ColumnPlan, transactions: Plan | None = None
+        self, options: SinkOptions, positions: ColumnPositions, transactions: Plan | None = None
     ) -> None:
         self._options = options
-        self._plan = plan
+        self._positions = positions
         self._transactions = transactions
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a task."""
-        return write_partition(iterator, self._options, self._plan, self._transactions)
+        return write_partition(iterator, self._options, self._positions, self._transactions)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have written everything."""
@@ -95,15 +95,15 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka-sink")``."""
 
     def __init__(
-        self, options: SinkOptions, plan: ColumnPlan, transactions: Plan | None = None
+        self, options: SinkOptions, positions: ColumnPositions, transactions: Plan | None = None
     ) -> None:
         self._options = options
-        self._plan = plan
+        self._positions = positions
         self._transactions = transactions
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition of a micro-batch, in a task."""
-        return write_partition(iterator, self._options, self._plan, self._transactions)
+        return write_partition(iterator, self._options, self._positions, self._transactions)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of the micro-batch have written everything."""

@@ -1,9 +1,9 @@
 """Transactional ids, and who is who.
 
-``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{slot}`` to one Python worker process
-for one task at a time. A worker takes another slot for each task of the same plan, whose earlier
-transactions wait for the driver; a new plan finds them all ended, and the slots free. So attempts,
-speculation and other numbers of partitions never share an id, and ids stay few.
+``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to one Python worker
+process for one task at a time. A worker takes another index for each task of the same plan, whose
+earlier transactions wait for the driver; a new plan finds them all ended, and the ids free. So
+attempts, speculation and other numbers of partitions never share an id, and ids stay few.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _quoted(text: str) -> str:
     return "".join(c if c.isalnum() or c in "_-" else f"\\{c}" for c in text)
 
 
-class WorkerSlots:
+class WorkerTransactionalIds:
     """The transactional ids of this Python worker process."""
 
     def __init__(self, worker: str | None = None) -> None:
@@ -73,8 +73,8 @@ class WorkerSlots:
         self.__init__()  # type: ignore[misc]
 
 
-SLOTS = WorkerSlots()
-os.register_at_fork(after_in_child=SLOTS.renew)
+TRANSACTIONAL_IDS = WorkerTransactionalIds()
+os.register_at_fork(after_in_child=TRANSACTIONAL_IDS.renew)
 
 
 def current_driver(

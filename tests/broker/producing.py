@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import ThreadedProducer
 
@@ -32,9 +32,9 @@ def batch_of(**columns: Sequence[Any]) -> Any:
     return pa.record_batch(arrays, names=list(columns))
 
 
-def plan_of(batch: Any, topic: str) -> ColumnPlan:
+def plan_of(batch: Any, topic: str) -> ColumnPositions:
     positions = {name: index for index, name in enumerate(batch.schema.names)}
-    return ColumnPlan(topic_option=topic, **positions)
+    return ColumnPositions(topic_option=topic, **positions)
 
 
 def send(

@@ -16,7 +16,7 @@ from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.ids import WorkerSlots
+from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic
 from spark_kafka_sink.transactions.model import Driver, Plan, TaskTransaction, Unit
 from tests.broker.creating import producer_for
@@ -56,7 +56,7 @@ class Query(NamedTuple):
     def begin(self) -> tuple[Plan, list[TaskTransaction]]:
         """Two tasks, flushed and open: rows 0 to 299, and 300 to 599."""
         plan = self.protocol.plan(Driver("driver-1", "host-1", 1_700_000_000_000, "/ck", "q"), None)
-        slots = WorkerSlots()
+        slots = WorkerTransactionalIds()
         written = []
         with producer_for(self.kafka.bootstrap_servers) as producer:
             for number in (0, 1):

@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, TopicError
 from spark_kafka_sink.client.topics import create_missing
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.creating import append, creating, write
@@ -86,7 +86,7 @@ class TestCreation:
         config = creating(strict_kafka.bootstrap_servers, {"max.block.ms": "5000"}, partitions="2")
         producer = ThreadedProducer(config)
         try:
-            producer.append(batch, ColumnPlan(topic=0, value=1))
+            producer.append(batch, ColumnPositions(topic=0, value=1))
             producer.flush()
         finally:
             producer.close()

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark.worker  # noqa: F401  what a worker has in memory besides the sink
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import prepare_process, write_rows
@@ -37,7 +37,7 @@ def peak_mib() -> float:
 
 def main() -> None:
     options = SinkOptions.parse(json.loads(sys.argv[1]))
-    plan = ColumnPlan(0, topic_option=options.topic)
+    plan = ColumnPositions(0, topic_option=options.topic)
     with pa.ipc.open_stream(sys.stdin.buffer) as reader:
         message = KafkaCommitMessage(0, 0)
         prepare_process()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 
 CLIENT_VERSION = "4.3.0"
 FOLDER = Path(__file__).parent / "cases"
@@ -87,7 +87,7 @@ def rows(rule: Any, topic: str = "t", partition: int = 0) -> list[Row]:
     ]
 
 
-PLAN = ColumnPlan(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
+PLAN = ColumnPositions(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
 
 
 def arrow_batch(rows: list[Row], is_large: bool = False) -> Any:

@@ -111,7 +111,7 @@ class ScriptedBroker:
         events, self._events = self._events, []
         return events
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         raise AssertionError("the producer closed the connection: something is wrong with it")
 
     def wakeup(self) -> None: ...

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.record.kernels import append as kernel
 from spark_kafka_sink.record.kernels.sizing import largest_record
@@ -73,7 +73,7 @@ def make_batch(rows, key_type=BINARY, value_type=BINARY, headers=False):
 
 def plan_for(arrow_batch):
     names = arrow_batch.schema.names
-    return ColumnPlan(
+    return ColumnPositions(
         value=names.index("value"),
         key=names.index("key") if "key" in names else None,
         headers=names.index("headers") if "headers" in names else None,

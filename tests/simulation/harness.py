@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
@@ -77,7 +77,9 @@ class Simulation:
 
     def append(self, records: list[tuple[bytes | None, bytes | None]], topic: str = "t") -> None:
         """Append (key, value) rows."""
-        self.producer.append(arrow_batch(records), ColumnPlan(value=1, key=0, topic_option=topic))
+        self.producer.append(
+            arrow_batch(records), ColumnPositions(value=1, key=0, topic_option=topic)
+        )
 
     def append_to(self, partition: int, values: list[bytes], topic: str = "t") -> None:
         """Append rows to one partition."""
@@ -85,7 +87,7 @@ class Simulation:
             [pa.array(values, pa.binary()), pa.array([partition] * len(values), pa.int32())],
             names=["value", "partition"],
         )
-        self.producer.append(batch, ColumnPlan(value=0, partition=1, topic_option=topic))
+        self.producer.append(batch, ColumnPositions(value=0, partition=1, topic_option=topic))
 
     def step(self, times: int = 1) -> None:
         """Let the sender run."""

@@ -126,7 +126,7 @@ class SimNetwork:
                 return []
             self._scheduler.clock.ms = next_at_ms
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         channel = self._channels.pop(channel_id, None)
         if channel is not None:
             channel.is_open = False
@@ -136,7 +136,7 @@ class SimNetwork:
 
     def close(self) -> None:
         for channel_id in list(self._channels):
-            self.close_channel(channel_id)
+            self.disconnect(channel_id)
 
     # --- the brokers' side ---------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class SimNetwork:
     def cut(self, channel: Channel, reason: str) -> None:
         """Break a connection: what is on its way is lost."""
         if channel.is_open:
-            channel.owner.close_channel(channel.channel_id)
+            channel.owner.disconnect(channel.channel_id)
             channel.owner._tell(Disconnected(channel.channel_id, reason))
 
     def cut_all(self, server: Server, reason: str) -> None:

@@ -12,7 +12,7 @@ from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.ids import WorkerSlots
+from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
 from spark_kafka_sink.transactions.model import Decision, Driver, Plan, TaskTransaction, Unit
 from spark_kafka_sink.transactions.operations import Operations
 from tests.simulation.wire import World
@@ -45,7 +45,7 @@ class Prefix:
                 rng=random.Random(1),
             )
         )
-        self.slots = WorkerSlots(WORKER)
+        self.slots = WorkerTransactionalIds(WORKER)
         self.protocol = self.protocol_of("p")
 
     def protocol_of(self, prefix: str) -> CommitProtocol:

@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.transactions import crash_points, operations, session
-from spark_kafka_sink.transactions.ids import WorkerSlots
+from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
 from tests.simulation.processes import Process, World
 
 
@@ -110,7 +110,7 @@ class PythonProcess(Process):
         self.sessions: dict[Any, Any] = {}
         self.prepared_at_ms: dict[Any, int] = {}
         self.local_dirs = local_dirs
-        self.slots = WorkerSlots(f"{number:012x}")
+        self.slots = WorkerTransactionalIds(f"{number:012x}")
         self.pool = ProducerPool(self._create, world.clock)
         self.producer: TaskProducer | None = None
 
@@ -128,7 +128,7 @@ class PythonProcess(Process):
         """Have the modules find what is this process's own."""
         session._sessions = self.sessions
         session._prepared_at_ms = self.prepared_at_ms
-        task.SLOTS = self.slots
+        task.TRANSACTIONAL_IDS = self.slots
         task.POOL = self.pool
         os.environ["SPARK_LOCAL_DIRS"] = self.local_dirs
 
@@ -185,7 +185,7 @@ def python_processes(world: World, on_point: Callable[[str], None]) -> Iterator[
         mock.patch.object(operations, "uuid", ids),
         mock.patch.object(session, "_sessions", {}),
         mock.patch.object(session, "_prepared_at_ms", {}),
-        mock.patch.object(task, "SLOTS", WorkerSlots("0" * 12)),
+        mock.patch.object(task, "TRANSACTIONAL_IDS", WorkerTransactionalIds("0" * 12)),
         mock.patch.object(task, "POOL", ProducerPool()),
         mock.patch.object(pyspark, "TaskContext", CurrentContext),
         mock.patch.object(crash_points, "_hook", on_point),

@@ -64,7 +64,7 @@ def _empty_transactions_listed(original):  # type: ignore[no-untyped-def]
 def _list_an_empty_transaction(options, plan, message: KafkaCommitMessage):  # type: ignore[no-untyped-def]
     from spark_kafka_sink.transactions import session
 
-    transactional_id = task.SLOTS.take(plan.prefix, plan.token)
+    transactional_id = task.TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
     with session.AdminClient.of(options.producer) as admin:
         producer, version = TransactionClient(admin).initialize(
             transactional_id, plan.timeout_ms, admin.deadline_in(60_000)

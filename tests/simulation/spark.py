@@ -15,14 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.transactions import session
 from tests.simulation.processes import Actor, KilledError, Process, World
 from tests.simulation.python_process import PythonProcess, TaskContext
 
-COLUMNS = ColumnPlan(value=1, key=0, topic_option="out")
+COLUMNS = ColumnPositions(value=1, key=0, topic_option="out")
 QUERY_ID = "0d9d4f3e-query"
 _MAX_FAILURES = 4
 

@@ -106,12 +106,12 @@ def test_the_users_own_partitioner():
 def test_the_users_own_partitioner_sees_each_topic_for_itself():
     simulation = simulate(partitioner=f"{__name__}:by_length")
     simulation.cluster.create_topic("u", 2)
-    from spark_kafka_sink.columns.plan import ColumnPlan
+    from spark_kafka_sink.columns.positions import ColumnPositions
 
     topics = pa.array(["t", "u"] * 10)
     values = pa.array([b"x" * n for n in range(20)], pa.binary())
     batch = pa.record_batch([topics, values], names=["topic", "value"])
-    simulation.producer.append(batch, ColumnPlan(value=1, topic=0))
+    simulation.producer.append(batch, ColumnPositions(value=1, topic=0))
     simulation.producer.flush()
     for topic, count in (("t", 5), ("u", 2)):
         for partition, read in simulation.values(topic).items():

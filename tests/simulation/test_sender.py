@@ -74,7 +74,7 @@ def test_a_cut_in_the_middle_of_a_request_loses_nothing():
     simulation.producer.flush()
     simulation.network.faults.cut_during_request = 1.0
     simulation.append_to(0, [b"second"])
-    simulation.producer._appender.close_open()
+    simulation.producer._appender.finish_open()
     simulation.step(3)
     simulation.network.faults.cut_during_request = 0.0
     simulation.producer.flush()
@@ -294,7 +294,7 @@ def test_in_flight_requests_stay_within_the_limit():
     simulation.producer.flush()
     simulation.cluster.brokers[1].is_paused = True
     simulation.append_to(0, [bytes(100)] * 10)
-    simulation.producer._appender.close_open()
+    simulation.producer._appender.finish_open()
     for _ in range(30):
         simulation.step()
         assert simulation.producer.client.in_flight_count() <= 2

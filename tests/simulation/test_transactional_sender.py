@@ -113,7 +113,7 @@ def test_a_transaction_is_prepared_only_after_flush():
     simulation.write(0, b"a")
     simulation.cluster.on_produce = lambda *_: "NOT_ENOUGH_REPLICAS"
     simulation.append_to(0, [b"b"])
-    simulation.producer._appender.close_open()
+    simulation.producer._appender.finish_open()
     simulation.run_for(50)
     with pytest.raises(KafkaSinkError, match="only after flush"):
         _ = simulation.producer.transaction
@@ -196,7 +196,7 @@ def test_a_late_answer_of_the_task_before_changes_nothing():
     )  # fmt: skip
     simulation.begin(name)
     simulation.append_to(0, [b"a"])
-    simulation.producer._appender.close_open()
+    simulation.producer._appender.finish_open()
     simulation.scheduler.after(50, held[0])
     simulation.producer.flush()
     simulation.run_for(1000)

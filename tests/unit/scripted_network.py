@@ -113,7 +113,7 @@ class ScriptedNetwork:
             self._clock.ms += timeout_ms
         return events
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         self._channels.pop(channel_id, None)
 
     def wakeup(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Queues of closed batches: what is ready, in which order it is drained, and back-pressure."""
+"""Queues of finished batches: what is ready, in which order it is drained, and back-pressure."""
 
 from __future__ import annotations
 

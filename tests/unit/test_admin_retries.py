@@ -113,7 +113,7 @@ class ScriptedBrokers:
             self._clock.ms += timeout_ms
         return events
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         self._ports.pop(channel_id, None)
 
     def wakeup(self) -> None:

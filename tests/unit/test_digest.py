@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.columns.digest import RowsDigest
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
@@ -23,7 +23,9 @@ SCHEMA = pa.schema(
         ("ignored", pa.float64()),
     ]
 )
-PLAN = ColumnPlan(key=0, value=1, headers=2, topic=3, partition=4, timestamp=5, topic_option=None)
+PLAN = ColumnPositions(
+    key=0, value=1, headers=2, topic=3, partition=4, timestamp=5, topic_option=None
+)
 
 
 def rows(count: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -87,7 +89,7 @@ def test_columns_that_are_not_written_do_not_count() -> None:
 
 
 def test_order_nulls_and_boundaries_count() -> None:
-    plan = ColumnPlan(None, 0, None, None, None, None, "t")
+    plan = ColumnPositions(None, 0, None, None, None, None, "t")
 
     def of(*values: str | None) -> str:
         made = RowsDigest(plan)

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 )
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.columns.plan import ColumnPlan
-from spark_kafka_sink.spark.input_schema import plan_columns
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.spark.input_schema import find_columns
 
 
 def headers_of(
@@ -48,36 +48,38 @@ def schema(**columns: DataType) -> StructType:
 
 def refusal(columns: StructType, topic_option: str | None = "t") -> str:
     with pytest.raises(SchemaError) as raised:
-        plan_columns(columns, topic_option)
+        find_columns(columns, topic_option)
     return str(raised.value)
 
 
 def test_all_columns() -> None:
-    plan = plan_columns(schema(**FULL), None)
-    assert plan == ColumnPlan(
+    plan = find_columns(schema(**FULL), None)
+    assert plan == ColumnPositions(
         value=2, key=1, headers=3, topic=0, partition=4, timestamp=5, topic_option=None
     )
 
 
 def test_order_does_not_matter_and_other_columns_are_ignored() -> None:
     columns = {"x": MapType(StringType(), LongType()), "value": BinaryType(), "y": LongType()}
-    assert plan_columns(schema(**columns, key=StringType()), "t") == ColumnPlan(
+    assert find_columns(schema(**columns, key=StringType()), "t") == ColumnPositions(
         value=1, key=3, topic_option="t"
     )
 
 
 def test_value_alone() -> None:
-    assert plan_columns(schema(value=StringType()), "t") == ColumnPlan(value=0, topic_option="t")
+    assert find_columns(schema(value=StringType()), "t") == ColumnPositions(
+        value=0, topic_option="t"
+    )
 
 
 def test_names_are_case_sensitive() -> None:
     assert refusal(schema(Value=StringType())) == "Required attribute 'value' not found"
-    assert plan_columns(schema(value=StringType(), Key=LongType()), "t").key is None
+    assert find_columns(schema(value=StringType(), Key=LongType()), "t").key is None
 
 
 def test_of_two_columns_of_one_name_the_first_is_taken() -> None:
     fields = [StructField("value", StringType()), StructField("value", LongType())]
-    assert plan_columns(StructType(fields), "t").value == 0
+    assert find_columns(StructType(fields), "t").value == 0
 
 
 @pytest.mark.parametrize(
@@ -148,10 +150,10 @@ def test_what_headers_are_not(data_type: DataType) -> None:
 def test_nullability_of_headers_does_not_matter() -> None:
     fields = [StructField("key", StringType(), False), StructField("value", BinaryType(), False)]
     strict = ArrayType(StructType(fields), containsNull=False)
-    assert plan_columns(schema(value=StringType(), headers=strict), "t").headers == 1
+    assert find_columns(schema(value=StringType(), headers=strict), "t").headers == 1
 
 
 def test_the_topic_option_overrides_a_topic_column_of_any_type() -> None:
     columns = schema(value=StringType(), topic=LongType())
-    assert plan_columns(columns, "t").topic_option == "t"
+    assert find_columns(columns, "t").topic_option == "t"
     assert refusal(columns, None).startswith("topic attribute unsupported type bigint")

@@ -34,12 +34,12 @@ ALLOWED: dict[str, set[str]] = {
 
 ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.worker": set(),
-    "spark.input_schema": {"columns.plan"},
+    "spark.input_schema": {"columns.positions"},
     "spark.interceptors": set(),
     "spark.commit": {"producer.metrics", "transactions.model"},
     "spark.preflight": {"client", "config", "protocol", "spark.commit"},
-    "spark.source": {"columns.plan", "config", "spark", "transactions"},
-    "spark.writer": {"columns.plan", "config", "spark", "transactions"},
+    "spark.source": {"columns.positions", "config", "spark", "transactions"},
+    "spark.writer": {"columns.positions", "config", "spark", "transactions"},
     "spark.task": {"columns", "config", "producer", "record", "spark", "transactions"},
 }
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""

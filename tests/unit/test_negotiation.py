@@ -120,7 +120,7 @@ class OneBroker:
             self.clock.ms += timeout_ms
         return events
 
-    def close_channel(self, channel_id: int) -> None:
+    def disconnect(self, channel_id: int) -> None:
         self._events.clear()
 
     def wakeup(self) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import RecordError
-from spark_kafka_sink.columns.plan import ColumnPlan
+from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import (
     arrow_records,
     bytes_view,
@@ -255,7 +255,7 @@ def test_garbage_under_a_null_is_nobodys() -> None:
 
 def test_absent_columns() -> None:
     batch = pa.record_batch({"value": pa.array(["a", "b"])})
-    records = arrow_records(batch, ColumnPlan(value=0, topic_option="t"), NOW_MS)
+    records = arrow_records(batch, ColumnPositions(value=0, topic_option="t"), NOW_MS)
     assert (records.rows_count, records.topics, records.topic_indices) == (2, ["t"], None)
     assert (records.columns.key, records.columns.headers) == (ABSENT_BYTES, ABSENT_HEADERS)
     assert records.partition == ABSENT_INTEGERS
@@ -277,7 +277,7 @@ def test_all_columns() -> None:
             "key": pa.array(["k", None]),
         }
     )
-    plan = ColumnPlan(value=3, key=4, headers=2, partition=0, timestamp=1, topic_option="t")
+    plan = ColumnPositions(value=3, key=4, headers=2, partition=0, timestamp=1, topic_option="t")
     records = arrow_records(batch, plan, NOW_MS)
     assert [read_bytes(records.columns.key, row) for row in range(2)] == [b"k", None]
     assert [read_bytes(records.columns.value, row) for row in range(2)] == [b"a", None]
@@ -290,7 +290,7 @@ def test_all_columns() -> None:
 
 def topics_of(names: Any, option: str | None = None) -> list[str]:
     batch = pa.record_batch({"topic": names, "value": pa.array(["v"] * len(names))})
-    plan = ColumnPlan(value=1, topic=0, topic_option=option)
+    plan = ColumnPositions(value=1, topic=0, topic_option=option)
     records = arrow_records(batch, plan, NOW_MS)
     if records.topic_indices is None:
         assert len(records.topics) == 1

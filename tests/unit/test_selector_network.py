@@ -312,9 +312,9 @@ def test_a_channel_that_this_side_closes_tells_nothing_more(
     network: SelectorNetwork, peer: socket.socket
 ) -> None:
     peer.sendall(b"never read")
-    network.close_channel(CHANNEL)
-    network.close_channel(CHANNEL)
-    network.close_channel(99)
+    network.disconnect(CHANNEL)
+    network.disconnect(CHANNEL)
+    network.disconnect(99)
     assert network.poll(0) == []
     # Unread bytes make the close a reset.
     with pytest.raises(ConnectionResetError):

@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.errors import OutcomeError
 from spark_kafka_sink.transactions.ids import (
-    WorkerSlots,
+    WorkerTransactionalIds,
     current_driver,
     driver_transactional_id,
     is_task_id,
@@ -66,7 +66,7 @@ def test_what_is_no_decision_is_refused(text: str, message: str) -> None:
 
 
 def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan() -> None:
-    slots = WorkerSlots("0123456789ab")
+    slots = WorkerTransactionalIds("0123456789ab")
     first, second = DriverToken(1, 0, 0, 2), DriverToken(1, 1, 0, 2)
     taken = [slots.take("p", first), slots.take("p", first), slots.take("other", first)]
     assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
@@ -79,10 +79,12 @@ def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan() -> None:
 
 @pytest.mark.parametrize("prefix", ["p", "a.b", "we+ird [x] \\ *", "p$"])
 def test_the_pattern_knows_own_tasks_only(prefix: str) -> None:
-    own = WorkerSlots().take(prefix, DriverToken(1, 0, 0, 2))
+    own = WorkerTransactionalIds().take(prefix, DriverToken(1, 0, 0, 2))
     assert is_task_id(prefix, own)
     assert not is_task_id(prefix, driver_transactional_id(prefix))
-    assert not is_task_id(prefix, WorkerSlots().take(f"{prefix}.x", DriverToken(1, 0, 0, 2)))
+    assert not is_task_id(
+        prefix, WorkerTransactionalIds().take(f"{prefix}.x", DriverToken(1, 0, 0, 2))
+    )
     assert not is_task_id(prefix, "x" + own)
     assert re.fullmatch(task_id_pattern(prefix), own)
 

@@ -1,6 +1,6 @@
 """From an open batch to one that can be sent: compress its records, keep only the memory it needs.
 
-One closer per thread: it owns a compressor and a scratch buffer.
+One finisher per thread: it owns a compressor and a scratch buffer.
 
 Source: ``MemoryRecordsBuilder.close``.
 """
@@ -23,7 +23,7 @@ from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 _CODEC_NONE = 0
 
 
-class BatchCloser:
+class BatchFinisher:
     """Turns detached batches into producer batches."""
 
     def __init__(
@@ -44,7 +44,7 @@ class BatchCloser:
         self._metrics = metrics
         self._scratch: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
-    def close(self, detached: DetachedBatch) -> ProducerBatch:
+    def finish(self, detached: DetachedBatch) -> ProducerBatch:
         """The batch with its records compressed, if a codec is set; its header is not written."""
         pages = self._pool.chain(detached.first_page)
         if self._compressor is None:

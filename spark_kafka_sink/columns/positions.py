@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class ColumnPlan(NamedTuple):
+class ColumnPositions(NamedTuple):
     """Positions of the columns in every Arrow batch; None for a column that is absent.
 
     topic_option: the ``topic`` option, which overrides the topic column.
