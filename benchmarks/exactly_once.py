@@ -112,9 +112,12 @@ def throughput(rows: int, pairs: int) -> dict[str, Any]:
 
 
 def run_query(
-    spark: SparkSession, options: dict[str, str], tasks: int, micro_batches: int,
+    spark: SparkSession,
+    options: dict[str, str],
+    tasks: int,
+    micro_batches: int,
     look: Callable[[int], None] = lambda batch_id: None,
-) -> tuple[list[dict[str, Any]], list[int]]:  # fmt: skip
+) -> tuple[list[dict[str, Any]], list[int]]:
     """A query of so many micro-batches; the sink's lines of commits, and ms of ``addBatch``.
 
     look: called with the number of micro-batches so far, now and then
@@ -159,9 +162,11 @@ def commit(rounds: int, micro_batches: int) -> dict[str, Any]:
             for guarantee in GUARANTEES if turn % 2 else GUARANTEES[::-1]:
                 topic = BenchTopic(kafka, _PARTITIONS).name
                 lines, took = run_query(
-                    spark, options_of(guarantee, kafka, topic), _COMMIT_TASKS,
+                    spark,
+                    options_of(guarantee, kafka, topic),
+                    _COMMIT_TASKS,
                     _WARMUPS + micro_batches,
-                )  # fmt: skip
+                )
                 if not turn:
                     continue
                 added[guarantee].append(statistics.median(took[_WARMUPS:]))

@@ -61,9 +61,14 @@ def ratios_by_size(
             low.append(spread["median"] - spread["min"])
             high.append(spread["max"] - spread["median"])
         axes.bar(
-            places, medians, width * 0.9, yerr=[low, high], label=codec, color=_COLOURS[index],
+            places,
+            medians,
+            width * 0.9,
+            yerr=[low, high],
+            label=codec,
+            color=_COLOURS[index],
             error_kw={"elinewidth": 0.8, "ecolor": "#333333"},
-        )  # fmt: skip
+        )
     axes.axhline(1, color=_GREY, linewidth=0.8)
     axes.set_xticks(range(len(VALUE_BYTES)), [size_name(size) for size in VALUE_BYTES])
     axes.set_xlabel("value size")

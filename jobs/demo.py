@@ -99,13 +99,18 @@ def submit(bootstrap_servers: str, input_folder: Path, work: Path) -> int:
     """Run the stream as in production: spark-submit with a properties file."""
     command = [
         str(Path(sys.executable).parent / "spark-submit"),
-        "--properties-file", str(REPOSITORY / "conf" / "demo.conf"),
-        "--conf", f"spark.pykafka.kafka.bootstrap.servers={bootstrap_servers}",
-        "--conf", f"spark.pykafka.metrics.path={work / 'metrics.jsonl'}",
+        "--properties-file",
+        str(REPOSITORY / "conf" / "demo.conf"),
+        "--conf",
+        f"spark.pykafka.kafka.bootstrap.servers={bootstrap_servers}",
+        "--conf",
+        f"spark.pykafka.metrics.path={work / 'metrics.jsonl'}",
         str(REPOSITORY / "jobs" / "stream_to_kafka.py"),
-        "--input", str(input_folder),
-        "--checkpoint", str(work / "checkpoint"),
-    ]  # fmt: skip
+        "--input",
+        str(input_folder),
+        "--checkpoint",
+        str(work / "checkpoint"),
+    ]
     print("$ spark-submit --properties-file conf/demo.conf jobs/stream_to_kafka.py", flush=True)
     # Spark's Python workers must be this very Python, not whichever comes first on the PATH.
     environment = dict(os.environ, PYSPARK_PYTHON=sys.executable)
@@ -171,14 +176,18 @@ def compressed_bytes(metrics: Path) -> dict[int, int]:
 
 def print_table(result: ReadBack, sizes: dict[int, int]) -> None:
     """What landed where."""
-    print(f"\n{'partition':>9} {'records':>9} {'first offset':>13} {'last offset':>12} "
-          f"{'bytes':>12} {'compressed':>12} {'ratio':>6}")  # fmt: skip
+    print(
+        f"\n{'partition':>9} {'records':>9} {'first offset':>13} {'last offset':>12} "
+        f"{'bytes':>12} {'compressed':>12} {'ratio':>6}"
+    )
     for number in sorted(result.partitions):
         partition, size = result.partitions[number], sizes.get(number, 0)
         ratio = partition.bytes / size if size else 0.0
-        print(f"{number:>9} {partition.records:>9,} {partition.first_offset:>13,} "
-              f"{partition.last_offset:>12,} {partition.bytes:>12,} {size:>12,} "
-              f"{ratio:>6.2f}")  # fmt: skip
+        print(
+            f"{number:>9} {partition.records:>9,} {partition.first_offset:>13,} "
+            f"{partition.last_offset:>12,} {partition.bytes:>12,} {size:>12,} "
+            f"{ratio:>6.2f}"
+        )
 
 
 def main() -> int:

@@ -59,10 +59,14 @@ def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[R
                 headers = tuple((name, value) for name, value in message.headers() or ())
                 records.append(
                     Read(
-                        message.partition(), message.offset(), message.timestamp()[1],
-                        message.key(), message.value(), headers,
+                        message.partition(),
+                        message.offset(),
+                        message.timestamp()[1],
+                        message.key(),
+                        message.value(),
+                        headers,
                     )
-                )  # fmt: skip
+                )
         return sorted(records, key=lambda r: (r.partition, r.offset))
     finally:
         reader.close()

@@ -60,21 +60,27 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     shown = _add(actions, "describe", _describe, "one prefix, and who holds back its readers")
     _add_prefix(shown)
     shown.add_argument(
-        "--topic", dest="topics", metavar="T", action="append", default=[],
+        "--topic",
+        dest="topics",
+        metavar="T",
+        action="append",
+        default=[],
         help="tell of all its partitions too; may be repeated",
-    )  # fmt: skip
+    )
 
     shown = _add(actions, "resolve", _resolve, "finish what was decided", _RESOLVE)
     _add_prefix(shown)
     choice = shown.add_mutually_exclusive_group()
     choice.add_argument(
-        "--as-written", action="store_true",
+        "--as-written",
+        action="store_true",
         help="it counts as written: a replay is dropped, rows that are not visible stay missing",
-    )  # fmt: skip
+    )
     choice.add_argument(
-        "--as-not-written", action="store_true",
+        "--as-not-written",
+        action="store_true",
         help="a replay writes everything again: rows that are visible are doubled",
-    )  # fmt: skip
+    )
     _add_yes(shown)
 
     shown = _add(actions, "abort", _abort, "abort open transactions of tasks, unless decided")
@@ -104,13 +110,19 @@ def _add(
         "--bootstrap-server", metavar="HOST:PORT,…", required=True, help="of the cluster"
     )
     parser.add_argument(
-        "--log-topic", metavar="TOPIC", default=_LOG_TOPIC,
+        "--log-topic",
+        metavar="TOPIC",
+        default=_LOG_TOPIC,
         help=f"the decision log, transaction.log.topic of the query; default: {_LOG_TOPIC}",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--timeout", metavar="MS", type=_positive, default=_TIMEOUT_MS, dest="timeout_ms",
+        "--timeout",
+        metavar="MS",
+        type=_positive,
+        default=_TIMEOUT_MS,
+        dest="timeout_ms",
         help=f"how long brokers are waited for, per step; default: {_TIMEOUT_MS}",
-    )  # fmt: skip
+    )
     parser.add_argument("--json", action="store_true", help=_JSON_HELP)
     parser.set_defaults(command=lambda arguments: _connected(run, arguments))
     return parser

@@ -116,13 +116,16 @@ class Coordinators:
         )
         groups = [list(missing)] if is_batched else [[i] for i in missing]
         calls = [
-            Call(node, FindCoordinatorRequest(
-                key="" if is_batched else ids[0],
-                key_type=TRANSACTION_KEY_TYPE,
-                coordinator_keys=ids if is_batched else [],
-            ))
+            Call(
+                node,
+                FindCoordinatorRequest(
+                    key="" if is_batched else ids[0],
+                    key_type=TRANSACTION_KEY_TYPE,
+                    coordinator_keys=ids if is_batched else [],
+                ),
+            )
             for ids in groups
-        ]  # fmt: skip
+        ]
         last_error: KafkaErrorCode | None = None
         answers = self._admin.request_all(calls, deadline_ms)
         for ids, answer in zip(groups, answers, strict=True):

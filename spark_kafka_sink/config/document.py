@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
-from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
 from spark_kafka_sink.config.sink_options import (
     JAVA_CLASS_KEYS,
     KAFKA_PREFIX,

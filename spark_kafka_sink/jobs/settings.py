@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
 from spark_kafka_sink.config.sink_options import KAFKA_PREFIX, SINK_OPTIONS
 
 CONF_PREFIX = "spark.pykafka."
@@ -62,10 +62,20 @@ class JobArguments:
         add = self._parser.add_argument
         add("--bootstrap-servers", help="short for --option kafka.bootstrap.servers=…")
         add("--topic", help="short for --option topic=…")
-        add("--option", action="append", default=[], metavar="NAME=VALUE",
-            help="an option of the sink, e.g. kafka.linger.ms=50; may be repeated")  # fmt: skip
-        add("--reader-option", action="append", default=[], metavar="NAME=VALUE",
-            help="an option of Spark's reader, e.g. header=true; may be repeated")  # fmt: skip
+        add(
+            "--option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="an option of the sink, e.g. kafka.linger.ms=50; may be repeated",
+        )
+        add(
+            "--reader-option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="an option of Spark's reader, e.g. header=true; may be repeated",
+        )
 
     def add(self, name: str, help_text: str) -> None:
         """Declare ``--name``; in the properties file ``spark.pykafka.job.name``."""

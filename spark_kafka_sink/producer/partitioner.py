@@ -90,9 +90,13 @@ class ComputedPartitions(Protocol):
     """A partitioner that looks at whole columns instead of single keys."""
 
     def compute(
-        self, topic: str, records: ArrowRecords, rows: Int32Array | None, available: Sequence[int],
+        self,
+        topic: str,
+        records: ArrowRecords,
+        rows: Int32Array | None,
+        available: Sequence[int],
         partitions_count: int,
-    ) -> Int32Array | None:  # fmt: skip
+    ) -> Int32Array | None:
         """A partition for each of ``rows`` (None: all); -1: the key decides. None: no opinion."""
         ...
 
@@ -115,9 +119,13 @@ class RoundRobinPartitioner:
         self._next: dict[str, int] = {}
 
     def compute(
-        self, topic: str, records: ArrowRecords, rows: Int32Array | None, available: Sequence[int],
+        self,
+        topic: str,
+        records: ArrowRecords,
+        rows: Int32Array | None,
+        available: Sequence[int],
         partitions_count: int,
-    ) -> Int32Array:  # fmt: skip
+    ) -> Int32Array:
         """Rows with an explicit partition take a turn, too, as their turn costs nobody anything."""
         count = records.rows_count if rows is None else len(rows)
         first = self._next.get(topic, 0)
@@ -136,9 +144,13 @@ class UserPartitioner:
         self._on_error = on_error
 
     def compute(
-        self, topic: str, records: ArrowRecords, rows: Int32Array | None, available: Sequence[int],
+        self,
+        topic: str,
+        records: ArrowRecords,
+        rows: Int32Array | None,
+        available: Sequence[int],
         partitions_count: int,
-    ) -> Int32Array | None:  # fmt: skip
+    ) -> Int32Array | None:
         """Raises HookError for a result that is not an int32 array of partitions or nulls."""
         batch = records.owner if rows is None else records.owner.take(pa.array(rows))
         values = batch.column(records.positions.value)

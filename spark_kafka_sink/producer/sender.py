@@ -178,9 +178,12 @@ class Sender:
         self._metrics.requests += 1
         try:
             request = produce_request(
-                batches, self._metadata.snapshot, config.acks, config.request_timeout_ms,
+                batches,
+                self._metadata.snapshot,
+                config.acks,
+                config.request_timeout_ms,
                 transaction,
-            )  # fmt: skip
+            )
             check_adds_partitions(node, self._client.api_versions(node), transaction)
             self._client.send(
                 node,

@@ -179,9 +179,12 @@ class TransactionClient:
         return {t.transactional_id: _outcome(t, states[t.transactional_id]) for t in transactions}
 
     def end(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, transaction_version: int,
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        transaction_version: int,
         deadline_ms: int,
-    ) -> ProducerIdAndEpoch:  # fmt: skip
+    ) -> ProducerIdAndEpoch:
         """Commit the driver's own transaction; the identity to go on with.
 
         Raises FencedError when another driver has taken the id.
@@ -197,9 +200,12 @@ class TransactionClient:
         return producer
 
     def add_partition(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition,
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        topic_partition: TopicPartition,
         deadline_ms: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Make a partition part of the transaction; needed below transaction.version 2."""
         topic = AddPartitionsToTxnTopic(topic_partition.topic, [topic_partition.partition])
         request = AddPartitionsToTxnRequest(transactional_id, *producer, [topic])

@@ -55,9 +55,15 @@ def _transactions(transactions: Sequence[TransactionDetails], now_ms: int) -> li
     if not transactions:
         return ["No open transactions."]
     header = [
-        "TRANSACTIONAL ID", "STATE", "SINCE", "AGE", "TIMEOUT", "PRODUCER ID", "EPOCH",
+        "TRANSACTIONAL ID",
+        "STATE",
+        "SINCE",
+        "AGE",
+        "TIMEOUT",
+        "PRODUCER ID",
+        "EPOCH",
         "PARTITIONS",
-    ]  # fmt: skip
+    ]
     rows = [
         [
             t.transactional_id,
@@ -85,10 +91,15 @@ def description_lines(described: PrefixDescription, log_topic: str, now_ms: int)
     if described.parts:
         header = ["TRANSACTIONAL ID", "SPARK PARTITION", "RECORDS", "RECORDED", "NOW"]
         rows = [
-            [p.transaction.transactional_id, str(p.transaction.partition_id),
-             str(p.transaction.records), p.recorded, p.now]
+            [
+                p.transaction.transactional_id,
+                str(p.transaction.partition_id),
+                str(p.transaction.records),
+                p.recorded,
+                p.now,
+            ]
             for p in described.parts
-        ]  # fmt: skip
+        ]
         lines += ["", "Transactions of the unit", *table(header, rows)]
     lines += ["", "Open transactions", *_transactions(overview.transactions, now_ms)]
     return [*lines, "", "Readers of committed records", *_positions(described.positions, now_ms)]
@@ -118,9 +129,16 @@ def _positions(positions: Sequence[ReadPosition], now_ms: int) -> list[str]:
     if not positions:
         return ["No partitions to tell of; --topic names more."]
     header = [
-        "PARTITION", "LAST STABLE OFFSET", "HIGH WATERMARK", "WAITING", "HELD BACK BY",
-        "PRODUCER ID", "EPOCH", "FROM OFFSET", "LAST WRITE",
-    ]  # fmt: skip
+        "PARTITION",
+        "LAST STABLE OFFSET",
+        "HIGH WATERMARK",
+        "WAITING",
+        "HELD BACK BY",
+        "PRODUCER ID",
+        "EPOCH",
+        "FROM OFFSET",
+        "LAST WRITE",
+    ]
     rows = [row for position in positions for row in _position_rows(position, now_ms)]
     return table(header, rows)
 
@@ -142,9 +160,13 @@ def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
             age = f"{duration_of(now_ms - producer.last_write_ms)} ago"
         numbers = (producer.producer_id, producer.producer_epoch, producer.first_offset)
         rows.append(
-            [*(row if index == 0 else [""] * 4), name if index == 0 else f"then {name}",
-             *(str(number) for number in numbers), age]
-        )  # fmt: skip
+            [
+                *(row if index == 0 else [""] * 4),
+                name if index == 0 else f"then {name}",
+                *(str(number) for number in numbers),
+                age,
+            ]
+        )
     return rows
 
 

@@ -78,9 +78,18 @@ class Query(NamedTuple):
     def command(self, name: str, *more: str) -> int:
         servers = self.kafka.bootstrap_servers
         return main(
-            ["transactions", name, "--bootstrap-server", servers, "--log-topic", LOG_TOPIC,
-             "--prefix", self.prefix, *more]
-        )  # fmt: skip
+            [
+                "transactions",
+                name,
+                "--bootstrap-server",
+                servers,
+                "--log-topic",
+                LOG_TOPIC,
+                "--prefix",
+                self.prefix,
+                *more,
+            ]
+        )
 
 
 @pytest.fixture

@@ -46,9 +46,13 @@ def kafka_tv1() -> Iterator[LocalKafka]:
     """A broker of today whose transaction.version is not: it offers more than it can do."""
     with LocalKafka() as local_kafka:
         local_kafka.run_tool(
-            "FeatureCommand", "--bootstrap-server", local_kafka.bootstrap_servers,
-            "downgrade", "--feature", "transaction.version=1",
-        )  # fmt: skip
+            "FeatureCommand",
+            "--bootstrap-server",
+            local_kafka.bootstrap_servers,
+            "downgrade",
+            "--feature",
+            "transaction.version=1",
+        )
         yield local_kafka
 
 

@@ -96,9 +96,14 @@ def create_topic(kafka: LocalKafka, name: str) -> None:
 
 
 def run(
-    spark: SparkSession, kafka: LocalKafka, proxies: list[TcpProxy], fault_name: str,
-    job_name: str, arguments: argparse.Namespace, folder: Path,
-) -> dict[str, Any]:  # fmt: skip
+    spark: SparkSession,
+    kafka: LocalKafka,
+    proxies: list[TcpProxy],
+    fault_name: str,
+    job_name: str,
+    arguments: argparse.Namespace,
+    folder: Path,
+) -> dict[str, Any]:
     """One job under one fault; what came out of it."""
     fault: Fault = FAULTS[fault_name]
     topic = f"{fault_name}-{job_name}"
@@ -138,7 +143,10 @@ def run(
     verdict = judge(kafka.bootstrap_servers, topic, _PARTITIONS, arguments.records)
     lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     return {
-        "fault": fault_name, "job": job_name, "what": fault.what, "happened": story[0],
+        "fault": fault_name,
+        "job": job_name,
+        "what": fault.what,
+        "happened": story[0],
         **verdict._asdict(),
         "records": arguments.records,
         "tasks_failed": sum(line.get("failed_tasks", 0) for line in lines),
@@ -146,7 +154,7 @@ def run(
         "requests": sum(line["metrics"]["requests"] for line in lines),
         "seconds": round(seconds, 1),
         "failure": failure,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

@@ -17,8 +17,12 @@ from typing import Any, NamedTuple
 
 FOLDER = "PYKAFKA_CHAOS_FOLDER"
 KILL_DRIVER, KILL_WORKER, FAIL, HOLD, STRAGGLE = (
-    "kill-driver", "kill-worker", "fail", "hold", "straggle"
-)  # fmt: skip
+    "kill-driver",
+    "kill-worker",
+    "fail",
+    "hold",
+    "straggle",
+)
 STRAGGLE_S = 2.0
 _HELD_AT_MOST_S = 180.0
 DRIVER = "driver.json"

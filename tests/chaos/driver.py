@@ -31,9 +31,14 @@ class SparkDriver:
     """
 
     def __init__(
-        self, folder: Path, options: dict[str, str], rows_per_batch: int, records: int,
-        checkpoint: Path, **conf: str,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        options: dict[str, str],
+        rows_per_batch: int,
+        records: int,
+        checkpoint: Path,
+        **conf: str,
+    ) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.traps = Traps(folder)
@@ -43,8 +48,12 @@ class SparkDriver:
         self._stop = folder / "stop"
         self._settings = Settings(
             {"metrics.log": "false", "metrics.path": str(self.metrics), **options},
-            self.conf, str(checkpoint), rows_per_batch, records, str(self._stop),
-        )  # fmt: skip
+            self.conf,
+            str(checkpoint),
+            rows_per_batch,
+            records,
+            str(self._stop),
+        )
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
         self._events: list[dict[str, Any]] = []

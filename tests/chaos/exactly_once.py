@@ -78,9 +78,12 @@ def run(
     servers = kafka.bootstrap_servers
     records = micro_batches * ROWS_PER_BATCH
     driver = SparkDriver(
-        folder / "query", options_of(guarantee, servers, topic), ROWS_PER_BATCH, records,
+        folder / "query",
+        options_of(guarantee, servers, topic),
+        ROWS_PER_BATCH,
+        records,
         folder / "checkpoint",
-    )  # fmt: skip
+    )
     watch = Watch(EndOffsets(servers, topic, _PARTITIONS), lambda: driver.committed)
     prefix = topic if guarantee == EXACTLY_ONCE else None
     scene = Scene(kafka, driver, watch, prefix)

@@ -215,12 +215,13 @@ WITH_SPECULATION = [
         for point in ("task.begin", "task.written", "task.flushed", "task.flushed")
     ),
     QueryFault(
-        "worker", "worker killed in the middle of its rows, speculation on",
+        "worker",
+        "worker killed in the middle of its rows, speculation on",
         _kill_worker("task.written", 2),
     ),
     *(
         QueryFault("driver", f"driver killed at {point}, executors outlive it", _kill_at(point))
         for point in ("task.written", "task.flushed", "commit.decided", "commit.ending")
     ),
-]  # fmt: skip
+]
 """With two executors on two hosts."""

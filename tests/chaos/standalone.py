@@ -57,10 +57,20 @@ class StandaloneCluster:
         self._launch("master", "Master", "--host", host, "--port", port, "--webui-port", "0")
         for number, worker_host in enumerate(_HOSTS):
             self._launch(
-                f"worker-{number}", "Worker", "--host", worker_host, "--cores", "1",
-                "--memory", "1g", "--webui-port", "0",
-                "--work-dir", str(self._folder / f"work-{number}"), self.master,
-            )  # fmt: skip
+                f"worker-{number}",
+                "Worker",
+                "--host",
+                worker_host,
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--webui-port",
+                "0",
+                "--work-dir",
+                str(self._folder / f"work-{number}"),
+                self.master,
+            )
         assert eventually(self._is_ready, _START_TIMEOUT_S), "Spark's workers do not register"
         return self
 

@@ -11,8 +11,15 @@ from tests.golden.generate import find_javac, generate
 from tests.golden.message_json import REQUESTS
 
 NAMES = [
-    "batches", "codecs", "keys", "produce", "record_sets", "requests", "responses", "transactional",
-]  # fmt: skip
+    "batches",
+    "codecs",
+    "keys",
+    "produce",
+    "record_sets",
+    "requests",
+    "responses",
+    "transactional",
+]
 MOST_BYTES = 1 << 20
 
 

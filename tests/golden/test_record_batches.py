@@ -86,9 +86,17 @@ def test_parts_of_a_split_batch_are_javas():
     whole = bytearray(golden(case).write_batch(rows))
     numbers = case["producer"]
     batch = ProducerBatch(
-        TopicPartition("t", 0), [memoryview(whole)], [], len(whole), len(whole), len(rows),
-        0, rows[0].timestamp, max(row.timestamp for row in rows), 0,
-    )  # fmt: skip
+        TopicPartition("t", 0),
+        [memoryview(whole)],
+        [],
+        len(whole),
+        len(whole),
+        len(rows),
+        0,
+        rows[0].timestamp,
+        max(row.timestamp for row in rows),
+        0,
+    )
     producer = ProducerIdAndEpoch(numbers["id"], numbers["epoch"])
     batch.set_producer_state(producer, numbers["first_sequence"])
     parts = BatchSplitter(None).split(batch, 1)

@@ -36,11 +36,22 @@ class Arena:
     def append(self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5):
         timestamps = records.timestamps
         return kernel.append_records(
-            first_row, records.rows_count, np.array(slots, np.int32), np.array(sticky, np.int32),
-            records.fields, 0 if timestamps is None else timestamps.ctypes.data, timestamp_ms,
-            now_ms, self.table, self.memory.ctypes.data + GUARD, self.page_size, self.next_page,
-            self.reserve, self.reserve_count, self.spill.ctypes.data,
-        )  # fmt: skip
+            first_row,
+            records.rows_count,
+            np.array(slots, np.int32),
+            np.array(sticky, np.int32),
+            records.fields,
+            0 if timestamps is None else timestamps.ctypes.data,
+            timestamp_ms,
+            now_ms,
+            self.table,
+            self.memory.ctypes.data + GUARD,
+            self.page_size,
+            self.next_page,
+            self.reserve,
+            self.reserve_count,
+            self.spill.ctypes.data,
+        )
 
     def records_of(self, slot):
         """Bytes of the slot's batch without the room for its header, read page by page."""
@@ -229,10 +240,14 @@ def test_copy_chain_reads_any_part_of_a_batch():
             count = min(count, len(whole) - start)
             out = np.zeros(count + 1, np.uint8)
             kernel.copy_chain(
-                arena.memory.ctypes.data + GUARD, 64, arena.next_page,
-                arena.table[0, kernel.FIRST_PAGE], kernel.RECORD_BATCH_OVERHEAD + start, count,
+                arena.memory.ctypes.data + GUARD,
+                64,
+                arena.next_page,
+                arena.table[0, kernel.FIRST_PAGE],
+                kernel.RECORD_BATCH_OVERHEAD + start,
+                count,
                 out.ctypes.data,
-            )  # fmt: skip
+            )
             assert out[:count].tobytes() == whole[start : start + count]
             assert out[count] == 0
 

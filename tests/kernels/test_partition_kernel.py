@@ -105,9 +105,11 @@ def test_keys_can_be_ignored():
 def test_slices_and_large_offsets_are_read_from_their_start():
     keys = [b"zero", None, b"two", b"three", None, b"five"]
     for type_ in (pa.binary(), pa.large_binary(), pa.string(), pa.large_string()):
-        values = keys if pa.types.is_binary(type_) or type_ == pa.large_binary() else [
-            None if k is None else k.decode() for k in keys
-        ]  # fmt: skip
+        values = (
+            keys
+            if pa.types.is_binary(type_) or type_ == pa.large_binary()
+            else [None if k is None else k.decode() for k in keys]
+        )
         array = pa.array(values, type_).slice(1, 4)
         out = np.zeros(4, np.int32)
         one = np.zeros(1, np.int32)

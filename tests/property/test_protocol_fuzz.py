@@ -108,8 +108,15 @@ def _garbage(data: bytearray, at: int, rng: random.Random) -> None:
 
 
 _MUTATIONS: tuple[Callable[[bytearray, int, random.Random], None], ...] = (
-    _flip, _replace, _insert, _delete, _lie_about_a_length, _repeat, _truncate, _garbage,
-)  # fmt: skip
+    _flip,
+    _replace,
+    _insert,
+    _delete,
+    _lie_about_a_length,
+    _repeat,
+    _truncate,
+    _garbage,
+)
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:

@@ -143,9 +143,14 @@ class SimBroker:
         self._cluster.handle(self, request, version, reply)
 
     def _respond(
-        self, channel: Channel, inbox: Inbox, response: schema.Message, version: int,
-        correlation_id: int, flexible_header: bool,
-    ) -> None:  # fmt: skip
+        self,
+        channel: Channel,
+        inbox: Inbox,
+        response: schema.Message,
+        version: int,
+        correlation_id: int,
+        flexible_header: bool,
+    ) -> None:
         out = types.Writer()
         out.tail += struct.pack(">i", correlation_id)
         if flexible_header:

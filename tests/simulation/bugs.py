@@ -165,64 +165,86 @@ def _header_written_anew(original):  # type: ignore[no-untyped-def]
 BUGS: dict[str, Bug] = {
     "sequence assigned anew on retry": Bug(
         "a batch gets a new sequence each time it is drained",
-        ProducerState, "assign_sequence", _new_sequence_on_retry,
+        ProducerState,
+        "assign_sequence",
+        _new_sequence_on_retry,
     ),
     "stale leader epoch accepted": Bug(
         "older metadata overwrites newer", metadata_module, "_merge", _stale_leader_accepted
     ),
     "muted partition drained": Bug(
         "with one request in flight, a partition is sent to while a retry is open",
-        RecordAccumulator, "mute", _mute_forgotten,
+        RecordAccumulator,
+        "mute",
+        _mute_forgotten,
     ),
     "expired batch acknowledged": Bug(
         "delivery.timeout.ms completes a batch", Sender, "_expire", _expired_taken_for_acknowledged
     ),
     "retry at the end of the queue": Bug(
         "a batch that failed goes behind later ones",
-        RecordAccumulator, "_position", _retry_at_the_end_of_the_queue,
+        RecordAccumulator,
+        "_position",
+        _retry_at_the_end_of_the_queue,
     ),
     "several in flight before the first acknowledgement": Bug(
         "a broker that knows nothing of the producer takes the second batch first",
-        ProducerState, "must_wait", _many_in_flight_from_the_start,
+        ProducerState,
+        "must_wait",
+        _many_in_flight_from_the_start,
     ),
     "memory reused before the acknowledgement": Bug(
         "pages go back to the pool when a batch is sent",
-        RecordAccumulator, "drain", _memory_free_when_drained,
+        RecordAccumulator,
+        "drain",
+        _memory_free_when_drained,
     ),
     "lost connection forgets its requests": Bug(
         "requests in flight are never completed",
-        NetworkClient, "_lose", _lost_connection_forgets_requests,
+        NetworkClient,
+        "_lose",
+        _lost_connection_forgets_requests,
     ),
     "epoch bumped without renumbering": Bug(
         "batches in flight keep their numbers", ProducerState, "_renumber", _no_renumbering
     ),
     "one answer taken for all partitions": Bug(
         "error and offset of the first partition count for the whole request",
-        Sender, "_complete_answered", _first_answer_for_all_partitions,
+        Sender,
+        "_complete_answered",
+        _first_answer_for_all_partitions,
     ),
     "parts of a split batch reversed": Bug(
         "the second half is sent first", BatchSplitter, "split", _parts_in_reverse
     ),
     "parts of a split batch share a sequence": Bug(
         "every part has the sequence of the whole",
-        BatchSplitter, "split", _parts_share_a_sequence,
+        BatchSplitter,
+        "split",
+        _parts_share_a_sequence,
     ),
     "flush forgets what is in flight": Bug(
         "only queued batches are waited for",
-        RecordAccumulator, "incomplete_count", _flush_forgets_what_is_in_flight,
+        RecordAccumulator,
+        "incomplete_count",
+        _flush_forgets_what_is_in_flight,
     ),
     "requests never time out": Bug(
         "an answer that was dropped is waited for",
-        NetworkClient, "_check_deadlines", _requests_never_time_out,
+        NetworkClient,
+        "_check_deadlines",
+        _requests_never_time_out,
     ),
     "any answer taken for success": Bug(
         "the error code is not looked at", Sender, "_complete_partition", _any_answer_is_success
     ),
     "timeout taken for success": Bug(
         "a request without answer counts as acknowledged",
-        Sender, "_complete_request", _timeout_taken_for_success,
+        Sender,
+        "_complete_request",
+        _timeout_taken_for_success,
     ),
     "header written anew for a retry": Bug(
         "a retry does not send the same bytes", ProducerBatch, "seal", _header_written_anew
     ),
-}  # fmt: skip
+}

@@ -315,8 +315,13 @@ class SimCluster:
             error_code = 0 if view.leader_id >= 0 else code("LEADER_NOT_AVAILABLE")
             partitions.append(
                 metadata.MetadataResponsePartition(
-                    error_code, index, view.leader_id, view.leader_epoch,
-                    list(partition.replicas), sorted(partition.isr), [],
+                    error_code,
+                    index,
+                    view.leader_id,
+                    view.leader_epoch,
+                    list(partition.replicas),
+                    sorted(partition.isr),
+                    [],
                 )
-            )  # fmt: skip
+            )
         return metadata.MetadataResponseTopic(0, name, topic.topic_id, partitions=partitions)

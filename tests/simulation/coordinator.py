@@ -204,16 +204,24 @@ class TransactionCoordinator:
         current = metadata.producer_epoch
         is_current = expected.producer_epoch == current
         begun = replace(
-            metadata, state=EMPTY, timeout_ms=timeout_ms, partitions=frozenset(), start_ms=-1,
-            next_producer_id=-1, bumps_epoch=False,
-        )  # fmt: skip
+            metadata,
+            state=EMPTY,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            start_ms=-1,
+            next_producer_id=-1,
+            bumps_epoch=False,
+        )
         if is_exhausted(current) and (is_current or not expected.is_valid):
             last_epoch = current if expected.is_valid else -1
             producer_id = self._transactions.new_producer_id()
             return replace(
-                begun, producer_id=producer_id, producer_epoch=0,
-                last_producer_id=metadata.producer_id, last_producer_epoch=last_epoch,
-            )  # fmt: skip
+                begun,
+                producer_id=producer_id,
+                producer_epoch=0,
+                last_producer_id=metadata.producer_id,
+                last_producer_epoch=last_epoch,
+            )
         if not expected.is_valid:
             return replace(begun, producer_epoch=current + 1, last_producer_epoch=-1)
         if current == -1 or is_current:
@@ -226,9 +234,12 @@ class TransactionCoordinator:
         """Abort an open transaction under the next epoch: its writer is shut out."""
         metadata = entry.metadata
         fenced = replace(
-            metadata, state=PREPARE_ABORT, producer_epoch=metadata.producer_epoch + 1,
-            last_producer_epoch=-1, bumps_epoch=self._transactions.transaction_version >= 2,
-        )  # fmt: skip
+            metadata,
+            state=PREPARE_ABORT,
+            producer_epoch=metadata.producer_epoch + 1,
+            last_producer_epoch=-1,
+            bumps_epoch=self._transactions.transaction_version >= 2,
+        )
         self._end(entry, fenced, then)
 
     # --- partitions ----------------------------------------------------------------------------
@@ -257,10 +268,12 @@ class TransactionCoordinator:
         else:
             now_ms = self._transactions.timestamp_ms()
             new = replace(
-                metadata, state=ONGOING, partitions=metadata.partitions | partitions,
+                metadata,
+                state=ONGOING,
+                partitions=metadata.partitions | partitions,
                 start_ms=metadata.start_ms if metadata.state == ONGOING else now_ms,
                 bumps_epoch=False,
-            )  # fmt: skip
+            )
             self._write(entry, new, answer)
 
     def verify_partition(
@@ -319,9 +332,13 @@ class TransactionCoordinator:
         epoch = metadata.producer_epoch
         next_producer_id = self._transactions.new_producer_id() if is_exhausted(epoch) else -1
         return replace(
-            metadata, state=state, producer_epoch=epoch + 1, last_producer_epoch=epoch,
-            next_producer_id=next_producer_id, bumps_epoch=True,
-        )  # fmt: skip
+            metadata,
+            state=state,
+            producer_epoch=epoch + 1,
+            last_producer_epoch=epoch,
+            next_producer_id=next_producer_id,
+            bumps_epoch=True,
+        )
 
     def _end(self, entry: Entry, prepared: TransactionMetadata, then: Answer) -> None:
         """Answer as soon as the decision is durable; the markers follow."""
@@ -379,9 +396,11 @@ def _completed(prepared: TransactionMetadata) -> TransactionMetadata:
     if prepared.next_producer_id == -1:
         return completed
     return replace(
-        completed, producer_id=prepared.next_producer_id, producer_epoch=0,
+        completed,
+        producer_id=prepared.next_producer_id,
+        producer_epoch=0,
         last_producer_id=prepared.producer_id,
-    )  # fmt: skip
+    )
 
 
 def _check_without_bump(entry: Entry, producer: ProducerIdAndEpoch, is_commit: bool) -> bool:

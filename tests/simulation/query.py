@@ -145,9 +145,14 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
     if not settings.is_job:
         options["checkpointLocation"] = "/checkpoint"
     fates = Fates(
-        random.Random(rng.random()), settings.fails, settings.is_killed, settings.is_lost,
-        settings.speculates, settings.timeout_ms + 20_000, tasks=settings.tasks,
-    )  # fmt: skip
+        random.Random(rng.random()),
+        settings.fails,
+        settings.is_killed,
+        settings.is_lost,
+        settings.speculates,
+        settings.timeout_ms + 20_000,
+        tasks=settings.tasks,
+    )
     checkpoint = Checkpoint(settings.batches)
     parsed = SinkOptions.parse(options)
     return Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)

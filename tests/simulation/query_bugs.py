@@ -157,34 +157,46 @@ def _refused_taken_for_lost(original):  # type: ignore[no-untyped-def]
 BUGS: dict[str, Bug] = {
     "no decision log": Bug(
         "transactions are committed, and nothing says that they were to be",
-        DecisionLog, "write", _no_decision_log,
+        DecisionLog,
+        "write",
+        _no_decision_log,
     ),
-    "unguarded abort": Bug(
-        "abort ends what is decided", CommitProtocol, "abort", _unguarded_abort
-    ),
+    "unguarded abort": Bug("abort ends what is decided", CommitProtocol, "abort", _unguarded_abort),
     "EndTxn(abort) instead of fencing": Bug(
         "the writer of an aborted transaction may go on",
-        TransactionClient, "fence", _end_txn_instead_of_fencing,
+        TransactionClient,
+        "fence",
+        _end_txn_instead_of_fencing,
     ),
     "empty transactions listed": Bug(
         "tasks without rows hand over transactions that cannot be committed",
-        writer, "write_partition", _empty_transactions_listed,
+        writer,
+        "write_partition",
+        _empty_transactions_listed,
     ),
     "other EndTxn version on retry": Bug(
         "recovery ends transactions in a version of its own choice",
-        CommitProtocol, "_resolve", _other_version_on_retry,
+        CommitProtocol,
+        "_resolve",
+        _other_version_on_retry,
     ),
     "list of what is committed not cumulative": Bug(
         "a repair that is cut off forgets what was visible before",
-        commit_protocol, "_conclude", _committed_list_not_cumulative,
+        commit_protocol,
+        "_conclude",
+        _committed_list_not_cumulative,
     ),
     "replay not compared": Bug(
         "a repair takes any rows for those that are missing",
-        repair, "missing_of", _replay_not_compared,
+        repair,
+        "missing_of",
+        _replay_not_compared,
     ),
     "replay of what is done committed": Bug(
         "a batch that was finished and is run again becomes visible again",
-        CommitProtocol, "commit", _replay_of_what_is_done_committed,
+        CommitProtocol,
+        "commit",
+        _replay_of_what_is_done_committed,
     ),
     "swept before resolved": Bug(
         "planning aborts what is decided", CommitProtocol, "plan", _swept_before_resolved
@@ -194,17 +206,23 @@ BUGS: dict[str, Bug] = {
     ),
     "swept by anybody": Bug(
         "a driver aborts what is open although another one has taken over",
-        TransactionClient, "check_held", _swept_by_anybody,
+        TransactionClient,
+        "check_held",
+        _swept_by_anybody,
     ),
     "older drivers not fenced": Bug(
         "a decision is written whoever has planned since",
-        DecisionLog, "write", _older_drivers_not_fenced,
+        DecisionLog,
+        "write",
+        _older_drivers_not_fenced,
     ),
     "lost taken for committed": Bug(
         "a transaction that timed out counts as visible",
-        client_module, "_outcome", _lost_taken_for_committed,
+        client_module,
+        "_outcome",
+        _lost_taken_for_committed,
     ),
     "refused taken for lost": Bug(
         "EndTxn's refusal counts as an abort", TransactionClient, "_settle", _refused_taken_for_lost
     ),
-}  # fmt: skip
+}

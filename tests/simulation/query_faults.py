@@ -24,11 +24,23 @@ class QueryFaults(FaultPlan):
 
     def _choose(self) -> Callable[[], None]:
         event = self._rng.choice(
-            (self._crash, self._crash, self._pause, self._hang, self._hang_with_a_request,
-             self._move_leader, self._move_coordinator, self._move_coordinator, self._shrink_isr,
-             self._throttle, self._broker_errors, self._producer_id_errors, self._clock_shift,
-             self._cut_everything)
-        )  # fmt: skip
+            (
+                self._crash,
+                self._crash,
+                self._pause,
+                self._hang,
+                self._hang_with_a_request,
+                self._move_leader,
+                self._move_coordinator,
+                self._move_coordinator,
+                self._shrink_isr,
+                self._throttle,
+                self._broker_errors,
+                self._producer_id_errors,
+                self._clock_shift,
+                self._cut_everything,
+            )
+        )
 
         def guarded() -> None:
             if not self._is_healed:

@@ -56,10 +56,15 @@ class Settings:
 
 def choose_settings(rng: random.Random) -> Settings:
     """Everything that a life can differ in."""
-    apis, version = rng.choice((
-        (transactions.KAFKA_4_3, 2), (transactions.KAFKA_4_3, 2), (transactions.KAFKA_4_3, 1),
-        (transactions.KAFKA_4_3, 0), (transactions.KAFKA_3_9, 1),
-    ))  # fmt: skip
+    apis, version = rng.choice(
+        (
+            (transactions.KAFKA_4_3, 2),
+            (transactions.KAFKA_4_3, 2),
+            (transactions.KAFKA_4_3, 1),
+            (transactions.KAFKA_4_3, 0),
+            (transactions.KAFKA_3_9, 1),
+        )
+    )
     timeout_ms = rng.choice((20_000, 60_000, 900_000))
     replicas = rng.choice((1, 3))
     is_calm = rng.random() < 0.3

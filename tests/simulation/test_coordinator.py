@@ -166,8 +166,10 @@ def test_a_prepared_transaction_survives_a_restart_of_its_coordinator(version):
 
 def test_transaction_version_is_a_finalized_feature():
     assert [world(v).finalized_features() for v in (0, 1, 2)] == [
-        {}, {"transaction.version": 1}, {"transaction.version": 2},
-    ]  # fmt: skip
+        {},
+        {"transaction.version": 1},
+        {"transaction.version": 2},
+    ]
     assert world().finalized_features(version=2) == {}
 
 

@@ -85,13 +85,15 @@ def test_parts_of_a_unit_and_their_present_state(operated):
     operated.lose(second)
     described = inspection(operated).describe("p", [])
     assert [(p.recorded, p.now) for p in described.parts] == [
-        ("to be committed", "Ongoing"), ("to be committed", "CompleteAbort"),
-    ]  # fmt: skip
+        ("to be committed", "Ongoing"),
+        ("to be committed", "CompleteAbort"),
+    ]
     operated.operations.resolve(None, agree)
     described = inspection(operated).describe("p", ["t"])
     assert [(p.transaction, p.recorded, p.now) for p in described.parts] == [
-        (first, "committed", "CompleteCommit"), (second, "lost", "CompleteAbort"),
-    ]  # fmt: skip
+        (first, "committed", "CompleteCommit"),
+        (second, "lost", "CompleteAbort"),
+    ]
     operated.world.init(first.transactional_id)
     described = inspection(operated).describe("p", [])
     assert described.parts[0].now == "id used again"

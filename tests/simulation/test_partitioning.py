@@ -153,9 +153,11 @@ def test_adaptive_partitioning_prefers_partitions_whose_brokers_keep_up():
 
 def test_partitions_of_a_broker_that_keeps_batches_waiting_are_avoided():
     simulation = simulate(
-        partitions=3, batch_size="2000", partitioner_availability_timeout_ms="50",
+        partitions=3,
+        batch_size="2000",
+        partitioner_availability_timeout_ms="50",
         partitioner_adaptive_partitioning_enable="false",
-    )  # fmt: skip
+    )
     simulation.append(keyed(10))
     simulation.producer.flush()
     simulation.cluster.brokers[2].is_paused = True

@@ -38,9 +38,12 @@ def test_a_large_record_passes_when_allowed():
 @pytest.mark.parametrize("acks", ["1", "all"])
 def test_a_batch_that_the_broker_finds_too_large_is_split(codec, acks):
     simulation = simulate(
-        partitions=2, batch_size="100000", compression_type=codec, acks=acks,
+        partitions=2,
+        batch_size="100000",
+        compression_type=codec,
+        acks=acks,
         max_in_flight_requests_per_connection="1" if acks == "1" else "5",
-    )  # fmt: skip
+    )
     simulation.cluster.topics["t"].max_message_bytes = 4000
     rows = [(b"k%d" % i, b"%05d" % i + random.Random(i).randbytes(100)) for i in range(2000)]
     for start in range(0, 2000, 100):

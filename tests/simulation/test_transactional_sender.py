@@ -191,9 +191,10 @@ def test_a_late_answer_of_the_task_before_changes_nothing():
     assert simulation.producer.transaction is None
     coordinator = simulation.transactions.coordinator_id("flights.0")
     name = next(
-        name for name in (f"flights.{i}" for i in range(1, 20))
+        name
+        for name in (f"flights.{i}" for i in range(1, 20))
         if simulation.transactions.coordinator_id(name) != coordinator
-    )  # fmt: skip
+    )
     simulation.begin(name)
     simulation.append_to(0, [b"a"])
     simulation.producer._appender.finish_open()
@@ -262,8 +263,9 @@ def test_a_coordinator_that_moves_in_the_middle_is_found_again(simulation):
 @pytest.mark.parametrize("is_before", [True, False], ids=["before", "in the middle"])
 def test_a_coordinator_that_dies_is_replaced(simulation, is_before):
     node_id = simulation.transactions.coordinator_id(NAME)
-    partitions = [i for i in range(3) if simulation.cluster.topics["t"].partitions[i].leader_id
-                  != node_id]  # fmt: skip
+    partitions = [
+        i for i in range(3) if simulation.cluster.topics["t"].partitions[i].leader_id != node_id
+    ]
     simulation.begin()
     if not is_before:
         simulation.write(partitions[0], b"a")

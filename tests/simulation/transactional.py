@@ -53,9 +53,12 @@ class Transactional(Simulation):
         while not answers or answers[-1] == "CONCURRENT_TRANSACTIONS":
             coordinator = self.transactions.coordinators[self.transactions.coordinator_id(name)]
             coordinator.end_transaction(
-                name, ProducerIdAndEpoch(producer_id, epoch), is_commit, version >= 2,
+                name,
+                ProducerIdAndEpoch(producer_id, epoch),
+                is_commit,
+                version >= 2,
                 lambda error, _: answers.append(error),
-            )  # fmt: skip
+            )
             self.run_for(100)
         return answers[-1]
 

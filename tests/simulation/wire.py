@@ -137,8 +137,10 @@ class World:
         )
         response = self.ask(
             broker or self.coordinator(transactional_id),
-            request, version, init_producer_id.InitProducerIdResponse,
-        )  # fmt: skip
+            request,
+            version,
+            init_producer_id.InitProducerIdResponse,
+        )
         producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return name_of(response.error_code), producer
 
@@ -153,17 +155,22 @@ class World:
         raise AssertionError("InitProducerId does not come to an end")
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, key: TopicPartition,
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        key: TopicPartition,
         version: int = 3,
-    ) -> str:  # fmt: skip
+    ) -> str:
         topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(key.topic, [key.partition])]
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(
             transactional_id, producer.producer_id, producer.producer_epoch, topics
         )
         response = self.ask(
             self.coordinator(transactional_id),
-            request, version, add_partitions_to_txn.AddPartitionsToTxnResponse,
-        )  # fmt: skip
+            request,
+            version,
+            add_partitions_to_txn.AddPartitionsToTxnResponse,
+        )
         result = response.results_by_topic_v3_and_below[0].results_by_partition[0]
         return name_of(result.partition_error_code)
 
@@ -207,8 +214,10 @@ class World:
         request = describe_transactions.DescribeTransactionsRequest([transactional_id])
         response = self.ask(
             self.coordinator(transactional_id),
-            request, 0, describe_transactions.DescribeTransactionsResponse,
-        )  # fmt: skip
+            request,
+            0,
+            describe_transactions.DescribeTransactionsResponse,
+        )
         return response.transaction_states[0]
 
     def state(self, transactional_id: str) -> tuple[str, int]:
@@ -218,9 +227,13 @@ class World:
         return described.transaction_state, described.producer_epoch
 
     def list(
-        self, pattern: str | None = None, states: tuple[str, ...] = (), version: int = 2,
-        producer_ids: tuple[int, ...] = (), duration_ms: int = -1,
-    ) -> list[tuple[str, str]]:  # fmt: skip
+        self,
+        pattern: str | None = None,
+        states: tuple[str, ...] = (),
+        version: int = 2,
+        producer_ids: tuple[int, ...] = (),
+        duration_ms: int = -1,
+    ) -> list[tuple[str, str]]:
         """ListTransactions on all brokers: [(id, state)]; an error is asserted not to be."""
         request = list_transactions.ListTransactionsRequest(
             list(states), list(producer_ids), duration_ms, pattern
@@ -237,16 +250,23 @@ class World:
         return sorted(found)
 
     def fetch(
-        self, key: TopicPartition, offset: int = 0, isolation_level: int = 0,
-        max_bytes: int = 1 << 20, max_wait_ms: int = 0, version: int = 12,
-    ) -> fetch.PartitionData:  # fmt: skip
+        self,
+        key: TopicPartition,
+        offset: int = 0,
+        isolation_level: int = 0,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 0,
+        version: int = 12,
+    ) -> fetch.PartitionData:
         partition = fetch.FetchPartition(
             key.partition, fetch_offset=offset, partition_max_bytes=max_bytes
         )
         request = fetch.FetchRequest(
-            max_wait_ms=max_wait_ms, min_bytes=1, isolation_level=isolation_level,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            isolation_level=isolation_level,
             topics=[fetch.FetchTopic(key.topic, [partition])],
-        )  # fmt: skip
+        )
         leader = self.cluster.brokers[self.cluster.partition(key).leader_id]
         response = self.ask(leader, request, version, fetch.FetchResponse)
         return response.responses[0].partitions[0]

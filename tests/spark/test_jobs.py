@@ -234,8 +234,14 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
 
 def test_kafka_to_kafka_names_the_jar_that_is_missing(conf, submit, tmp_path):
     job = submit(
-        conf(), "kafka_to_kafka.py", "--input", "a", "--topic", "b",
-        "--checkpoint", str(tmp_path / "checkpoint"),
-    )  # fmt: skip
+        conf(),
+        "kafka_to_kafka.py",
+        "--input",
+        "a",
+        "--topic",
+        "b",
+        "--checkpoint",
+        str(tmp_path / "checkpoint"),
+    )
     assert job.wait() == 2
     assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:" in job.text()

@@ -29,15 +29,17 @@ def mixed_rows(spark):
     value = F.when(number % 13 == 0, F.lit(None)).otherwise(
         F.concat(number.cast("string"), F.lit(":"), digest)
     )
-    headers = F.when(number % 7 == 0, F.lit(None).cast(HEADERS)).when(
-        number % 7 == 1, F.expr(f"cast(array() as {HEADERS})")
-    ).otherwise(
-        F.expr(
-            "array(named_struct('key', 'row', 'value', cast(cast(id as string) as binary)),"
-            " named_struct('key', 'row', 'value', cast(null as binary)),"
-            " named_struct('key', 'größe', 'value', cast('' as binary)))"
+    headers = (
+        F.when(number % 7 == 0, F.lit(None).cast(HEADERS))
+        .when(number % 7 == 1, F.expr(f"cast(array() as {HEADERS})"))
+        .otherwise(
+            F.expr(
+                "array(named_struct('key', 'row', 'value', cast(cast(id as string) as binary)),"
+                " named_struct('key', 'row', 'value', cast(null as binary)),"
+                " named_struct('key', 'größe', 'value', cast('' as binary)))"
+            )
         )
-    )  # fmt: skip
+    )
     return spark.range(0, ROWS, 1, 2).select(
         key.alias("key"), value.alias("value"), headers.alias("headers"), number.alias("ignored")
     )

@@ -161,9 +161,11 @@ def test_a_peer_that_is_not_kafka(spark, write):
 
 def test_an_unknown_topic_that_brokers_do_not_create(spark, write, strict_kafka):
     message = refused(
-        write, spark.sql(f"select {GOOD}"), "nowhere",
+        write,
+        spark.sql(f"select {GOOD}"),
+        "nowhere",
         kafka_bootstrap_servers=strict_kafka.bootstrap_servers,
-    )  # fmt: skip
+    )
     assert "topic 'nowhere' does not exist, and the brokers did not create it" in message
 
 

@@ -85,10 +85,14 @@ def test_two_hundred_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_p
         for number in range(first, first + MICRO_BATCHES // 2):
             write_file(folder, number)
         query = start(
-            read_files(spark, folder), kafka, topic, checkpoint,
-            metrics_path=str(metrics), metrics_log="false",
+            read_files(spark, folder),
+            kafka,
+            topic,
+            checkpoint,
+            metrics_path=str(metrics),
+            metrics_log="false",
             kafka_connections_max_idle_ms="3000",
-        )  # fmt: skip
+        )
         while query.isActive:
             connections.append(len(broker_connections(kafka)))
             query.awaitTermination(1)

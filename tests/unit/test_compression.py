@@ -21,11 +21,25 @@ from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, de
 
 SIZES = [1, 100, 32_767, 32_768, 32_769, 65_536, 65_537, 300_000]
 LEVELS: list[tuple[str, int | None]] = [
-    ("gzip", None), ("gzip", -1), *(("gzip", level) for level in range(1, 10)),
+    ("gzip", None),
+    ("gzip", -1),
+    *(("gzip", level) for level in range(1, 10)),
     ("snappy", None),
-    ("lz4", None), ("lz4", 1), ("lz4", 2), ("lz4", 3), ("lz4", 9), ("lz4", 12), ("lz4", 17),
-    ("zstd", None), ("zstd", -131072), ("zstd", -5), ("zstd", 1), ("zstd", 3), ("zstd", 19), ("zstd", 22),
-]  # fmt: skip
+    ("lz4", None),
+    ("lz4", 1),
+    ("lz4", 2),
+    ("lz4", 3),
+    ("lz4", 9),
+    ("lz4", 12),
+    ("lz4", 17),
+    ("zstd", None),
+    ("zstd", -131072),
+    ("zstd", -5),
+    ("zstd", 1),
+    ("zstd", 3),
+    ("zstd", 19),
+    ("zstd", 22),
+]
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 _LZ4_MAGIC = 0x184D2204
 

@@ -25,9 +25,39 @@ from spark_kafka_sink.base.errors import (
 # Of ``Errors`` and the exceptions' ancestors in Kafka 4.3.0's sources: all that are
 # RetriableException, and of these all that are InvalidMetadataException.
 RETRIABLE = {
-    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88,
-    89, 100, 103, 106, 122, 123, 133,
-}  # fmt: skip
+    2,
+    3,
+    5,
+    6,
+    7,
+    9,
+    13,
+    14,
+    15,
+    16,
+    19,
+    20,
+    41,
+    51,
+    56,
+    70,
+    71,
+    72,
+    74,
+    75,
+    78,
+    80,
+    83,
+    84,
+    88,
+    89,
+    100,
+    103,
+    106,
+    122,
+    123,
+    133,
+}
 REFRESH_METADATA = {3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103}
 
 

@@ -101,15 +101,31 @@ def test_what_is_missing(columns: dict[str, DataType], message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data_type", "message"),
     [
-        ("key", IntegerType(), "key attribute unsupported type int. key must be a(n) string or binary"),
+        (
+            "key",
+            IntegerType(),
+            "key attribute unsupported type int. key must be a(n) string or binary",
+        ),
         (
             "value",
             DecimalType(2, 1),
             "value attribute unsupported type decimal(2,1). value must be a(n) string or binary",
         ),
-        ("topic", BinaryType(), "topic attribute unsupported type binary. topic must be a(n) string"),
-        ("partition", LongType(), "partition attribute unsupported type bigint. partition must be a(n) int"),
-        ("partition", ShortType(), "partition attribute unsupported type smallint. partition must be a(n) int"),
+        (
+            "topic",
+            BinaryType(),
+            "topic attribute unsupported type binary. topic must be a(n) string",
+        ),
+        (
+            "partition",
+            LongType(),
+            "partition attribute unsupported type bigint. partition must be a(n) int",
+        ),
+        (
+            "partition",
+            ShortType(),
+            "partition attribute unsupported type smallint. partition must be a(n) int",
+        ),
         (
             "timestamp",
             TimestampNTZType(),
@@ -121,7 +137,7 @@ def test_what_is_missing(columns: dict[str, DataType], message: str) -> None:
             "timestamp attribute unsupported type bigint. timestamp must be a(n) timestamp",
         ),
     ],
-)  # fmt: skip
+)
 def test_types(name: str, data_type: DataType, message: str) -> None:
     assert refusal(schema(**{**FULL, name: data_type}), None) == message
 

@@ -56,10 +56,21 @@ def test_the_properties_file() -> None:
 
 def test_the_command_line() -> None:
     settings = parse(
-        "--bootstrap-servers", "a:1,b:2", "--topic", "t", "--max-files", "3",
-        "--option", "kafka.linger.ms = 7", "--option", "metrics.path=/a=b",
-        "--reader-option", "header=true", "--reader-option", "sep=,",
-    )  # fmt: skip
+        "--bootstrap-servers",
+        "a:1,b:2",
+        "--topic",
+        "t",
+        "--max-files",
+        "3",
+        "--option",
+        "kafka.linger.ms = 7",
+        "--option",
+        "metrics.path=/a=b",
+        "--reader-option",
+        "header=true",
+        "--reader-option",
+        "sep=,",
+    )
     assert settings.sink_options == {
         "kafka.bootstrap.servers": "a:1,b:2",
         "topic": "t",
@@ -80,9 +91,16 @@ def test_the_command_line_overrides_the_properties_file() -> None:
         "spark.pykafka.job.reader.header": "false",
     }
     settings = parse(
-        "--topic", "t", "--option", "kafka.acks=all", "--input", "/cli",
-        "--reader-option", "header=true", conf=conf,
-    )  # fmt: skip
+        "--topic",
+        "t",
+        "--option",
+        "kafka.acks=all",
+        "--input",
+        "/cli",
+        "--reader-option",
+        "header=true",
+        conf=conf,
+    )
     assert settings.sink_options == {"topic": "t", "kafka.acks": "all", "kafka.linger.ms": "50"}
     assert settings.reader_options == {"header": "true"}
     assert (settings.get("input"), settings.get("key")) == ("/cli", "dest")

@@ -161,23 +161,30 @@ print(*sorted({{name.split(".")[0] for name in sys.modules}}))
 def loaded_by(setup: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", LOADED.format(setup=setup)],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
     return set(done.stdout.split())
 
 
 def test_what_spark_looks_up_loads_next_to_nothing():
     """Spark imports every ``pyspark_*`` module of the path to find data sources."""
-    loaded = loaded_by("import pyspark.sql.datasource; before = set(sys.modules)\n"
-                       "import pyspark_kafka_sink\n"
-                       "for name in before: sys.modules.pop(name, None)")  # fmt: skip
+    loaded = loaded_by(
+        "import pyspark.sql.datasource; before = set(sys.modules)\n"
+        "import pyspark_kafka_sink\n"
+        "for name in before: sys.modules.pop(name, None)"
+    )
     assert not loaded & {"numba", "llvmlite", "pyarrow", "numpy", "socket", "selectors"}
 
 
 def test_the_writer_that_the_driver_makes_loads_no_kernel():
-    loaded = loaded_by("import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
-                       "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.input_schema\n"
-                       "import spark_kafka_sink.transactions.session")  # fmt: skip
+    loaded = loaded_by(
+        "import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
+        "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.input_schema\n"
+        "import spark_kafka_sink.transactions.session"
+    )
     assert not loaded & {"numba", "llvmlite"}
 
 

@@ -48,10 +48,20 @@ UNSUPPORTED_VERSION, CLUSTER_AUTHORIZATION_FAILED = 35, 31
 BROKER = Node(7, "kafka7.example", 9092)
 
 Ranges = Mapping[int, tuple[int, int]]
-KAFKA_2_1 = {PRODUCE: (0, 7), METADATA: (0, 7), API_VERSIONS: (0, 2), CREATE_TOPICS: (0, 3),
-             INIT_PRODUCER_ID: (0, 1)}  # fmt: skip
-KAFKA_2_4 = {PRODUCE: (0, 8), METADATA: (0, 9), API_VERSIONS: (0, 3), CREATE_TOPICS: (0, 5),
-             INIT_PRODUCER_ID: (0, 2)}  # fmt: skip
+KAFKA_2_1 = {
+    PRODUCE: (0, 7),
+    METADATA: (0, 7),
+    API_VERSIONS: (0, 2),
+    CREATE_TOPICS: (0, 3),
+    INIT_PRODUCER_ID: (0, 1),
+}
+KAFKA_2_4 = {
+    PRODUCE: (0, 8),
+    METADATA: (0, 9),
+    API_VERSIONS: (0, 3),
+    CREATE_TOPICS: (0, 5),
+    INIT_PRODUCER_ID: (0, 2),
+}
 KAFKA_0_10_2 = {PRODUCE: (0, 2), METADATA: (0, 2), API_VERSIONS: (0, 0), CREATE_TOPICS: (0, 1)}
 # One that has dropped what this client knows, as Kafka 4 dropped what old clients knew (KIP-896).
 KAFKA_OF_THE_FUTURE = {**KAFKA_2_1, API_VERSIONS: (0, 9), PRODUCE: (14, 20)}
@@ -170,9 +180,21 @@ class TestRecordedBrokers:
     """What real brokers of Kafka 3.9.1 and 4.3.0 answered."""
 
     EXPECTED: Mapping[str, Mapping[int, int]] = {
-        "3.9.1": {PRODUCE: 11, METADATA: 12, API_VERSIONS: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 5},
-        "4.3.0": {PRODUCE: 13, METADATA: 13, API_VERSIONS: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 5},
-    }  # fmt: skip
+        "3.9.1": {
+            PRODUCE: 11,
+            METADATA: 12,
+            API_VERSIONS: 4,
+            CREATE_TOPICS: 7,
+            INIT_PRODUCER_ID: 5,
+        },
+        "4.3.0": {
+            PRODUCE: 13,
+            METADATA: 13,
+            API_VERSIONS: 4,
+            CREATE_TOPICS: 7,
+            INIT_PRODUCER_ID: 5,
+        },
+    }
 
     @pytest.mark.parametrize("kafka", EXPECTED)
     def test_the_highest_common_versions(self, kafka: str) -> None:

@@ -53,8 +53,16 @@ def test_pyspark_is_only_an_extra(wheel):
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:")]
     always = {line.split()[1].split(">")[0] for line in required if "extra" not in line}
     assert always == {
-        "pyarrow", "numpy", "numba", "lz4", "zstandard", "crc32c", "isal", "cramjam", "mmh3",
-    }  # fmt: skip
+        "pyarrow",
+        "numpy",
+        "numba",
+        "lz4",
+        "zstandard",
+        "crc32c",
+        "isal",
+        "cramjam",
+        "mmh3",
+    }
     assert any("pyspark" in line and "extra == 'spark'" in line for line in required)
 
 

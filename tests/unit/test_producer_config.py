@@ -9,11 +9,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigType, Importance
-from spark_kafka_sink.config.producer_config import (
-    ACKS_ALL,
-    PRODUCER_CONFIG,
-    ProducerConfig,
-)
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.producer_keys import ACKS_ALL, PRODUCER_CONFIG
 
 INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 BOOLEAN = ConfigType.BOOLEAN
@@ -176,9 +173,11 @@ def test_gzip_levels() -> None:
 def test_the_level_is_that_of_the_codec(codec: str) -> None:
     levels = {"none": None, "gzip": 6, "snappy": None, "lz4": 12, "zstd": -5}
     config = parse(
-        compression_type=codec, compression_gzip_level="6", compression_lz4_level="12",
+        compression_type=codec,
+        compression_gzip_level="6",
+        compression_lz4_level="12",
         compression_zstd_level="-5",
-    )  # fmt: skip
+    )
     assert config.compression_level == levels[codec]
 
 

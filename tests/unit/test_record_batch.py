@@ -145,9 +145,13 @@ def test_what_is_written_is_read(header: BatchHeader, records: bytes) -> None:
     assert parsed.size_bytes == len(data)
     assert parsed.last_offset_delta == header.records_count - 1
     assert (
-        parsed.attributes, parsed.base_timestamp, parsed.max_timestamp,
-        (parsed.producer_id, parsed.producer_epoch), parsed.base_sequence, parsed.records_count,
-    ) == header  # fmt: skip
+        parsed.attributes,
+        parsed.base_timestamp,
+        parsed.max_timestamp,
+        (parsed.producer_id, parsed.producer_epoch),
+        parsed.base_sequence,
+        parsed.records_count,
+    ) == header
     assert is_crc_valid(data)
 
 

@@ -260,14 +260,16 @@ TEXT = b"flights of a day, " * 5000
 OTHERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "gzip of the standard library": ("gzip", gzip.compress),
     "snappy without framing, as of librdkafka": (
-        "snappy", lambda data: pa.Codec("snappy").compress(data, asbytes=True),
+        "snappy",
+        lambda data: pa.Codec("snappy").compress(data, asbytes=True),
     ),
     "lz4 with linked blocks": ("lz4", lambda data: lz4.frame.compress(data, block_linked=True)),
     "lz4 of another library": ("lz4", lambda data: pa.Codec("lz4").compress(data, asbytes=True)),
     "zstd that does not say its size": (
-        "zstd", zstandard.ZstdCompressor(write_content_size=False).compress,
+        "zstd",
+        zstandard.ZstdCompressor(write_content_size=False).compress,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OTHERS)

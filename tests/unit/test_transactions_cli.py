@@ -83,10 +83,17 @@ def test_each_command_has_the_common_options(command, capsys):
         *([command, "--bootstrap-server", "a:1"] for command in COMMANDS[1:]),
         ["list", "--bootstrap-server", "a:1", "--timeout", "0"],
         ["list", "--bootstrap-server", "a:1", "--timeout", "1s"],
-        ["resolve", "--bootstrap-server", "a:1", "--prefix", "p", "--as-written",
-         "--as-not-written"],
+        [
+            "resolve",
+            "--bootstrap-server",
+            "a:1",
+            "--prefix",
+            "p",
+            "--as-written",
+            "--as-not-written",
+        ],
     ],
-)  # fmt: skip
+)
 def test_wrong_usage(wrong, capsys):
     with pytest.raises(SystemExit) as raised:
         main(["transactions", *wrong])
@@ -224,9 +231,14 @@ def test_describe(operated, capsys):
 
 
 OPEN = TransactionDetails(
-    "orders.0123456789ab.0", "Ongoing", NOON_MS, 900_000, 1000, 3,
+    "orders.0123456789ab.0",
+    "Ongoing",
+    NOON_MS,
+    900_000,
+    1000,
+    3,
     (TopicPartition("orders", 0), TopicPartition("orders", 1)),
-)  # fmt: skip
+)
 OWNER = Driver("4f1c", "host-1", NOON_MS, "/ck", "q")
 
 
@@ -288,11 +300,17 @@ def test_the_text_of_describe():
 @pytest.mark.parametrize(
     ("ms", "text"),
     [
-        (-5, "0 s"), (999, "0 s"), (59_999, "59 s"), (60_000, "1 min"), (200_000, "3 min 20 s"),
-        (3_600_000, "1 h"), (3_660_000, "1 h 1 min"), (90_000_000, "1 d 1 h"),
+        (-5, "0 s"),
+        (999, "0 s"),
+        (59_999, "59 s"),
+        (60_000, "1 min"),
+        (200_000, "3 min 20 s"),
+        (3_600_000, "1 h"),
+        (3_660_000, "1 h 1 min"),
+        (90_000_000, "1 d 1 h"),
         (86_460_000, "1 d"),
     ],
-)  # fmt: skip
+)
 def test_durations(ms, text):
     assert report.duration_of(ms) == text
 

@@ -33,8 +33,11 @@ PAGES = (64 << 20) // 4096
 def run(code: str, **environment: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", code],
-        capture_output=True, text=True, check=True, env={**os.environ, **environment},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
     return done.stdout.split()
 
 

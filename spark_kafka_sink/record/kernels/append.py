@@ -71,9 +71,16 @@ def _open_batch(batches: Any, slot: Any, page: Any, timestamp: Any, now_ms: Any)
 
 @inlined
 def _spread(
-    source: Any, size: Any, page: Any, fill: Any,
-    arena_address: Any, page_size: Any, next_page: Any, reserve: Any, reserve_count: Any,
-) -> Any:  # fmt: skip
+    source: Any,
+    size: Any,
+    page: Any,
+    fill: Any,
+    arena_address: Any,
+    page_size: Any,
+    next_page: Any,
+    reserve: Any,
+    reserve_count: Any,
+) -> Any:
     """Copy a record into the rest of ``page`` and the pages after it: (last page, its fill)."""
     done = np.int64(0)
     while done < size:
@@ -165,9 +172,16 @@ def append_records(
         )
         if is_across_pages:
             page, fill = _spread(
-                spill_address, size, batches[slot, LAST_PAGE], fill,
-                arena_address, page_size, next_page, reserve, reserve_count,
-            )  # fmt: skip
+                spill_address,
+                size,
+                batches[slot, LAST_PAGE],
+                fill,
+                arena_address,
+                page_size,
+                next_page,
+                reserve,
+                reserve_count,
+            )
             batches[slot, LAST_PAGE] = page
             batches[slot, FILL] = fill
         else:
