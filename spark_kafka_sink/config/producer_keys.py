@@ -120,7 +120,7 @@ PRODUCER_CONFIG = ConfigDef(
             120000,
             at_least(0),
             MEDIUM,
-            "From a batch being closed to its acknowledgement, retries included. When it has "
+            "From a batch being finished to its acknowledgement, retries included. When it has "
             "passed, the task fails. At least linger.ms + request.timeout.ms.",
         ),
         ConfigKey(
