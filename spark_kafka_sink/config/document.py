@@ -9,13 +9,9 @@ import sys
 from typing import Any
 
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
+from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
-from spark_kafka_sink.config.sink_options import (
-    JAVA_CLASS_KEYS,
-    KAFKA_PREFIX,
-    KEYS_WITHOUT_EFFECT,
-    SINK_OPTIONS,
-)
+from spark_kafka_sink.config.sink_keys import KAFKA_PREFIX, SINK_OPTIONS
 
 _HEAD = """\
 # Options

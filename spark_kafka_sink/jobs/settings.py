@@ -18,7 +18,7 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
-from spark_kafka_sink.config.sink_options import KAFKA_PREFIX, SINK_OPTIONS
+from spark_kafka_sink.config.sink_keys import KAFKA_PREFIX, SINK_OPTIONS
 
 CONF_PREFIX = "spark.pykafka."
 JOB_PREFIX = CONF_PREFIX + "job."

@@ -7,12 +7,9 @@ import pickle
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.sink_options import (
-    JAVA_CLASS_KEYS,
-    KEYS_WITHOUT_EFFECT,
-    SINK_OPTIONS,
-    SinkOptions,
-)
+from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}

@@ -1,0 +1,46 @@
+"""Keys of the Java client that are no row of ``producer_keys``: refused, or without effect here."""
+
+from __future__ import annotations
+
+REFUSED_KEYS = {
+    "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with "
+    "ByteArraySerializer.",
+    "value.serializer": "Kafka option 'value.serializer' is not supported as value are serialized "
+    "with ByteArraySerializer.",
+    "transactional.id": "Kafka option 'transactional.id' is not supported: tasks of a query would "
+    "fence each other. Use delivery.guarantee=exactly-once with transactional.id.prefix, from "
+    "which each task gets an id of its own.",
+}
+
+# Keys that name Java classes, which no Python worker can load: what to use instead.
+JAVA_CLASS_KEYS = {
+    "partitioner.class": "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or "
+    "a 'partition' column",
+    "interceptor.classes": "interceptors=package.module:Class",
+    "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
+    "config.providers": "pass values through Spark's properties file",
+    "security.providers": "TLS comes from Python's ssl module",
+    "ssl.engine.factory.class": "TLS comes from Python's ssl module",
+    "sasl.client.callback.handler.class": "this version speaks PLAINTEXT only",
+    "sasl.login.callback.handler.class": "this version speaks PLAINTEXT only",
+    "sasl.login.class": "this version speaks PLAINTEXT only",
+    "sasl.jaas.config": "this version speaks PLAINTEXT only",
+}
+
+# Java partitioners that have a counterpart here.
+JAVA_PARTITIONERS = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": {"partitioner": "round-robin"},
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": {
+        "partitioner.ignore.keys": "true"
+    },
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
+}
+
+# The Java client's own keys that mean nothing here: accepted, and said so.
+KEYS_WITHOUT_EFFECT = {
+    "auto.include.jmx.reporter": "there is no JMX here",
+    "enable.metrics.push": "client telemetry (KIP-714) is not sent",
+    "metrics.num.samples": "metrics are counted per batch, not sampled",
+    "metrics.recording.level": "metrics are counted per batch, not sampled",
+    "metrics.sample.window.ms": "metrics are counted per batch, not sampled",
+}

@@ -1,0 +1,170 @@
+"""The table of the sink's own options.
+
+Producer options have the prefix ``kafka.`` and a table of their own, ``producer_keys``.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.config.config_def import (
+    ConfigDef,
+    ConfigKey,
+    ConfigType,
+    Importance,
+    at_least,
+    non_empty,
+    one_of,
+)
+from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT
+
+KAFKA_PREFIX = "kafka."
+AT_LEAST_ONCE = "at-least-once"
+EXACTLY_ONCE = "exactly-once"
+NONE = "none"
+
+
+def _number_of(value: int) -> str | None:
+    return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
+
+
+SINK_OPTIONS = ConfigDef(
+    [
+        ConfigKey(
+            "topic",
+            ConfigType.STRING,
+            None,
+            None,
+            Importance.HIGH,
+            "Topic of all rows. Overrides the topic column.",
+        ),
+        ConfigKey(
+            "includeheaders",
+            ConfigType.BOOLEAN,
+            False,
+            None,
+            Importance.LOW,
+            "Accepted as Spark's own sink accepts it, and without effect as there: a headers "
+            "column is written whenever it exists.",
+        ),
+        ConfigKey(
+            "delivery.guarantee",
+            ConfigType.STRING,
+            AT_LEAST_ONCE,
+            one_of(AT_LEAST_ONCE, EXACTLY_ONCE, NONE),
+            Importance.HIGH,
+            "What is promised when Spark repeats a task: docs/delivery.md. exactly-once: each row "
+            "once for read_committed consumers, with transactions; needs Kafka 3.0 and "
+            "transactional.id.prefix. none: kafka.acks is 0 unless it is given, nothing is "
+            "waited for.",
+        ),
+        ConfigKey(
+            "transactional.id.prefix",
+            ConfigType.STRING,
+            None,
+            non_empty,
+            Importance.HIGH,
+            "Begins the transactional ids of a query, and must be its own: the same after a "
+            "restart, another one for each query. Required for exactly-once, without effect "
+            "otherwise.",
+        ),
+        ConfigKey(
+            "transaction.log.topic",
+            ConfigType.STRING,
+            "pykafka-sink-transactions",
+            non_empty,
+            Importance.MEDIUM,
+            "The compacted topic in which drivers write down what they decide. Created if it is "
+            "missing; queries may share it. Only for exactly-once.",
+        ),
+        ConfigKey(
+            "transaction.log.replication.factor",
+            ConfigType.INT,
+            3,
+            at_least(1),
+            Importance.MEDIUM,
+            "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
+            "cluster of one broker, where decisions are lost with its disk.",
+        ),
+        ConfigKey(
+            "transaction.log.min.isr",
+            ConfigType.INT,
+            None,
+            at_least(1),
+            Importance.LOW,
+            "min.insync.replicas of transaction.log.topic when it is created; fewer are refused. "
+            "By default 2, or 1 with one replica.",
+        ),
+        ConfigKey(
+            "topic.creation.enable",
+            ConfigType.BOOLEAN,
+            False,
+            None,
+            Importance.MEDIUM,
+            "Create topics that do not exist, with the options below, instead of leaving it to the "
+            "brokers' auto.create.topics.enable.",
+        ),
+        ConfigKey(
+            "topic.creation.partitions",
+            ConfigType.INT,
+            BROKER_DEFAULT,
+            _number_of,
+            Importance.MEDIUM,
+            "Partitions of a topic that is created. -1: the brokers' num.partitions, which "
+            "needs Kafka 2.4 or newer.",
+        ),
+        ConfigKey(
+            "topic.creation.replication.factor",
+            ConfigType.INT,
+            BROKER_DEFAULT,
+            _number_of,
+            Importance.MEDIUM,
+            "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
+            "which needs Kafka 2.4 or newer.",
+        ),
+        ConfigKey(
+            "topic.creation.configs",
+            ConfigType.STRING,
+            "",
+            None,
+            Importance.LOW,
+            "Configuration of a topic that is created, as name=value, separated by commas, e.g. "
+            "retention.ms=86400000,min.insync.replicas=2.",
+        ),
+        ConfigKey(
+            "interceptors",
+            ConfigType.LIST,
+            [],
+            None,
+            Importance.MEDIUM,
+            "Your own code in the way of a record, as package.module:Class, separated by commas. "
+            "Methods, each optional: on_send(arrow_batch) returns the Arrow batch to write, with "
+            "the same columns; on_acknowledgement(summary) gets a dictionary with what the task "
+            "has written, after everything is acknowledged.",
+        ),
+        ConfigKey(
+            "hooks.on.error",
+            ConfigType.STRING,
+            "fail",
+            one_of("fail", "log"),
+            Importance.LOW,
+            "What happens when an interceptor or your own partitioner raises: fail the task with "
+            "its traceback, or log it and go on without it for that Arrow batch.",
+        ),
+        ConfigKey(
+            "metrics.log",
+            ConfigType.BOOLEAN,
+            True,
+            None,
+            Importance.LOW,
+            "Log a JSON line for every committed batch on the driver. Aborts are always logged.",
+        ),
+        ConfigKey(
+            "metrics.path",
+            ConfigType.STRING,
+            None,
+            None,
+            Importance.MEDIUM,
+            "File on the driver to which the JSON line of every committed or aborted batch is "
+            "appended, besides the log.",
+        ),
+    ]
+)
