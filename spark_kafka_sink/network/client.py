@@ -22,7 +22,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.node_connection import (
     ClientResponse,
-    ConnectionState,
+    ConnectionEvent,
     InFlightRequest,
     NodeConnection,
     OnComplete,
@@ -166,6 +166,7 @@ class NetworkClient:
             version = connection.api_versions.highest(type(request), at_most_version)
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{node}: {error}") from None
+        connection.change(ConnectionEvent.SEND)
         self._send(connection, request, version, now_ms, on_complete, expect_response)
 
     def _send(
@@ -183,7 +184,6 @@ class NetworkClient:
         connection.in_flight.append(
             InFlightRequest(sent, expect_response, now_ms, deadline_ms, on_complete)
         )
-        connection.is_sending = True
         connection.last_used_ms = now_ms
         self._network.send(connection.channel_id, buffers)
 
@@ -211,7 +211,7 @@ class NetworkClient:
     def disconnect(self, node: Node, reason: str) -> None:
         """Close the connection to ``node``; its requests fail with ``reason``."""
         connection = self._connections.get(node.node_id)
-        if connection is not None and connection.state is not ConnectionState.DISCONNECTED:
+        if connection is not None and connection.has_channel:
             self._lose(connection, reason, self._clock.now_ms())
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ class NetworkClient:
         address = connection.addresses.pop(0)
         connection.channel_id = self._next_channel_id
         self._next_channel_id += 1
-        connection.state = ConnectionState.CONNECTING
+        connection.change(ConnectionEvent.CONNECT)
         connection.connect_started_ms = now_ms
         timeout_ms = self._setup_timeout.backoff_ms(connection.failed_attempts)
         connection.connect_deadline_ms = now_ms + timeout_ms
@@ -256,11 +256,9 @@ class NetworkClient:
         self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         lost = connection.in_flight
-        if connection.is_ready:
+        if connection.is_connected:
             connection.addresses = []  # they may have changed: ask for them again (KAFKA-12193)
-        connection.reset()
-        connection.last_failure = reason
-        connection.retry_at_ms = now_ms + self._reconnect.backoff_ms(connection.failed_attempts)
+        connection.fail(reason, now_ms + self._reconnect.backoff_ms(connection.failed_attempts))
         connection.failed_attempts += 1
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
@@ -291,7 +289,8 @@ class NetworkClient:
         if connection is None:
             return  # closed by this side in the meantime
         if isinstance(event, Connected):
-            self._begin_api_versions(connection, ApiVersionsRequest.max_version, now_ms)
+            connection.change(ConnectionEvent.CONNECTED)
+            self._ask_api_versions(connection, ApiVersionsRequest.max_version, now_ms)
         elif isinstance(event, Disconnected):
             self._lose(connection, event.reason, now_ms)
         elif isinstance(event, SendCompleted):
@@ -300,7 +299,7 @@ class NetworkClient:
             self._handle_received(connection, event.data, now_ms)
 
     def _handle_send_completed(self, connection: NodeConnection, now_ms: int) -> None:
-        connection.is_sending = False
+        connection.change(ConnectionEvent.SENT)
         if connection.in_flight and not connection.in_flight[-1].expect_response:
             self._complete(connection.node, connection.in_flight.pop(), now_ms)
 
@@ -318,17 +317,19 @@ class NetworkClient:
     ) -> None:
         in_flight = connection.in_flight.popleft()
         connection.last_used_ms = now_ms
-        throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
-        sent = received.sent
-        if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:
-            until_ms = now_ms + throttle_time_ms
-            connection.throttled_until_ms = max(connection.throttled_until_ms, until_ms)
         if isinstance(received.response, ApiVersionsResponse):
             self._finish_api_versions(connection, received, received.response, now_ms)
+        throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
+        sent = received.sent
+        if (
+            connection.is_connected
+            and throttle_time_ms > 0
+            and sent.version >= sent.request.throttled_from
+        ):
+            connection.throttle(now_ms + throttle_time_ms)
         self._complete(connection.node, in_flight, now_ms, received)
 
-    def _begin_api_versions(self, connection: NodeConnection, version: int, now_ms: int) -> None:
-        connection.state = ConnectionState.CHECKING_API_VERSIONS
+    def _ask_api_versions(self, connection: NodeConnection, version: int, now_ms: int) -> None:
         connection.protocol = Connection(self._settings.client_id)
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
         self._send(connection, request, version, now_ms, on_complete=None)
@@ -342,12 +343,12 @@ class NetworkClient:
     ) -> None:
         if response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
             version = _fallback_version(response, received.sent.version)
-            self._begin_api_versions(connection, version, now_ms)
+            self._ask_api_versions(connection, version, now_ms)
         elif response.error_code:
             raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
         else:
             connection.api_versions = BrokerApiVersions.from_response(response)
-            connection.state = ConnectionState.READY
+            connection.change(ConnectionEvent.VERSIONS_TOLD)
             connection.failed_attempts = 0
             connection.last_failure = None
 
@@ -377,8 +378,7 @@ class NetworkClient:
         """An idle connection is closed without back-off: nothing went wrong."""
         self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
-        connection.reset()
-        connection.retry_at_ms = 0
+        connection.close()
 
 
 def _fallback_version(response: ApiVersionsResponse, refused_version: int) -> int:
