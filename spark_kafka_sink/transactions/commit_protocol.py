@@ -16,18 +16,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import KafkaSinkError, TransactionError
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.transactions import repair
+from spark_kafka_sink.transactions import ownership, repair
 from spark_kafka_sink.transactions.client import Outcome, TransactionClient, is_open
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog
-from spark_kafka_sink.transactions.errors import (
-    FencedError,
-    OutcomeError,
-    PrefixInUseError,
-    TransactionLostError,
-)
+from spark_kafka_sink.transactions.errors import TransactionLostError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.model import (
     Decision,
@@ -72,27 +67,29 @@ class CommitProtocol:
 
         job_id: of a batch job, None for a micro-batch.
 
-        Raises FencedError for a driver that was superseded, PrefixInUseError for another query's
-        prefix, OutcomeError for a batch that only the user can settle.
+        Raises FencedError for a driver that was superseded and PrefixInUseError for another query's
+        prefix: both before anything is changed, so that whoever has the prefix goes on. Raises
+        OutcomeError for a batch that only the user can settle.
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
-        decision = self.log.read(deadline_ms)
-        self._check_owner(decision, driver)
+        self._check_may_take(self.log.read(deadline_ms), driver, job_id)
+        reached("plan.checked")
         token = self._take_over(deadline_ms)
         reached("plan.fenced")
         decision = self.log.read(deadline_ms)
-        self._check_owner(decision, driver)
-        if decision is None or decision.owner.driver_id != driver.driver_id:
-            decision = Decision(driver) if decision is None else decision.owned_by(driver)
-            token = self.log.write(decision, token, deadline_ms)
+        self._check_may_take(decision, driver, job_id)
+        claimed = Decision.claimed_by(decision, driver, is_query=job_id is None)
+        if claimed != decision:
+            token = self.log.write(claimed, token, deadline_ms)
             reached("plan.claimed")
+        decision = claimed
         if decision.phase is Phase.DECIDED:
             decision, token = self._resolve(decision, token, deadline_ms)
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
-        self._check_usable(decision, job_id)
+        ownership.check_settled(decision, self._config.prefix)
         timeout_ms = self._config.transaction_timeout_ms
         return Plan(self._config.prefix, driver, token, decision, job_id, timeout_ms)
 
@@ -102,40 +99,12 @@ class CommitProtocol:
         producer, version = self._client.initialize(transactional_id, timeout_ms, deadline_ms)
         return DriverToken(*producer, 0, version)
 
-    def _check_owner(self, decision: Decision | None, driver: Driver) -> None:
-        if decision is None or decision.owner.driver_id == driver.driver_id:
-            owner = driver if decision is None else decision.owner
-            self._check_same_query(owner, driver)
-            return
-        if driver.driver_id in decision.superseded:
-            raise FencedError(
-                f"this {driver} was superseded by {decision.owner} under transactional.id.prefix "
-                f"'{self._config.prefix}'. It stops; nothing that it has not decided becomes "
-                "visible"
-            )
-        self._check_same_query(decision.owner, driver)
-
-    def _check_same_query(self, owner: Driver, driver: Driver) -> None:
-        if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
-            raise PrefixInUseError(self._in_use(str(owner)))
-
-    def _in_use(self, by: str) -> str:
-        prefix = self._config.prefix
-        return (
-            f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query a prefix of its "
-            "own; if the other one is gone for good, or its checkpoint was moved or deleted on "
-            f"purpose: pykafka-sink transactions release --prefix {prefix}"
-        )
-
-    def _check_usable(self, decision: Decision, job_id: str | None) -> None:
-        """Raise for a record that the coming unit must not go past."""
-        prefix, unit = self._config.prefix, decision.unit
-        if job_id is not None and unit.query_id is not None:
-            raise PrefixInUseError(self._in_use(f"query {unit.query_id}"))
-        if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
-            raise OutcomeError(repair.explain(decision, prefix))
-        if decision.phase is Phase.PARTIAL and unit.job_id is not None:
-            raise OutcomeError(repair.explain(decision, prefix))
+    def _check_may_take(
+        self, decision: Decision | None, driver: Driver, job_id: str | None
+    ) -> None:
+        """Before the prefix is taken, and once more when nobody else can write any more."""
+        if decision is not None:
+            ownership.check_may_take(decision, driver, job_id, self._config.prefix)
 
     # --- committing ----------------------------------------------------------------------------
 
@@ -148,7 +117,7 @@ class CommitProtocol:
         reached("commit.begin")
         deadline_ms = self._deadline()
         decision = plan.decision
-        self._check_order(decision, unit)
+        ownership.check_order(decision, unit, self._config.prefix)
         if decision.unit == unit and decision.phase is Phase.DONE:
             dropped = [t.transactional_id for t in transactions]
             self._client.fence(dropped, plan.timeout_ms, deadline_ms)
@@ -192,23 +161,6 @@ class CommitProtocol:
         # Without a task nobody has told the query's id; the prefix is the query's own.
         if unit.batch_id is not None and unit.batch_id == decision.unit.batch_id:
             repair.missing_of(decision, [], self._config.prefix)
-
-    def _check_order(self, decision: Decision, unit: Unit) -> None:
-        """Raise when the log knows of something that this unit must not follow."""
-        before = decision.unit
-        if before.query_id is not None and before.query_id != unit.query_id:
-            raise PrefixInUseError(self._in_use(f"query {before.query_id}"))
-        if before.batch_id is None or unit.batch_id is None or before == unit:
-            return
-        if unit.batch_id < before.batch_id:
-            raise TransactionError(
-                f"{unit} comes after {before} was committed: the checkpoint has gone back, and "
-                "writing the batch again would double its records. Restore the checkpoint; or, to "
-                "start anew on purpose: pykafka-sink transactions release --prefix "
-                f"{self._config.prefix}"
-            )
-        if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
-            raise OutcomeError(repair.explain(decision, self._config.prefix))
 
     def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> None:
         """Raise TransactionLostError unless all can be committed: before anything is decided."""

@@ -110,6 +110,7 @@ class Decision:
     records: of the whole unit
     needs_confirmation: a job's driver died in the middle; it was finished without anybody knowing
     superseded: ids of earlier drivers, which must not come back
+    is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
     """
 
     owner: Driver
@@ -121,11 +122,17 @@ class Decision:
     committed: tuple[TaskTransaction, ...] = ()
     needs_confirmation: bool = False
     superseded: tuple[str, ...] = ()
+    is_query: bool = False
 
-    def owned_by(self, driver: Driver) -> Decision:
-        """The same with another owner, who supersedes this one."""
-        superseded = (*self.superseded, self.owner.driver_id)[-_MOST_SUPERSEDED:]
-        return replace(self, owner=driver, superseded=superseded)
+    @staticmethod
+    def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
+        """The record with ``driver`` as its owner, who supersedes another one."""
+        if before is None:
+            return Decision(driver, is_query=is_query)
+        if before.owner.driver_id == driver.driver_id:
+            return replace(before, is_query=is_query)
+        superseded = (*before.superseded, before.owner.driver_id)[-_MOST_SUPERSEDED:]
+        return replace(before, owner=driver, superseded=superseded, is_query=is_query)
 
     def to_json(self) -> str:
         """One line, for the log and for operators."""
@@ -140,6 +147,7 @@ class Decision:
             "needs_confirmation": self.needs_confirmation,
             "owner": self.owner._asdict(),
             "superseded": list(self.superseded),
+            "is_query": self.is_query,
         }
         return json.dumps(body, separators=(",", ":"))
 
@@ -160,6 +168,8 @@ class Decision:
                 committed=tuple(TaskTransaction(*t) for t in body["committed"]),
                 needs_confirmation=body["needs_confirmation"],
                 superseded=tuple(body["superseded"]),
+                # Older records do not say; theirs was a query's if Spark told a checkpoint.
+                is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a decision: {error!r}") from error

@@ -51,7 +51,10 @@ def plan_unit(options: SinkOptions, is_job: bool) -> Plan:
     """On the driver, before the tasks of a micro-batch or job."""
     _prepare(options)
     job_id = uuid.uuid4().hex if is_job else None
-    return _protocol(options).plan(_driver(options), job_id)
+    driver = _driver(options)
+    if is_job:
+        driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none
+    return _protocol(options).plan(driver, job_id)
 
 
 def _prepare(options: SinkOptions) -> None:

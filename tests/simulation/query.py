@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import KafkaSinkError
@@ -63,6 +63,7 @@ class Life:
     has_late_sweep: somebody hung between listing what is open and aborting it
     taken: transactional ids that outsiders have initialized
     doomed: who is to be swept; swept: who was, and must be heard of no more
+    strangers: processes that plan jobs with the query's prefix; intruders: those that took it
     """
 
     seed: int
@@ -82,6 +83,8 @@ class Life:
     taken: set[str] = field(default_factory=set)
     swept: list[SweptWriter] = field(default_factory=list)
     doomed: dict[str, list[tuple[str, ProducerIdAndEpoch]]] = field(default_factory=dict)
+    strangers: list[PythonProcess] = field(default_factory=list)
+    intruders: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
         self.story.append(f"{self.world.clock.ms - 1_000_000:>9} {text}")
@@ -97,7 +100,7 @@ class Life:
 
     def processes(self) -> list[Process]:
         """All in which somebody may be at work."""
-        found: list[Process] = []
+        found: list[Process] = [*self.strangers]
         for application in self.applications:
             found += application.driver_processes()
             found += [attempt.worker for attempt in application.attempts]
@@ -164,6 +167,8 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
 def _reached(life: Life, point: str) -> None:
     """A named step of the protocol, in the process that takes it."""
     process = life.world.acting.process
+    if process in life.strangers and point == "plan.fenced":
+        life.intruders.append(process.name)
     if point == "plan.resolved":
         life.doomed[process.name] = _open_tasks(life)
     elif point == "plan.swept":
@@ -190,7 +195,12 @@ def _open_tasks(life: Life) -> list[tuple[str, ProducerIdAndEpoch]]:
 
 
 def _strike(life: Life, blow: Blow, process: Process) -> None:
+    if blow.kind == "stranger":
+        _send_stranger(life)
+        return
     application = next((a for a in life.applications if a.has(process)), None)
+    if application is None and process in life.strangers:
+        return
     if application is None:
         life.note(f"the operator is killed at {blow.point}")
         process.kill()
@@ -216,6 +226,16 @@ def _strike(life: Life, blow: Blow, process: Process) -> None:
         life.has_late_sweep |= blow.point == "sweep.listed"
         application.freeze(pause_ms)
         life.world.sleep(0)
+
+
+def _send_stranger(life: Life) -> None:
+    """A batch job of another application is given the query's prefix."""
+    number = len(life.strangers) + 1
+    stranger = PythonProcess(life.world, f"stranger-{number}", 0, f"/stranger-{number}")
+    life.strangers.append(stranger)
+    options = replace(life.options, checkpoint=None)
+    life.note(f"{stranger.name} plans a job")
+    life.world.spawn(stranger, lambda: session.plan_unit(options, True))
 
 
 def _take_an_id(life: Life) -> None:

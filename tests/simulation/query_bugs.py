@@ -115,6 +115,15 @@ def _swept_before_resolved(original):  # type: ignore[no-untyped-def]
     return plan
 
 
+def _taken_before_it_is_checked(original):  # type: ignore[no-untyped-def]
+    def plan(self, driver, job_id):  # type: ignore[no-untyped-def]
+        self._take_over(self._deadline())
+        commit_protocol.reached("plan.fenced")
+        return original(self, driver, job_id)
+
+    return plan
+
+
 def _not_swept(original):  # type: ignore[no-untyped-def]
     return lambda self, token, deadline_ms, only=None: ()
 
@@ -200,6 +209,12 @@ BUGS: dict[str, Bug] = {
     ),
     "swept before resolved": Bug(
         "planning aborts what is decided", CommitProtocol, "plan", _swept_before_resolved
+    ),
+    "taken before it is checked": Bug(
+        "who is refused has fenced whom he was refused for",
+        CommitProtocol,
+        "plan",
+        _taken_before_it_is_checked,
     ),
     "not swept": Bug(
         "nobody aborts what losers and dead tasks leave open", CommitProtocol, "sweep", _not_swept

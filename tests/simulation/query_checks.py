@@ -19,6 +19,8 @@ class InvariantError(AssertionError):
 def check(life: Life) -> None:
     """Raise InvariantError for the first invariant that does not hold."""
     _check_nothing_open(life)
+    if life.intruders:
+        raise InvariantError(f"refused, and has fenced the query: {life.intruders}")
     seen = Counter(
         int(record.value)
         for records in life.state.committed("out").values()

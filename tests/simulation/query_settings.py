@@ -101,7 +101,9 @@ def choose_settings(rng: random.Random) -> Settings:
         _make_repairs_likely(settings, rng)
     elif kind < 0.3:
         _make_late_drivers_likely(settings, rng)
-    elif kind < 0.4:
+    elif kind < 0.35:
+        _send_strangers(settings, rng)
+    elif kind < 0.45:
         settings.is_job = True
         for blow in settings.blows:
             if blow.kind in ("freeze driver", "hang process"):
@@ -122,6 +124,14 @@ def _choose_blow(rng: random.Random) -> Blow:
     # Most of what can go wrong goes wrong between the decision and its last commit.
     point = rng.choice(_DRIVER_POINTS if rng.random() < 0.5 else _DECIDED_POINTS)
     return Blow(point, rng.randint(1, 4), kind, rng.choice((500, 5000, 0)))
+
+
+def _send_strangers(settings: Settings, rng: random.Random) -> None:
+    """Batch jobs with the query's prefix, once the query has it for certain."""
+    points = [point for point in POINTS if point.startswith("commit.")]
+    settings.blows += [
+        Blow(rng.choice(points), rng.randint(1, 3), "stranger") for _ in range(rng.randint(1, 3))
+    ]
 
 
 def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:

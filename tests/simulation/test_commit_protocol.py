@@ -212,6 +212,53 @@ def test_another_query_is_refused_and_named(lives: Lives) -> None:
         lives.protocol.plan(driver(4, None), "job")
 
 
+def test_a_refused_job_changes_nothing(lives: Lives) -> None:
+    """The query that it was refused for goes on: with its decision, and with its transactions."""
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"first")]
+    for number, checkpoint in ((8, None), (9, "/other")):  # it is claimed, and nothing decided yet
+        with pytest.raises(PrefixInUseError, match="driver driver-1"):
+            lives.protocol.plan(driver(number, checkpoint), "job" if number == 8 else None)
+    lives.protocol.commit(plan, unit(0), written)
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"second")]
+    with pytest.raises(PrefixInUseError, match="query q-1"):
+        lives.protocol.plan(driver(8, None), "job")
+    lives.protocol.commit(plan, unit(1), written)
+    lives.batch(2, driver(1))
+    assert lives.visible() == [b"2-0", b"2-1", b"first", b"second"]
+
+
+def test_a_query_without_a_known_checkpoint_is_no_job(lives: Lives) -> None:
+    """Spark does not tell a location that is a property of the session."""
+    plan = lives.protocol.plan(driver(1, None), None)
+    with pytest.raises(PrefixInUseError, match="driver driver-1"):
+        lives.protocol.plan(driver(2, None), "job")
+    lives.protocol.commit(plan, unit(0), [lives.write(plan, 0, b"first")])
+    assert lives.visible() == [b"first"]
+
+
+def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> None:
+    """A query claims the prefix just after a job has looked."""
+    plans = []
+
+    def claim(point: str) -> None:
+        if point == "plan.checked":
+            crash_points.set_hook(None)
+            plans.append(lives.protocol.plan(driver(1), None))
+            lives.write(plans[0], 0, b"open")
+
+    crash_points.set_hook(claim)
+    with pytest.raises(PrefixInUseError, match="driver driver-1"):
+        lives.protocol.plan(driver(2, None), "job")
+    decision = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
+    assert decision is not None
+    assert (decision.owner, decision.superseded) == (driver(1), ())
+    assert len(lives.open_ids()) == 1
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
 def test_a_checkpoint_that_went_back_is_refused(lives: Lives) -> None:
     for number in range(3):
         lives.batch(number, driver(1))

@@ -99,7 +99,8 @@ def test_a_driver_is_known_by_its_block_manager() -> None:
 def test_owners_are_superseded_and_remembered() -> None:
     decision = Decision(DRIVER, Phase.DECIDED, UNIT)
     for number in range(2, 100):
-        decision = decision.owned_by(DRIVER._replace(driver_id=f"d{number}"))
+        owner = DRIVER._replace(driver_id=f"d{number}")
+        decision = Decision.claimed_by(decision, owner, is_query=True)
     assert decision.owner.driver_id == "d99"
     assert decision.phase is Phase.DECIDED
     assert "d98" in decision.superseded

@@ -1,0 +1,62 @@
+"""Who may work under a prefix, and what may follow what: each check raises, and changes nothing."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.transactions import repair
+from spark_kafka_sink.transactions.errors import FencedError, OutcomeError, PrefixInUseError
+from spark_kafka_sink.transactions.model import Decision, Driver, Phase, Unit
+
+
+def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
+    """Raise unless ``driver`` may take the prefix from the owner of ``decision``.
+
+    Raises FencedError for a driver that was superseded, PrefixInUseError for another query's.
+    """
+    owner = decision.owner
+    if owner.driver_id != driver.driver_id and driver.driver_id in decision.superseded:
+        raise FencedError(
+            f"this {driver} was superseded by {owner} under transactional.id.prefix '{prefix}'. "
+            "It stops; nothing that it has not decided becomes visible"
+        )
+    if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
+        raise PrefixInUseError(_in_use(str(owner), prefix))
+    if job_id is None:
+        return
+    if decision.unit.query_id is not None:
+        raise PrefixInUseError(_in_use(f"query {decision.unit.query_id}, {owner}", prefix))
+    if decision.is_query:
+        raise PrefixInUseError(_in_use(str(owner), prefix))
+
+
+def check_settled(decision: Decision, prefix: str) -> None:
+    """Raise OutcomeError for a record that the coming unit must not go past."""
+    if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
+        raise OutcomeError(repair.explain(decision, prefix))
+    if decision.phase is Phase.PARTIAL and decision.unit.job_id is not None:
+        raise OutcomeError(repair.explain(decision, prefix))
+
+
+def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
+    """Raise when the log knows of something that ``unit`` must not follow."""
+    before = decision.unit
+    if before.query_id is not None and before.query_id != unit.query_id:
+        raise PrefixInUseError(_in_use(f"query {before.query_id}", prefix))
+    if before.batch_id is None or unit.batch_id is None or before == unit:
+        return
+    if unit.batch_id < before.batch_id:
+        raise TransactionError(
+            f"{unit} comes after {before} was committed: the checkpoint has gone back, and "
+            "writing the batch again would double its records. Restore the checkpoint; or, to "
+            f"start anew on purpose: pykafka-sink transactions release --prefix {prefix}"
+        )
+    if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
+        raise OutcomeError(repair.explain(decision, prefix))
+
+
+def _in_use(by: str, prefix: str) -> str:
+    return (
+        f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "
+        "its own; if the other one is gone for good, or its checkpoint was moved or deleted on "
+        f"purpose: pykafka-sink transactions release --prefix {prefix}"
+    )
