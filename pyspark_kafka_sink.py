@@ -3,12 +3,20 @@
 Spark imports every top-level module whose name begins with ``pyspark_`` and registers its
 ``DefaultSource``. An exception here would break the lookup of everybody's Python data sources, so
 none leaves this module: with a pyspark that is too old, the sink says so when it is used.
+
+Where Spark looks into another Python, ``pyspark_kafka_sink.register(spark)`` registers the sink.
 """
 
 try:
+    from spark_kafka_sink.spark.registration import register
     from spark_kafka_sink.spark.source import KafkaSinkDataSource as DefaultSource
 except ImportError as error:
     _reason = str(error)
+
+    def register(spark):  # type: ignore[no-untyped-def]
+        """Raises: says why the sink cannot be loaded."""
+        raise ImportError(_reason)
+
     try:
         from pyspark.sql.datasource import DataSource
     except ImportError:
@@ -32,4 +40,4 @@ except ImportError as error:
                 raise ImportError(_reason)
 
 
-__all__ = ["DefaultSource"]
+__all__ = ["DefaultSource", "register"]

@@ -36,6 +36,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.worker": set(),
     "spark.input_schema": {"columns.positions"},
     "spark.interceptors": set(),
+    "spark.registration": {"spark.source"},
     "spark.commit": {"producer.metrics", "transactions.model"},
     "spark.preflight": {"client", "config", "protocol", "spark.commit"},
     "spark.source": {"columns.positions", "config", "spark", "transactions"},
