@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import ProducerState
+from spark_kafka_sink.producer.sequences import BatchNumbering
 
 _ABSENT = object()
 
@@ -44,12 +44,10 @@ class RecordAccumulator:
         self,
         monitor: Monitor,
         pool: BufferPool,
-        state: ProducerState | None,
         retry_backoff: ExponentialBackoff,
     ) -> None:
         self.monitor = monitor
         self.pool = pool
-        self._state = state
         self._retry_backoff = retry_backoff
         # Only partitions that have something queued, in the order in which they are served.
         self._queues: OrderedDict[TopicPartition, deque[ProducerBatch]] = OrderedDict()
@@ -98,12 +96,6 @@ class RecordAccumulator:
             sizes[batch.topic_partition] = sizes.get(batch.topic_partition, 0) + held
         return sizes
 
-    def use(self, state: ProducerState | None) -> None:
-        """Number batches with ``state`` from now on. Nothing may be queued or in flight."""
-        with self.monitor:
-            assert not self._incomplete, "batches have numbers of the old state"
-            self._state = state
-
     # --- sender thread -------------------------------------------------------------------------
 
     def queued_partitions(self) -> list[TopicPartition]:
@@ -133,18 +125,23 @@ class RecordAccumulator:
         return ready
 
     def drain(
-        self, partitions: Iterable[TopicPartition], max_size_bytes: int, now_ms: int
+        self,
+        partitions: Iterable[TopicPartition],
+        max_size_bytes: int,
+        now_ms: int,
+        numbering: BatchNumbering,
     ) -> list[ProducerBatch]:
         """At most one batch per partition, ``max_size_bytes`` together (or a single larger one).
 
-        Fixes sequence numbers. Partitions that were served go to the end of the line.
+        ``numbering`` fixes their sequence numbers, and keeps some back. Partitions that were served
+        go to the end of the line.
         """
         drained: list[ProducerBatch] = []
         size_bytes = 0
         with self.monitor:
             for topic_partition in partitions:
                 queue = self._queues.get(topic_partition)
-                if queue is None or self._must_wait(queue[0]):
+                if queue is None or numbering.must_wait(queue[0]):
                     continue
                 if drained and size_bytes + queue[0].size_bytes > max_size_bytes:
                     break
@@ -156,8 +153,7 @@ class RecordAccumulator:
                 size_bytes += batch.size_bytes
                 batch.drained_at_ms = now_ms
                 drained.append(batch)
-                if self._state is not None:
-                    self._state.assign_sequence(batch)
+                numbering.assign_sequence(batch)
         for batch in drained:
             if not batch.is_sealed:
                 batch.seal()
@@ -181,8 +177,6 @@ class RecordAccumulator:
         with self.monitor:
             if self._incomplete.pop(batch, _ABSENT) is _ABSENT:
                 return  # the producer has failed in the meantime
-            if self._state is not None:
-                self._state.replace(batch, parts)
             queue = self._queue(batch.topic_partition)
             position = self._position(queue, batch)
             for offset, part in enumerate(parts):
@@ -236,10 +230,6 @@ class RecordAccumulator:
     def _position(self, queue: deque[ProducerBatch], batch: ProducerBatch) -> int:
         """Where a batch that was drained before belongs: in front, but in sequence order."""
         position = 0
-        if self._state is not None:
-            while position < len(queue) and queue[position].precedes(batch):
-                position += 1
+        while position < len(queue) and queue[position].precedes(batch):
+            position += 1
         return position
-
-    def _must_wait(self, batch: ProducerBatch) -> bool:
-        return self._state is not None and self._state.must_wait(batch)

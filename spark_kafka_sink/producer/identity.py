@@ -1,4 +1,4 @@
-"""As whom the producer writes: under a plain producer id, or in a transaction.
+"""As whom the producer writes: as nobody, under a plain producer id, or in a transaction.
 
 Each identity is an object of its own that is replaced between two tasks, never changed: an answer
 that comes late reaches the one it was for, which nobody asks any more.
@@ -16,7 +16,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_id import ProducerIdRequester
-from spark_kafka_sink.producer.sequences import ProducerState
+from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
     TransactionManager,
@@ -33,7 +33,7 @@ class IdentitySource(Protocol):
     last_failure: str | None
 
     @property
-    def state(self) -> ProducerState:
+    def state(self) -> BatchNumbering:
         """Numbers the batches; keeps those back that may not be sent yet."""
         ...
 
@@ -44,6 +44,23 @@ class IdentitySource(Protocol):
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
         """The pause before a batch that met ``error`` is sent again; None for the usual one."""
         ...
+
+
+class NoIdentity:
+    """Without idempotence: there is nothing to ask for, and no batch has numbers."""
+
+    last_failure: str | None = None
+
+    def __init__(self) -> None:
+        self.state: BatchNumbering = NoNumbering()
+
+    def maybe_request(self, now_ms: int) -> int | None:
+        """Never anything."""
+        return None
+
+    def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
+        """Nothing special."""
+        return None
 
 
 class Identities:
@@ -58,6 +75,7 @@ class Identities:
         retry_backoff: ExponentialBackoff,
         rng: RandomSource,
     ) -> None:
+        self._is_idempotent = config.enable_idempotence
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
@@ -65,6 +83,10 @@ class Identities:
         self._concurrent_backoff = ExponentialBackoff(
             CONCURRENT_TRANSACTIONS_BACKOFF_MS, config.retry_backoff_max_ms, rng
         )
+
+    def first(self) -> IdentitySource:
+        """What a new producer begins with."""
+        return self.idempotent() if self._is_idempotent else NoIdentity()
 
     def idempotent(self) -> ProducerIdRequester:
         """A producer id of its own, asked for at once."""

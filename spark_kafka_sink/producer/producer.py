@@ -82,8 +82,11 @@ class KafkaProducer:
             self._metadata, self.client, monitor, config.topic_creation is None
         )
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
-        self.accumulator = RecordAccumulator(monitor, self.pool, None, retry_backoff)
+        self.accumulator = RecordAccumulator(monitor, self.pool, retry_backoff)
         self._appender = self._create_appender(rng)
+        self._identities = Identities(
+            config, self.client, self._metadata, self.accumulator, retry_backoff, rng
+        )
         self._is_transactional = False
         self.sender = Sender(
             config,
@@ -91,7 +94,7 @@ class KafkaProducer:
             self._metadata,
             self._updater,
             self.accumulator,
-            None,
+            self._identities.first(),
             self._appender.finish_lingering,
             self._appender.note_too_large,
             BatchSplitter(create_compressor(config.compression_type, config.compression_level)),
@@ -99,11 +102,6 @@ class KafkaProducer:
             self.metrics,
             self.report,
         )
-        self._identities = Identities(
-            config, self.client, self._metadata, self.accumulator, retry_backoff, rng
-        )
-        if config.enable_idempotence:
-            self.sender.use(self._identities.idempotent())
 
     def _create_appender(self, rng: random.Random) -> Appender:
         config, clock, metrics = self._config, self._clock, self.metrics
@@ -189,7 +187,7 @@ class KafkaProducer:
         if self._is_transactional:
             # The next task may begin a transaction too: no producer id before there is a batch.
             self._is_transactional = False
-            self.sender.use(self._identities.idempotent_when_needed())
+            self.sender.exchange_identity(self._identities.idempotent_when_needed())
         with self._monitor:
             for topic in topics:
                 self._metadata.add_topic(topic, self._clock.now_ms())
@@ -213,7 +211,7 @@ class KafkaProducer:
             raise KafkaSinkError("a transaction begins before the first append")
         self._is_transactional = True
         settings = TransactionSettings(transactional_id, timeout_ms)
-        self.sender.use(self._identities.transactional(settings))
+        self.sender.exchange_identity(self._identities.transactional(settings))
         self.client.wakeup()
 
     @property

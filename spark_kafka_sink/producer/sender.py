@@ -38,7 +38,7 @@ from spark_kafka_sink.producer.produce_requests import (
     produce_request,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import ProducerState
+from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -64,7 +64,7 @@ class Sender:
         metadata: Metadata,
         metadata_updater: MetadataUpdater,
         accumulator: RecordAccumulator,
-        identity: IdentitySource | None,
+        identity: IdentitySource,
         finish_lingering: Callable[[int], int | None],
         note_too_large: Callable[[ProducerBatch], None],
         splitter: BatchSplitter,
@@ -90,19 +90,18 @@ class Sender:
         client.on_disconnect = lambda node: metadata.request_update()
 
     @property
-    def _state(self) -> ProducerState | None:
-        return None if self._identity is None else self._identity.state
+    def _state(self) -> BatchNumbering:
+        return self._identity.state
 
     @property
     def transaction(self) -> PreparedTransaction | None:
         """The transaction that batches are sent in; None before it has an identity."""
-        state = self._state
-        return None if state is None else state.transaction
+        return self._state.transaction
 
-    def use(self, identity: IdentitySource) -> None:
-        """Send as ``identity`` from now on. Nothing may be under way. For the task thread."""
+    def exchange_identity(self, identity: IdentitySource) -> None:
+        """Send as ``identity`` from now on. Between two tasks, for the task thread."""
         with self._accumulator.monitor:
-            self._accumulator.use(identity.state)
+            assert not self._accumulator.incomplete_count, "batches have the old one's numbers"
             self._identity = identity
 
     # --- one round -----------------------------------------------------------------------------
@@ -132,8 +131,6 @@ class Sender:
         """Have an identity; returns when to come again."""
         # Under the monitor: one that was replaced must not ask for anything any more.
         with self._accumulator.monitor:
-            if self._identity is None:
-                return None
             self._identity.state.bump_epoch_if_needed()
             return self._identity.maybe_request(now_ms)
 
@@ -156,7 +153,9 @@ class Sender:
             is_node_ready = self._client.ready(node, now_ms)
             self._node_latency.note(node.node_id, is_node_ready, now_ms)
             if is_node_ready:
-                batches = self._accumulator.drain(partitions, self._config.max_request_size, now_ms)
+                batches = self._accumulator.drain(
+                    partitions, self._config.max_request_size, now_ms, self._state
+                )
                 if batches:
                     self._send(node, batches, now_ms)
                     wait_ms = 0
@@ -265,9 +264,7 @@ class Sender:
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
-        state = self._state
-        if state is not None:
-            state.acknowledged(batch, base_offset)
+        self._state.acknowledged(batch, base_offset)
         report = self._report.setdefault(batch.topic_partition, PartitionReport())
         report.acknowledge(
             base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
@@ -292,13 +289,11 @@ class Sender:
         if error.refresh_metadata:
             self._metadata.request_update()
         self._accumulator.unmute(batch.topic_partition)
-        if batch.attempts <= self._config.retries and self._can_retry(
-            batch, error, log_start_offset
-        ):
+        is_worth_it = self._state.can_retry(batch, error, log_start_offset)
+        if batch.attempts <= self._config.retries and is_worth_it:
             self._metrics.retries += 1
             self._metrics.record_retries += batch.records_count
-            identity = self._identity
-            backoff = None if identity is None else identity.retry_backoff(error)
+            backoff = self._identity.retry_backoff(error)
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
             self.fail(delivery_errors.refused(batch, error, now_ms))
@@ -309,15 +304,8 @@ class Sender:
         self._note_too_large(batch)
         parts = self._splitter.split(batch, batch.uncompressed_bytes // 2)
         self._accumulator.unmute(batch.topic_partition)
+        self._state.replace(batch, parts)
         self._accumulator.replace(batch, parts)
-
-    def _can_retry(
-        self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
-    ) -> bool:
-        state = self._state
-        if state is None:
-            return error.retriable
-        return state.can_retry(batch, error, log_start_offset)
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -340,7 +328,7 @@ class Sender:
         problem = self._metadata.problems.get(topic_partition.topic)
         if problem is not None:
             return problem.message
-        if self._identity is not None and self._identity.last_failure is not None:
+        if self._identity.last_failure is not None:
             return self._identity.last_failure
         leader = self._metadata.snapshot.leader(topic_partition)
         if leader is None:

@@ -14,7 +14,9 @@ Source: ``TransactionManager``, ``TxnPartitionEntry``; KIP-98, KIP-360.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from spark_kafka_sink.base.errors import KafkaErrorCode
 from spark_kafka_sink.base.model import (
@@ -30,6 +32,73 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_se
 _MAX_EPOCH = 2**15 - 1
 # The broker recognises a repeated batch among the last five of a producer and partition.
 _MAX_IN_FLIGHT_PER_PARTITION = 5
+
+
+class BatchNumbering(Protocol):
+    """Gives batches their numbers, and decides by them which may be sent, and which sent again."""
+
+    @property
+    def transaction(self) -> PreparedTransaction | None:
+        """The transaction that all batches belong to, if to any."""
+        ...
+
+    def in_flight(self, topic_partition: TopicPartition) -> Sequence[ProducerBatch]:
+        """Batches of a partition that have numbers and are not complete."""
+        ...
+
+    def must_wait(self, batch: ProducerBatch) -> bool:
+        """Whether ``batch``, the first in its queue, may not be sent yet."""
+        ...
+
+    def assign_sequence(self, batch: ProducerBatch) -> None:
+        """Fix the numbers of a batch that is drained for the first time."""
+        ...
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        ...
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Put the parts of a split batch where the batch was; they have its sequence numbers."""
+        ...
+
+    def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
+        """Whether sending ``batch`` again may help."""
+        ...
+
+    def bump_epoch_if_needed(self) -> None:
+        """Start a new epoch if a partition needs it."""
+        ...
+
+
+class NoNumbering:
+    """Without idempotence: batches have no numbers, none waits for another."""
+
+    transaction: PreparedTransaction | None = None
+
+    def in_flight(self, topic_partition: TopicPartition) -> Sequence[ProducerBatch]:
+        """None that anybody has to know of."""
+        return ()
+
+    def must_wait(self, batch: ProducerBatch) -> bool:
+        """Never: the accumulator mutes partitions where their order is to be kept."""
+        return False
+
+    def assign_sequence(self, batch: ProducerBatch) -> None:
+        """The batch's header says that it has none."""
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """Nothing was noted of it."""
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Nothing was noted of it."""
+
+    def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
+        """As the error's row in the table says."""
+        return error.retriable
+
+    def bump_epoch_if_needed(self) -> None:
+        """There are no epochs."""
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from spark_kafka_sink.network.transport import (
     SendCompleted,
 )
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
@@ -210,7 +211,7 @@ class Golden:
     def _begin_at(self, producer: ProducerIdAndEpoch, first_sequence: int) -> None:
         """As if 2^31 records had been sent already: there is no other way to get there soon."""
         state = self.producer.sender._state
-        assert state is not None
+        assert isinstance(state, ProducerState)
         state.set_producer(producer)
         sequences = state._sequences(TopicPartition("t", 0))
         sequences.producer = producer

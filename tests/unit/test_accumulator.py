@@ -14,12 +14,13 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.sequences import ProducerState
+from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
 from spark_kafka_sink.record.record_batch import is_crc_valid
 from tests.unit.batches import NODES, T0, T1, T2, make_batch, make_cluster
 
 CLUSTER = make_cluster({"t": [(1, 0), (2, 0), (1, 0)]})
 ALL = 10**9
+UNNUMBERED = NoNumbering()
 PAGES, PAGE_SIZE = 8, 4096
 
 
@@ -28,17 +29,10 @@ class NoJitter:
         return 0.5
 
 
-def make_accumulator(state: ProducerState | None = None) -> RecordAccumulator:
-    pool = BufferPool(PAGES * PAGE_SIZE, PAGE_SIZE)
-    return RecordAccumulator(
-        ThreadMonitor(), pool, state, ExponentialBackoff(100, 1_000, NoJitter())
-    )
-
-
 @pytest.fixture
 def accumulator() -> RecordAccumulator:
-    """Without idempotence."""
-    return make_accumulator()
+    pool = BufferPool(PAGES * PAGE_SIZE, PAGE_SIZE)
+    return RecordAccumulator(ThreadMonitor(), pool, ExponentialBackoff(100, 1_000, NoJitter()))
 
 
 @pytest.fixture
@@ -46,11 +40,6 @@ def state() -> ProducerState:
     state = ProducerState()
     state.set_producer(ProducerIdAndEpoch(42, 0))
     return state
-
-
-@pytest.fixture
-def idempotent(state: ProducerState) -> RecordAccumulator:
-    return make_accumulator(state)
 
 
 def enqueue(accumulator: RecordAccumulator, *batches: ProducerBatch) -> None:
@@ -66,8 +55,10 @@ def fill(
     return batches
 
 
-def drain(accumulator: RecordAccumulator, *partitions: TopicPartition) -> list[ProducerBatch]:
-    return accumulator.drain(partitions, ALL, 0)
+def drain(
+    accumulator: RecordAccumulator, *partitions: TopicPartition, by: BatchNumbering = UNNUMBERED
+) -> list[ProducerBatch]:
+    return accumulator.drain(partitions, ALL, 0, by)
 
 
 def failed(accumulator: RecordAccumulator, batch: ProducerBatch, now_ms: int = 0) -> None:
@@ -159,7 +150,7 @@ def test_one_batch_per_partition_in_order(accumulator: RecordAccumulator) -> Non
     other = make_batch(T1)
     enqueue(accumulator, other)
     assert accumulator.queue_sizes("t") == {0: 2, 1: 1}
-    assert accumulator.drain([T0, T1, T2], ALL, 77) == [first, other]
+    assert accumulator.drain([T0, T1, T2], ALL, 77, UNNUMBERED) == [first, other]
     assert first.drained_at_ms == 77
     assert drain(accumulator, T0, T1) == [second]
     assert drain(accumulator, T0, T1) == []
@@ -170,15 +161,15 @@ def test_one_batch_per_partition_in_order(accumulator: RecordAccumulator) -> Non
 def test_a_request_is_limited_in_size(accumulator: RecordAccumulator) -> None:
     batches = [make_batch(p, size_bytes=100) for p in (T0, T1, T2)]
     enqueue(accumulator, *batches)
-    assert accumulator.drain([T0, T1, T2], 200, 0) == batches[:2]
-    assert accumulator.drain([T0, T1, T2], 99, 0) == batches[2:]
+    assert accumulator.drain([T0, T1, T2], 200, 0, UNNUMBERED) == batches[:2]
+    assert accumulator.drain([T0, T1, T2], 99, 0, UNNUMBERED) == batches[2:]
 
 
 def test_a_batch_larger_than_a_request_goes_alone(accumulator: RecordAccumulator) -> None:
     large, small = make_batch(T0, size_bytes=500), make_batch(T1)
     enqueue(accumulator, large, small)
-    assert accumulator.drain([T0, T1], 200, 0) == [large]
-    assert accumulator.drain([T0, T1], 200, 0) == [small]
+    assert accumulator.drain([T0, T1], 200, 0, UNNUMBERED) == [large]
+    assert accumulator.drain([T0, T1], 200, 0, UNNUMBERED) == [small]
 
 
 def test_no_partition_starves(accumulator: RecordAccumulator) -> None:
@@ -189,18 +180,20 @@ def test_no_partition_starves(accumulator: RecordAccumulator) -> None:
     served = dict.fromkeys((T0, T1, T2), 0)
     for _ in range(12):
         partitions = accumulator.ready(cluster, 0).by_node[NODES[1]]
-        for batch in accumulator.drain(partitions, 200, 0):
+        for batch in accumulator.drain(partitions, 200, 0, UNNUMBERED):
             served[batch.topic_partition] += 1
     assert served == {T0: 8, T1: 8, T2: 8}
 
 
-def test_drained_batches_are_sealed_once(idempotent: RecordAccumulator) -> None:
-    [batch] = fill(idempotent, T0, 1)
-    drain(idempotent, T0)
+def test_drained_batches_are_sealed_once(
+    accumulator: RecordAccumulator, state: ProducerState
+) -> None:
+    [batch] = fill(accumulator, T0, 1)
+    drain(accumulator, T0, by=state)
     sent = b"".join(batch.buffers)
     assert is_crc_valid(sent)
-    failed(idempotent, batch)
-    drain(idempotent, T0)
+    failed(accumulator, batch)
+    drain(accumulator, T0, by=state)
     assert b"".join(batch.buffers) == sent
 
 
@@ -219,37 +212,37 @@ def in_flight_batches(
 ) -> list[ProducerBatch]:
     """Batches of T0 in flight, after a first that is acknowledged."""
     [first] = fill(accumulator, T0, 1)
-    drain(accumulator, T0)
+    drain(accumulator, T0, by=state)
     state.acknowledged(first, 0)
     accumulator.complete(first)
     batches = fill(accumulator, T0, count)
     for batch in batches:
-        assert drain(accumulator, T0) == [batch]
+        assert drain(accumulator, T0, by=state) == [batch]
     return batches
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
 def test_retries_go_back_in_sequence_order(
-    idempotent: RecordAccumulator, state: ProducerState, order: tuple[int, ...]
+    accumulator: RecordAccumulator, state: ProducerState, order: tuple[int, ...]
 ) -> None:
-    batches = in_flight_batches(idempotent, state, 3)
-    [new] = fill(idempotent, T0, 1)
+    batches = in_flight_batches(accumulator, state, 3)
+    [new] = fill(accumulator, T0, 1)
     for index in order:
-        failed(idempotent, batches[index])
+        failed(accumulator, batches[index])
     again = []
     for _ in range(4):
-        [batch] = drain(idempotent, T0)
+        [batch] = drain(accumulator, T0, by=state)
         again.append(batch)
         state.acknowledged(batch, 0)
     assert again == [*batches, new]
 
 
-def test_a_retry_is_not_overtaken(idempotent: RecordAccumulator, state: ProducerState) -> None:
-    first, second = in_flight_batches(idempotent, state, 2)
-    failed(idempotent, second)
-    assert drain(idempotent, T0) == []
+def test_a_retry_is_not_overtaken(accumulator: RecordAccumulator, state: ProducerState) -> None:
+    first, second = in_flight_batches(accumulator, state, 2)
+    failed(accumulator, second)
+    assert drain(accumulator, T0, by=state) == []
     state.acknowledged(first, 0)
-    assert drain(idempotent, T0) == [second]
+    assert drain(accumulator, T0, by=state) == [second]
 
 
 def test_a_retry_without_idempotence_goes_first(accumulator: RecordAccumulator) -> None:
@@ -261,22 +254,23 @@ def test_a_retry_without_idempotence_goes_first(accumulator: RecordAccumulator) 
 
 
 def test_parts_of_a_batch_that_was_too_large(
-    idempotent: RecordAccumulator, state: ProducerState
+    accumulator: RecordAccumulator, state: ProducerState
 ) -> None:
-    pages = idempotent.pool.take(2)
+    pages = accumulator.pool.take(2)
     batch = make_batch(T0, 4, pages=pages)
-    enqueue(idempotent, batch)
-    drain(idempotent, T0)
-    [behind] = fill(idempotent, T0, 1)
+    enqueue(accumulator, batch)
+    drain(accumulator, T0, by=state)
+    [behind] = fill(accumulator, T0, 1)
     parts = [make_batch(T0, 2), make_batch(T0, 2)]
     for index, part in enumerate(parts):
         part.set_producer_state(batch.producer, 2 * index)
-    idempotent.replace(batch, parts)
-    assert idempotent.pool.free_count == PAGES
-    assert idempotent.incomplete_count == 3
+    state.replace(batch, parts)
+    accumulator.replace(batch, parts)
+    assert accumulator.pool.free_count == PAGES
+    assert accumulator.incomplete_count == 3
     sent = []
     for _ in range(3):
-        [one] = drain(idempotent, T0)
+        [one] = drain(accumulator, T0, by=state)
         sent.append(one)
         state.acknowledged(one, 0)
     assert sent == [*parts, behind]
