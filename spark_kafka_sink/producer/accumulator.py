@@ -9,7 +9,7 @@ Source: ``RecordAccumulator``.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
@@ -45,9 +45,12 @@ class RecordAccumulator:
         monitor: Monitor,
         pool: BufferPool,
         retry_backoff: ExponentialBackoff,
+        wakeup_sender: Callable[[], None],
     ) -> None:
+        """``wakeup_sender``: ends the sender thread's wait for the network."""
         self.monitor = monitor
         self.pool = pool
+        self.wakeup_sender = wakeup_sender
         self._retry_backoff = retry_backoff
         # Only partitions that have something queued, in the order in which they are served.
         self._queues: OrderedDict[TopicPartition, deque[ProducerBatch]] = OrderedDict()

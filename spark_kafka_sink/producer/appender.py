@@ -9,7 +9,7 @@ Source: ``KafkaProducer.doSend``, ``RecordAccumulator.append``; KIP-480.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,10 +20,9 @@ from spark_kafka_sink.base.errors import BufferExhaustedError, RecordTooLargeErr
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.batch_finisher import BatchFinisher
+from spark_kafka_sink.producer.batch_finisher import BatchFinisher, Finishers
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
-from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.producer.partitioner import RandomSource
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.slot_assigner import SlotAssigner
@@ -37,16 +36,14 @@ _RESERVE_PAGES = 32
 
 
 class Appender:
-    """Appends Arrow batches. All methods are the task thread's, except ``finish_lingering``."""
+    """Appends Arrow batches. All methods are the task thread's, but those that are
+    said to be for the sender thread."""
 
     def __init__(
         self,
         config: ProducerConfig,
         accumulator: RecordAccumulator,
-        open_batches: OpenBatches,
-        finisher: BatchFinisher,
-        lingering_finisher: BatchFinisher,
-        wakeup_sender: Callable[[], None],
+        finishers: Finishers,
         clock: Clock,
         rng: RandomSource,
         metrics: ProducerMetrics,
@@ -55,16 +52,13 @@ class Appender:
         self._accumulator = accumulator
         self._monitor = accumulator.monitor
         self._pool = accumulator.pool
-        self._open_batches = open_batches
-        self._finisher = finisher
-        self._lingering_finisher = lingering_finisher
-        self._wakeup_sender = wakeup_sender
+        self._open_batches, self._task_finisher, self._sender_finisher = finishers
         self._clock = clock
         self._metrics = metrics
         self._batch_size = max(config.batch_size, 1)
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._assigner = SlotAssigner(config, accumulator)
-        self._topics = TopicRegistry(open_batches, self._batch_size, rng, self._finish_all)
+        self._topics = TopicRegistry(self._open_batches, self._batch_size, rng, self._finish_all)
         self._is_task_at_work = False
         self._last_append_ms = 0
 
@@ -104,7 +98,7 @@ class Appender:
             with self._monitor:
                 self._is_task_at_work = False
                 self._last_append_ms = self._clock.now_ms()
-            self._wakeup_sender()
+            self._accumulator.wakeup_sender()
 
     def finish_lingering(self, now_ms: int) -> int | None:
         """Close open batches if the input has paused for ``linger.ms``. For the sender thread.
@@ -123,7 +117,7 @@ class Appender:
                 return wait_ms
             # Under the monitor, so that no later batch of a partition can be queued before.
             for slot in slots:
-                self._finish(slot, self._lingering_finisher)
+                self._finish(slot, self._sender_finisher)
         return None
 
     def _append_rows(
@@ -174,7 +168,7 @@ class Appender:
     # --- finishing -------------------------------------------------------------------------------
 
     def _finish_full(self, slot: int, cluster: ClusterSnapshot) -> None:
-        batch = self._finish(slot, self._finisher)
+        batch = self._finish(slot, self._task_finisher)
         topic = self._topics.topic_of(slot)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
@@ -184,7 +178,7 @@ class Appender:
             self._open_batches.set_limit(topic.first_slot, topic.partitions_count, limit_bytes)
         leader = cluster.leader(batch.topic_partition)
         if leader is None or leader.node_id not in self._accumulator.busy_nodes:
-            self._wakeup_sender()
+            self._accumulator.wakeup_sender()
 
     def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
         """Close the slot's batch and enqueue it, in parts if it came out larger than a request."""
@@ -200,19 +194,19 @@ class Appender:
             self._accumulator.enqueue(batch)
         return batch
 
-    def note_too_large(self, batch: ProducerBatch) -> None:
-        """Make smaller batches for a topic whose broker found one too large.
-
-        Called by the sender thread.
+    def split_too_large(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """The parts of a batch that its broker found too large; from now on the topic's batches
+        are made smaller. For the sender thread.
         """
         topic = self._topics.known(batch.topic_partition.topic)
         topic.compression.estimate = 1.0
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
+        return self._sender_finisher.halve(batch)
 
     def _finish_all(self, slots: list[int]) -> None:
         for slot in slots:
-            self._finish(slot, self._finisher)
+            self._finish(slot, self._task_finisher)
 
     # --- memory --------------------------------------------------------------------------------
 
@@ -226,7 +220,7 @@ class Appender:
         self._finish_all(
             self._open_batches.largest_slots(max(missing, self._pool.pages_count // 4))
         )
-        self._wakeup_sender()
+        self._accumulator.wakeup_sender()
         started_ns = self._clock.perf_ns()
         self._await_pages(missing)
         self._metrics.buffer_wait_ns += self._clock.perf_ns() - started_ns

@@ -7,17 +7,20 @@ Source: ``MemoryRecordsBuilder.close``.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
-from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.open_batches import DetachedBatch, OpenBatches
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.record.compression import Compressor
+from spark_kafka_sink.record.compression import Compressor, create_compressor
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 
 _CODEC_NONE = 0
@@ -29,14 +32,13 @@ class BatchFinisher:
     def __init__(
         self,
         open_batches: OpenBatches,
-        pool: BufferPool,
         monitor: Monitor,
         compressor: Compressor | None,
         clock: Clock,
         metrics: ProducerMetrics,
     ) -> None:
         self._open_batches = open_batches
-        self._pool = pool
+        self._pool = open_batches.pool
         self._monitor = monitor
         self._compressor = compressor
         self._splitter = BatchSplitter(compressor)
@@ -60,8 +62,18 @@ class BatchFinisher:
 
     def split_to_fit(self, batch: ProducerBatch, max_bytes: int) -> list[ProducerBatch]:
         """A batch that came out larger than ``max_bytes``, as parts that are not."""
-        self._metrics.batch_splits += 1
+        self._count_split()
         return self._splitter.split_to_fit(batch, max_bytes)
+
+    def halve(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """A batch that its broker found too large, as two or three parts."""
+        self._count_split()
+        return self._splitter.split(batch, batch.uncompressed_bytes // 2)
+
+    def _count_split(self) -> None:
+        # Both threads may split at the same time.
+        with self._monitor:
+            self._metrics.batch_splits += 1
 
     def _compress(self, detached: DetachedBatch, compressor: Compressor) -> memoryview:
         count = detached.size_bytes - RECORD_BATCH_OVERHEAD
@@ -115,3 +127,28 @@ class BatchFinisher:
             max_timestamp=detached.max_timestamp,
             created_at_ms=self._clock.now_ms(),
         )
+
+
+class Finishers(NamedTuple):
+    """The table of open batches, and for each thread what finishes its batches."""
+
+    open_batches: OpenBatches
+    task: BatchFinisher
+    sender: BatchFinisher
+
+    @classmethod
+    def of(
+        cls,
+        config: ProducerConfig,
+        accumulator: RecordAccumulator,
+        clock: Clock,
+        metrics: ProducerMetrics,
+    ) -> Finishers:
+        """An empty table, and a compressor of its own for each thread."""
+        open_batches = OpenBatches(accumulator.pool)
+
+        def create() -> BatchFinisher:
+            compressor = create_compressor(config.compression_type, config.compression_level)
+            return BatchFinisher(open_batches, accumulator.monitor, compressor, clock, metrics)
+
+        return cls(open_batches, task=create(), sender=create())

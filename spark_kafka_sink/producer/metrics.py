@@ -7,6 +7,7 @@ milliseconds in reports.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from typing import NamedTuple
 
 from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition
 
@@ -15,7 +16,8 @@ _NS_PER_MS = 1_000_000
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Counters. Each field is written by one thread only.
+    """Counters. Both threads write them: those of batches by turns, as they finish batches, the
+    others one thread each.
 
     records, uncompressed_bytes, compressed_bytes: of finished batches
     requests, retries, record_retries: produce requests sent; batches and records sent again
@@ -106,3 +108,15 @@ class PartitionReport:
 
 
 DeliveryReport = dict[TopicPartition, PartitionReport]
+
+
+class TaskTotals(NamedTuple):
+    """What one task has come to: in numbers, and what was acknowledged of which partition."""
+
+    metrics: ProducerMetrics
+    report: DeliveryReport
+
+    def reset(self) -> None:
+        """Begin another task."""
+        self.metrics.reset()
+        self.report.clear()

@@ -47,7 +47,7 @@ class OpenBatches:
     """Table of open batches. A slot is one topic-partition; a topic's slots are neighbours."""
 
     def __init__(self, pool: BufferPool) -> None:
-        self._pool = pool
+        self.pool = pool
         self._table: npt.NDArray[np.int64] = np.zeros((0, table.OPEN_BATCH_FIELDS), np.int64)
         self._slots: list[TopicPartition] = []
         self.sticky_slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
@@ -85,12 +85,12 @@ class OpenBatches:
     def fill_reserve(self, count: int) -> None:
         """Take ``count`` pages out of the pool for the next appends."""
         held = self.reserve_count
-        self._reserve[held : held + count] = self._pool.take(count)
+        self._reserve[held : held + count] = self.pool.take(count)
         self._reserve_count[0] = held + count
 
     def release_reserve(self) -> None:
         """Give the pages back that no append has used."""
-        self._pool.give_back(self._reserve[: self.reserve_count].tolist())
+        self.pool.give_back(self._reserve[: self.reserve_count].tolist())
         self._reserve_count[0] = 0
 
     def ensure_spill(self, size_bytes: int) -> None:
@@ -121,9 +121,9 @@ class OpenBatches:
             timestamp_ms,
             now_ms,
             self._table,
-            self._pool.arena_address,
-            self._pool.page_size,
-            self._pool.next_page,
+            self.pool.arena_address,
+            self.pool.page_size,
+            self.pool.next_page,
             self._reserve,
             self._reserve_count,
             self._spill_address,
@@ -150,9 +150,9 @@ class OpenBatches:
     def copy_records(self, batch: DetachedBatch, out_address: int) -> None:
         """Copy the records of ``batch``, without the header's room, to ``out_address``."""
         copy_chain(
-            self._pool.arena_address,
-            self._pool.page_size,
-            self._pool.next_page,
+            self.pool.arena_address,
+            self.pool.page_size,
+            self.pool.next_page,
             batch.first_page,
             table.RECORD_BATCH_OVERHEAD,
             batch.size_bytes - table.RECORD_BATCH_OVERHEAD,
@@ -176,7 +176,7 @@ class OpenBatches:
         open_slots = np.flatnonzero(self._table[:, table.RECORDS_COUNT])
         sizes = self._table[open_slots, table.BATCH_BYTES]
         order = np.argsort(-sizes, kind="stable")
-        pages = np.cumsum(-(-sizes[order] // self._pool.page_size))
+        pages = np.cumsum(-(-sizes[order] // self.pool.page_size))
         count = int(np.searchsorted(pages, pages_count)) + 1
         found: list[int] = open_slots[order[:count]].tolist()
         return found

@@ -20,7 +20,6 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     KafkaSinkError,
     ProducerClosedError,
-    TopicError,
 )
 from spark_kafka_sink.base.model import PreparedTransaction
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
@@ -32,18 +31,17 @@ from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.transport import Network, SelectorNetwork
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.batch_finisher import BatchFinisher
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter
+from spark_kafka_sink.producer.batch_finisher import Finishers
 from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.cluster import ClusterAccess, metadata_settings
 from spark_kafka_sink.producer.identity import Identities
-from spark_kafka_sink.producer.metadata import ClusterSnapshot, Metadata, MetadataSettings
+from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
-from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
+from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
-from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
-from spark_kafka_sink.record.compression import create_compressor
 
 _PAGE_BYTES = 32768
 _SMALLEST_PAGE_BYTES = 4096
@@ -65,69 +63,47 @@ class KafkaProducer:
         clock: Clock,
         rng: random.Random,
         monitor: Monitor,
+        create_topics: TopicCreator | None = None,
     ) -> None:
+        """``create_topics``: for topics that do not exist, where the sink is to create them."""
         self._config = config
         self._clock = clock
         self._monitor = monitor
-        self.metrics = ProducerMetrics()
-        self.report: DeliveryReport = {}
+        self._totals = TaskTotals(ProducerMetrics(), {})
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, rng
         )
         self.client = NetworkClient(ClientSettings.of(config), network, clock, rng)
         self._metadata = Metadata(
-            bootstrap_addresses(config), _metadata_settings(config), retry_backoff
+            bootstrap_addresses(config), metadata_settings(config), retry_backoff
         )
-        self._updater = MetadataUpdater(
-            self._metadata, self.client, monitor, config.topic_creation is None
-        )
+        creates_by_asking = config.topic_creation is None
+        updater = MetadataUpdater(self._metadata, self.client, monitor, creates_by_asking)
+        cluster = ClusterAccess(self.client, self._metadata, updater)
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
-        self.accumulator = RecordAccumulator(monitor, self.pool, retry_backoff)
-        self._appender = self._create_appender(rng)
+        self.accumulator = RecordAccumulator(monitor, self.pool, retry_backoff, self.client.wakeup)
+        metrics, accumulator = self.metrics, self.accumulator
+        self._topics = TopicWaiter(
+            config.max_block_ms, cluster, accumulator, clock, metrics, create_topics
+        )
+        finishers = Finishers.of(config, accumulator, clock, metrics)
+        self._appender = Appender(config, accumulator, finishers, clock, rng, metrics)
         self._identities = Identities(
-            config, self.client, self._metadata, self.accumulator, retry_backoff, rng
+            config, self.client, self._metadata, accumulator, retry_backoff, rng
         )
         self._is_transactional = False
-        self.sender = Sender(
-            config,
-            self.client,
-            self._metadata,
-            self._updater,
-            self.accumulator,
-            self._identities.first(),
-            self._appender.finish_lingering,
-            self._appender.note_too_large,
-            BatchSplitter(create_compressor(config.compression_type, config.compression_level)),
-            clock,
-            self.metrics,
-            self.report,
-        )
+        identity = self._identities.first()
+        self.sender = Sender(config, cluster, accumulator, self._appender, identity, self._totals)
 
-    def _create_appender(self, rng: random.Random) -> Appender:
-        config, clock, metrics = self._config, self._clock, self.metrics
-        open_batches = OpenBatches(self.pool)
-        finisher, lingering_finisher = (
-            BatchFinisher(
-                open_batches,
-                self.pool,
-                self._monitor,
-                create_compressor(config.compression_type, config.compression_level),
-                clock,
-                metrics,
-            )
-            for _ in ("task thread", "sender thread")
-        )
-        return Appender(
-            config,
-            self.accumulator,
-            open_batches,
-            finisher,
-            lingering_finisher,
-            self.client.wakeup,
-            clock,
-            rng,
-            metrics,
-        )
+    @property
+    def metrics(self) -> ProducerMetrics:
+        """What the task has done so far, in numbers."""
+        return self._totals.metrics
+
+    @property
+    def report(self) -> DeliveryReport:
+        """What was acknowledged of the task's records so far."""
+        return self._totals.report
 
     def append(self, arrow_batch: Any, positions: ColumnPositions) -> None:
         """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
@@ -141,7 +117,7 @@ class KafkaProducer:
             return
         timestamp_ms = self._clock.timestamp_ms()
         records = arrow_records(arrow_batch, positions, timestamp_ms)
-        cluster = self._await_topics(records.topics)
+        cluster = self._topics.wait_for(records.topics)
         self._appender.append(records, cluster, timestamp_ms)
 
     def flush(self) -> None:
@@ -182,15 +158,12 @@ class KafkaProducer:
 
         ``topics``: known beforehand, so that the next metadata request asks for them.
         """
-        self.metrics.reset()
-        self.report.clear()
+        self._totals.reset()
         if self._is_transactional:
             # The next task may begin a transaction too: no producer id before there is a batch.
             self._is_transactional = False
             self.sender.exchange_identity(self._identities.idempotent_when_needed())
-        with self._monitor:
-            for topic in topics:
-                self._metadata.add_topic(topic, self._clock.now_ms())
+        self._topics.add(topics)
 
     def begin_transaction(self, transactional_id: str, timeout_ms: int) -> None:
         """Write everything of this task in one transaction, which this producer does not end.
@@ -232,67 +205,6 @@ class KafkaProducer:
         if self.accumulator.failure is not None:
             raise self.accumulator.failure
 
-    def _await_topics(self, topics: list[str]) -> ClusterSnapshot:
-        """A snapshot that knows all ``topics``. Source: ``KafkaProducer.waitOnMetadata``."""
-        now_ms = self._clock.now_ms()
-        with self._monitor:
-            for topic in topics:
-                self._metadata.add_topic(topic, now_ms)
-            snapshot = self._metadata.snapshot
-        if all(topic in snapshot.topics for topic in topics):
-            return snapshot
-        started_ns = self._clock.perf_ns()
-        deadline_ms = now_ms + self._config.max_block_ms
-        tried: set[str] = set()
-        while missing := self._await_metadata(topics, tried, deadline_ms):
-            # Without the monitor: this takes its time, and the sender must not wait for it.
-            self._create_topics(missing)
-            tried.update(missing)
-            with self._monitor:
-                self._metadata.request_update_now()
-        with self._monitor:
-            snapshot = self._metadata.snapshot
-        self.metrics.metadata_wait_ns += self._clock.perf_ns() - started_ns
-        return snapshot
-
-    def _await_metadata(self, topics: list[str], tried: set[str], deadline_ms: int) -> list[str]:
-        """Wait until all ``topics`` are known, or some are missing that could be created."""
-        with self._monitor:
-            self.client.wakeup()
-            while True:
-                self._raise_failure()
-                unknown = [t for t in topics if t not in self._metadata.snapshot.topics]
-                if not unknown:
-                    return []
-                problems = self._metadata.problems
-                for topic in unknown:
-                    if topic in problems and problems[topic].is_fatal:
-                        raise TopicError(problems[topic].message)
-                missing = [t for t in unknown if t in problems and t not in tried]
-                if missing and self._creates_topics:
-                    return missing
-                left_ms = deadline_ms - self._clock.now_ms()
-                if left_ms <= 0:
-                    raise self._topic_unknown(unknown[0])
-                self._monitor.wait(left_ms)
-
-    def _topic_unknown(self, topic: str) -> TopicError:
-        problem = self._metadata.problems.get(topic)
-        if problem is not None:
-            return TopicError(problem.message)
-        why = self._updater.last_failure or "the cluster did not answer"
-        return TopicError(
-            f"Topic {topic} not present in metadata after kafka.max.block.ms = "
-            f"{self._config.max_block_ms}: {why}"
-        )
-
-    @property
-    def _creates_topics(self) -> bool:
-        return False
-
-    def _create_topics(self, topics: list[str]) -> None:
-        """Create topics that do not exist, where that is wanted and possible."""
-
 
 class ThreadedProducer(KafkaProducer):
     """A producer with its sender thread. Close it, always."""
@@ -300,22 +212,14 @@ class ThreadedProducer(KafkaProducer):
     def __init__(self, config: ProducerConfig, topics: Sequence[str] = ()) -> None:
         """``topics``: known beforehand, so that the first metadata request asks for them."""
         network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
-        super().__init__(config, network, SystemClock(), random.Random(), ThreadMonitor())
+        monitor, create_topics = ThreadMonitor(), _topic_creator(config)
+        super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
         self.begin_task(topics)
         self._process_id = os.getpid()
         self._is_closing = False
         self._retire_at_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
         self._thread.start()
-
-    @property
-    def _creates_topics(self) -> bool:
-        return self._config.topic_creation is not None
-
-    def _create_topics(self, topics: list[str]) -> None:
-        if self._config.topic_creation is not None:
-            with AdminClient.of(self._config) as admin:
-                create_missing(admin, topics, self._config.topic_creation)
 
     @property
     def is_healthy(self) -> bool:
@@ -362,13 +266,17 @@ class ThreadedProducer(KafkaProducer):
             self.accumulator.fail(ProducerClosedError("the producer is closed"))
 
 
-def _metadata_settings(config: ProducerConfig) -> MetadataSettings:
-    return MetadataSettings(
-        config.metadata_max_age_ms,
-        config.metadata_max_idle_ms,
-        config.metadata_recovery_strategy == "rebootstrap",
-        config.metadata_recovery_rebootstrap_trigger_ms,
-    )
+def _topic_creator(config: ProducerConfig) -> TopicCreator | None:
+    """Creates topics as ``topic.creation.*`` says; None where that is not wanted."""
+    creation = config.topic_creation
+    if creation is None:
+        return None
+
+    def create(topics: list[str]) -> None:
+        with AdminClient.of(config) as admin:
+            create_missing(admin, topics, creation)
+
+    return create
 
 
 def _page_size(buffer_memory: int) -> int:

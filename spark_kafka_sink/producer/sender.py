@@ -9,9 +9,6 @@ Source: ``Sender.runOnce``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
@@ -22,15 +19,14 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import NO_OFFSET, Node, PreparedTransaction, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer import delivery_errors
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter
+from spark_kafka_sink.producer.appender import Appender
+from spark_kafka_sink.producer.cluster import ClusterAccess
 from spark_kafka_sink.producer.identity import IdentitySource
-from spark_kafka_sink.producer.metadata import Metadata, PartitionMetadata
-from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
-from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.producer.metadata import PartitionMetadata
+from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
 from spark_kafka_sink.producer.node_latency import NodeLatency
 from spark_kafka_sink.producer.produce_requests import (
     check_adds_partitions,
@@ -60,34 +56,22 @@ class Sender:
     def __init__(
         self,
         config: ProducerConfig,
-        client: NetworkClient,
-        metadata: Metadata,
-        metadata_updater: MetadataUpdater,
+        cluster: ClusterAccess,
         accumulator: RecordAccumulator,
+        appender: Appender,
         identity: IdentitySource,
-        finish_lingering: Callable[[int], int | None],
-        note_too_large: Callable[[ProducerBatch], None],
-        splitter: BatchSplitter,
-        clock: Clock,
-        metrics: ProducerMetrics,
-        report: DeliveryReport,
+        totals: TaskTotals,
     ) -> None:
         self._config = config
-        self._client = client
-        self._metadata = metadata
-        self._metadata_updater = metadata_updater
+        self._client, self._metadata, self._metadata_updater = cluster
         self._accumulator = accumulator
+        self._appender = appender
         self._identity = identity
-        self._close_lingering = finish_lingering
-        self._note_too_large = note_too_large
-        self._splitter = splitter
-        self._clock = clock
-        self._metrics = metrics
-        self._report = report
+        self._metrics, self._report = totals
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
-        client.on_disconnect = lambda node: metadata.request_update()
+        self._client.on_disconnect = lambda node: self._metadata.request_update()
 
     @property
     def _state(self) -> BatchNumbering:
@@ -115,7 +99,7 @@ class Sender:
         if until_ms is not None:
             waits.append(max(until_ms - now_ms, 0))
         if self._accumulator.failure is None:
-            waits.append(self._close_lingering(now_ms))
+            waits.append(self._appender.finish_lingering(now_ms))
             waits.append(self._metadata_updater.maybe_update(now_ms))
             waits.append(self._identify(now_ms))
             waits.append(self._send_ready(now_ms))
@@ -300,9 +284,7 @@ class Sender:
 
     def _split(self, batch: ProducerBatch) -> None:
         """Send a batch that the broker finds too large as two; not counted as an attempt."""
-        self._metrics.batch_splits += 1
-        self._note_too_large(batch)
-        parts = self._splitter.split(batch, batch.uncompressed_bytes // 2)
+        parts = self._appender.split_too_large(batch)
         self._accumulator.unmute(batch.topic_partition)
         self._state.replace(batch, parts)
         self._accumulator.replace(batch, parts)

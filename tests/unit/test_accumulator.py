@@ -32,7 +32,9 @@ class NoJitter:
 @pytest.fixture
 def accumulator() -> RecordAccumulator:
     pool = BufferPool(PAGES * PAGE_SIZE, PAGE_SIZE)
-    return RecordAccumulator(ThreadMonitor(), pool, ExponentialBackoff(100, 1_000, NoJitter()))
+    return RecordAccumulator(
+        ThreadMonitor(), pool, ExponentialBackoff(100, 1_000, NoJitter()), lambda: None
+    )
 
 
 @pytest.fixture

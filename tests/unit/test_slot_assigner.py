@@ -23,7 +23,7 @@ CHOICES = 3000
 @pytest.fixture
 def accumulator() -> RecordAccumulator:
     backoff = ExponentialBackoff(100, 1_000, random.Random(1))
-    return RecordAccumulator(ThreadMonitor(), BufferPool(1 << 16, 4096), backoff)
+    return RecordAccumulator(ThreadMonitor(), BufferPool(1 << 16, 4096), backoff, lambda: None)
 
 
 def chosen(accumulator: RecordAccumulator) -> dict[int, float]:
