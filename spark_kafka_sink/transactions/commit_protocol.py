@@ -58,6 +58,7 @@ class CommitProtocol:
         self._config = config
         self._clock = clock
         self._patience_ms = patience_ms
+        self._driver_transactional_id = driver_transactional_id(config.prefix)
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
 
     # --- planning ------------------------------------------------------------------------------
@@ -73,11 +74,16 @@ class CommitProtocol:
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
-        self._check_may_take(self.log.read(deadline_ms), driver, job_id)
+        decision = self.log.read(deadline_ms)
+        if decision is None or decision.owner.driver_id != driver.driver_id:
+            # A record whose marker is not written yet would not be seen.
+            self._client.settled_state(self._driver_transactional_id, deadline_ms)
+            decision = self.log.read_current(deadline_ms)
+        self._check_may_take(decision, driver, job_id)
         reached("plan.checked")
         token = self._take_over(deadline_ms)
         reached("plan.fenced")
-        decision = self.log.read(deadline_ms)
+        decision = self.log.read_current(deadline_ms)
         self._check_may_take(decision, driver, job_id)
         claimed = Decision.claimed_by(decision, driver, is_query=job_id is None)
         if claimed != decision:
@@ -94,7 +100,7 @@ class CommitProtocol:
         return Plan(self._config.prefix, driver, token, decision, job_id, timeout_ms)
 
     def _take_over(self, deadline_ms: int) -> DriverToken:
-        transactional_id = driver_transactional_id(self._config.prefix)
+        transactional_id = self._driver_transactional_id
         timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)
         producer, version = self._client.initialize(transactional_id, timeout_ms, deadline_ms)
         return DriverToken(*producer, 0, version)
@@ -155,7 +161,7 @@ class CommitProtocol:
 
     def commit_nothing(self, unit: Unit) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""
-        decision = self.log.read(self._deadline())
+        decision = self.log.read_current(self._deadline())
         if decision is None or decision.phase is not Phase.PARTIAL:
             return
         # Without a task nobody has told the query's id; the prefix is the query's own.
@@ -214,12 +220,12 @@ class CommitProtocol:
         """
         reached("abort.begin")
         deadline_ms = self._deadline()
-        decision = self.log.read(deadline_ms)
+        decision = self.log.read_current(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision
         # A decision that is being written is settled by this: it is there, or never will be.
         token = self._take_over(deadline_ms)
-        decision = self.log.read(deadline_ms)
+        decision = self.log.read_current(deadline_ms)
         reached("abort.settled")
         if decision is None or decision.phase is Phase.DECIDED:
             return decision
@@ -239,9 +245,7 @@ class CommitProtocol:
         names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
         if names:
             # In this order: still ours after they were listed, so nobody else has decided on them.
-            self._client.check_held(
-                driver_transactional_id(self._config.prefix), token.producer, deadline_ms
-            )
+            self._client.check_held(self._driver_transactional_id, token.producer, deadline_ms)
             reached("sweep.listed")
             self._client.fence(names, self._config.transaction_timeout_ms, deadline_ms)
         return tuple(names)
@@ -255,7 +259,7 @@ class CommitProtocol:
         """
         deadline_ms = self._deadline()
         token = self._take_over(deadline_ms)
-        return self.log.read(deadline_ms), token
+        return self.log.read_current(deadline_ms), token
 
     def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:
         """Finish what is DECIDED: the record of what came out."""

@@ -6,13 +6,18 @@ as somebody adds partitions.
 
 It is read beyond the last stable offset, with the control records as judges: another prefix's open
 transaction must not hide this one's decision.
+
+A leader that was replaced and does not know it yet serves an old end of the log. Whoever goes on to
+write, abort or decide therefore appends a barrier first and reads up to it: only the true leader
+can have a record acknowledged by all in-sync replicas. A barrier has a key of its own, which no
+prefix can have, and belongs to no transaction, so that it replaces nothing.
 """
 
 from __future__ import annotations
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import BrokerError, TransactionError, error_for_code
-from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.model import NO_PRODUCER, TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
@@ -29,6 +34,7 @@ LOG_PARTITION = 0
 _FIRST_WINDOW = 50
 _COMPRESSED_FROM_BYTES = 4096
 _WINDOW_GROWTH = 8
+_BARRIER_KEY = b"\xff"  # no prefix begins with it: they are UTF-8
 
 
 class DecisionLog:
@@ -43,23 +49,43 @@ class DecisionLog:
         self._clock = clock
 
     def read(self, deadline_ms: int) -> Decision | None:
-        """The latest committed record; None if there is none.
+        """The latest committed record; None if there is none. For a look: it may be an old one.
 
         A record whose transaction is still open counts as not written: initialize the driver's
         transactional id first where that matters.
         """
+        return self._read_before(self._partition.end_offset(deadline_ms), deadline_ms)
+
+    def read_current(self, deadline_ms: int) -> Decision | None:
+        """As ``read``, with all that was committed before the call, whoever the leader is."""
+        return self._read_before(self._append_barrier(deadline_ms), deadline_ms)
+
+    def _append_barrier(self, deadline_ms: int) -> int:
+        """The barrier's offset. A request that is repeated leaves two, which does no harm."""
+        record = NewRecord(_BARRIER_KEY + self._key, None)
+        now_ms = self._clock.timestamp_ms()
+        batch = encode_batch([record], now_ms, NO_PRODUCER, -1, is_transactional=False)
+        answer = self._partition.append(None, batch, ADDS_PARTITIONS_VERSION, deadline_ms)
+        if answer.error_code:
+            raise BrokerError(
+                error_for_code(answer.error_code), f"decision log {self._topic_partition}"
+            )
+        return answer.base_offset
+
+    def _read_before(self, end: int, deadline_ms: int) -> Decision | None:
         try:
-            found = self._last_value(0, deadline_ms)  # compaction does not move the log's start
+            # Compaction does not move the log's start.
+            found = self._last_value(0, end, deadline_ms)
         except BrokerError as error:
             if error.error.name != "OFFSET_OUT_OF_RANGE":
                 raise
             # Somebody has deleted records.
-            found = self._last_value(self._partition.first_offset(deadline_ms), deadline_ms)
+            first = self._partition.first_offset(deadline_ms)
+            found = self._last_value(first, end, deadline_ms)
         return None if found is None else self._decoded(found)
 
-    def _last_value(self, first: int, deadline_ms: int) -> bytes | None:
-        """Looks from the end backwards, further each time, to ``first``."""
-        end = self._partition.end_offset(deadline_ms)
+    def _last_value(self, first: int, end: int, deadline_ms: int) -> bytes | None:
+        """Looks from ``end`` backwards, further each time, to ``first``."""
         window = _FIRST_WINDOW
         while True:
             start = max(first, end - window)

@@ -31,6 +31,8 @@ from spark_kafka_sink.record.record_reader import ReadBatch, read_batches
 
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_WAIT_MS = 100
+# A leader that is cut off from its replicas waits as long for them; then the leader is looked up.
+_APPEND_TIMEOUT_MS = 10_000
 _RETRIED_TOO = {"CONCURRENT_TRANSACTIONS"}
 
 _Part = TypeVar("_Part")
@@ -111,15 +113,18 @@ class LogPartition:
         return found
 
     def append(
-        self, transactional_id: str, batch: bytes, at_most_version: int, deadline_ms: int
+        self, transactional_id: str | None, batch: bytes, at_most_version: int, deadline_ms: int
     ) -> PartitionProduceResponse:
-        """Write one batch, acks=all; the answer may carry an error about the producer."""
+        """Write one batch, acks=all; the answer may carry an error about the producer.
+
+        transactional_id: None for a batch that is in no transaction
+        """
         topic, partition = self._topic_partition
         data = PartitionProduceData(partition, Records([batch], len(batch)))
         request = ProduceRequest(
             transactional_id=transactional_id,
             acks=-1,
-            timeout_ms=max(1, deadline_ms - self._admin.now_ms()),
+            timeout_ms=max(1, min(_APPEND_TIMEOUT_MS, deadline_ms - self._admin.now_ms())),
             topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )
         return _produced(self._ask(request, _produced, deadline_ms, at_most_version))

@@ -70,6 +70,7 @@ class SimCluster:
         self.reports_new_leader = True
         self.metadata_requests = 0
         self.metadata_delay_ms = (0, 0)
+        self.unaware_until_ms: dict[int, int] = {}
         self.replication_delay_ms = (0, 2)
         self.duplicate_produce = 0.0
         self.published = 0
@@ -133,6 +134,9 @@ class SimCluster:
         number = self.published
         for broker in self.brokers.values():
             delay_ms = 0 if now else self.rng.randint(*self.metadata_delay_ms)
+            if not now:
+                until_ms = self.unaware_until_ms.get(broker.node_id, 0)
+                delay_ms = max(delay_ms, until_ms - self.scheduler.clock.ms)
             if delay_ms == 0:
                 self._learn(broker, number, view, alive)
             else:
@@ -159,6 +163,13 @@ class SimCluster:
                 partition.drop_waiters_of(broker.node_id, "NOT_LEADER_OR_FOLLOWER")
         broker.alive = alive
 
+    def depose_leader(self, topic: str, index: int, to: int, unaware_ms: int) -> None:
+        """As ``move_leader``; the old leader is cut off, and hears of it that much later."""
+        old = self.topics[topic].partitions[index].leader_id
+        self.unaware_until_ms[old] = self.scheduler.clock.ms + unaware_ms
+        self.move_leader(topic, index, to)
+        self.network.cut_all(self.brokers[old], "Connection reset by peer")
+
     def move_leader(self, topic: str, index: int, to: int) -> None:
         """A clean leader change: the new leader has everything."""
         partition = self.topics[topic].partitions[index]
@@ -179,6 +190,7 @@ class SimCluster:
         self.network.cut_all(broker, "Connection reset by peer")
         for partition in self.partitions():
             partition.drop_waiters_of(node_id, None)
+            partition.forget_deposed(node_id)
             if node_id in partition.logs:
                 partition.logs[node_id].verifications.clear()
         self.publish()

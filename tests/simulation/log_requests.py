@@ -46,14 +46,15 @@ class LogRequests:
         return handler is not None
 
     def _led(self, broker: SimBroker, key: TopicPartition) -> tuple[str, Partition | None]:
-        """(error name, the partition where this broker leads it)."""
+        """(error name, the partition where this broker leads it, or believes that it does)."""
         topic = self._cluster.topics.get(key.topic)
         view = broker.view.get((key.topic, key.partition))
         if topic is None or view is None:
             return "UNKNOWN_TOPIC_OR_PARTITION", None
         partition = topic.partitions[key.partition]
-        # A leader that was replaced and has not heard of it would tell what is no longer true.
-        if view.leader_id != broker.node_id or partition.leader_id != broker.node_id:
+        # A leader that was replaced and has not heard of it serves what it had then.
+        serves = {partition.leader_id, *partition.deposed_high_watermarks}
+        if view.leader_id != broker.node_id or broker.node_id not in serves:
             return "NOT_LEADER_OR_FOLLOWER", None
         return "NONE", partition
 
@@ -70,10 +71,10 @@ class LogRequests:
                 error, partition = self._led(broker, key)
                 answer = list_offsets.ListOffsetsPartitionResponse(asked.partition_index)
                 answer.error_code = error_named(error).code
-                if partition is not None and _is_behind(partition, asked.timestamp):
+                if partition is not None and _is_behind(broker, partition, asked.timestamp):
                     answer.error_code = error_named("OFFSET_NOT_AVAILABLE").code
                 elif partition is not None:
-                    answer.offset = _offset(partition, asked.timestamp, request.isolation_level)
+                    answer.offset = _offset(broker, partition, asked, request.isolation_level)
                     answer.leader_epoch = partition.leader_epoch
                 partitions.append(answer)
             topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, partitions))
@@ -117,8 +118,8 @@ class LogRequests:
         answer = fetch.PartitionData(key.partition, high_watermark=-1, records=Records((), 0))
         if partition is not None:
             log = partition.logs[broker.node_id]
-            answer.high_watermark = partition.told_high_watermark
-            answer.last_stable_offset = partition.last_stable_offset
+            answer.high_watermark = partition.high_watermark_of(broker.node_id)
+            answer.last_stable_offset = log.last_stable_offset(answer.high_watermark)
             answer.log_start_offset = partition.log_start_offset
             is_committed = isolation == fetch.READ_COMMITTED
             end = answer.last_stable_offset if is_committed else answer.high_watermark
@@ -222,18 +223,26 @@ class LogRequests:
         return "NONE"
 
 
-def _is_behind(partition: Partition, timestamp: int) -> bool:
+def _is_behind(broker: SimBroker, partition: Partition, timestamp: int) -> bool:
+    """A leader knows that it is new, and that its high watermark may lag; a deposed one does not."""
     is_latest = timestamp == list_offsets.LATEST_TIMESTAMP
-    return is_latest and partition.told_high_watermark < partition.high_watermark
+    is_leader = broker.node_id == partition.leader_id
+    return is_leader and is_latest and partition.told_high_watermark < partition.high_watermark
 
 
-def _offset(partition: Partition, timestamp: int, isolation_level: int) -> int:
-    if timestamp == list_offsets.EARLIEST_TIMESTAMP:
+def _offset(
+    broker: SimBroker,
+    partition: Partition,
+    asked: list_offsets.ListOffsetsPartition,
+    isolation_level: int,
+) -> int:
+    if asked.timestamp == list_offsets.EARLIEST_TIMESTAMP:
         return partition.log_start_offset
-    assert timestamp == list_offsets.LATEST_TIMESTAMP, "no index by time here"
+    assert asked.timestamp == list_offsets.LATEST_TIMESTAMP, "no index by time here"
+    high_watermark = partition.high_watermark_of(broker.node_id)
     if isolation_level == fetch.READ_COMMITTED:
-        return partition.last_stable_offset
-    return partition.high_watermark
+        return partition.logs[broker.node_id].last_stable_offset(high_watermark)
+    return high_watermark
 
 
 def _producers(partition: Partition) -> list[describe_producers.ProducerState]:

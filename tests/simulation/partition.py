@@ -36,6 +36,8 @@ class Partition:
         # What each follower has last heard, and what a new leader goes by until they have fetched.
         self.heard_high_watermarks: dict[int, int] = {}
         self._lagging_high_watermark: int | None = None
+        # What leaders that were replaced go on telling until they hear of it.
+        self.deposed_high_watermarks: dict[int, int] = {}
         # Committed records were given up by an unclean election: loss is the cluster's doing.
         self.is_tainted = False
 
@@ -61,6 +63,12 @@ class Partition:
     def last_stable_offset(self) -> int:
         return self.log.last_stable_offset(self.told_high_watermark)
 
+    def high_watermark_of(self, broker_id: int) -> int:
+        """What ``broker_id``, which leads or does not know yet that it was deposed, tells."""
+        if broker_id == self.leader_id:
+            return self.told_high_watermark
+        return min(self.deposed_high_watermarks[broker_id], self.logs[broker_id].end_offset)
+
     def replicate(self, follower_id: int) -> None:
         """The follower fetches everything that the leader has."""
         if self.leader_id not in (NO_LEADER, follower_id):
@@ -70,6 +78,9 @@ class Partition:
 
     def elect(self, leader_id: int, is_clean: bool = True) -> None:
         self.is_tainted = self.is_tainted or not is_clean
+        if self.leader_id not in (NO_LEADER, leader_id):
+            self.deposed_high_watermarks[self.leader_id] = self.told_high_watermark
+        self.deposed_high_watermarks.pop(leader_id, None)
         self.leader_id = leader_id
         self.leader_epoch += 1
         self._lagging_high_watermark = self.heard_high_watermarks.get(leader_id, 0)
@@ -105,6 +116,10 @@ class Partition:
                 waiter.answer("NOT_ENOUGH_REPLICAS_AFTER_APPEND")
             else:
                 waiter.answer("NONE")
+
+    def forget_deposed(self, broker_id: int) -> None:
+        """It has died: when it is back, it leads nothing until it is told so."""
+        self.deposed_high_watermarks.pop(broker_id, None)
 
     def drop_waiters_of(self, broker_id: int, error: str | None) -> None:
         """The broker is no longer leader: tell those who wait, or with None forget them."""

@@ -198,6 +198,9 @@ def _strike(life: Life, blow: Blow, process: Process) -> None:
     if blow.kind == "stranger":
         _send_stranger(life)
         return
+    if blow.kind == "depose":
+        _depose_log_leader(life, blow.pause_ms)
+        return
     application = next((a for a in life.applications if a.has(process)), None)
     if application is None and process in life.strangers:
         return
@@ -236,6 +239,16 @@ def _send_stranger(life: Life) -> None:
     options = replace(life.options, checkpoint=None)
     life.note(f"{stranger.name} plans a job")
     life.world.spawn(stranger, lambda: session.plan_unit(options, True))
+
+
+def _depose_log_leader(life: Life, unaware_ms: int) -> None:
+    """The decision log gets another leader, and the old one goes on serving reads for a while."""
+    partition = life.cluster.topics[life.log_topic].partitions[0]
+    others = sorted(partition.isr - {partition.leader_id})
+    if others and partition.leader_id >= 0:
+        to = life.fates.rng.choice(others)
+        life.note(f"the log moves from {partition.leader_id}, unaware for {unaware_ms}, to {to}")
+        life.cluster.depose_leader(life.log_topic, 0, to, unaware_ms)
 
 
 def _take_an_id(life: Life) -> None:
@@ -353,7 +366,7 @@ def _examine(life: Life, operations: Operations) -> Decision | None:
         operations.resolve(None, lambda what: None)
     except RefusedError:
         pass  # finished, and there is a choice to make
-    decision = operations._protocol.log.read(life.world.clock.ms + _PATIENCE_MS)
+    decision = operations._protocol.log.read_current(life.world.clock.ms + _PATIENCE_MS)
     if decision is not None and decision.phase is Phase.DONE and decision.needs_confirmation:
         return operations.resolve(Choice.AS_WRITTEN, lambda what: None).decision
     if decision is not None and decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):

@@ -124,6 +124,10 @@ def _taken_before_it_is_checked(original):  # type: ignore[no-untyped-def]
     return plan
 
 
+def _no_barrier(original):  # type: ignore[no-untyped-def]
+    return DecisionLog.read
+
+
 def _not_swept(original):  # type: ignore[no-untyped-def]
     return lambda self, token, deadline_ms, only=None: ()
 
@@ -215,6 +219,12 @@ BUGS: dict[str, Bug] = {
         CommitProtocol,
         "plan",
         _taken_before_it_is_checked,
+    ),
+    "no barrier in the log": Bug(
+        "a driver believes what a deposed leader tells it of the decision log",
+        DecisionLog,
+        "read_current",
+        _no_barrier,
     ),
     "not swept": Bug(
         "nobody aborts what losers and dead tasks leave open", CommitProtocol, "sweep", _not_swept

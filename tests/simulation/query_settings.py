@@ -104,6 +104,8 @@ def choose_settings(rng: random.Random) -> Settings:
     elif kind < 0.35:
         _send_strangers(settings, rng)
     elif kind < 0.45:
+        _make_stale_reads_likely(settings, rng)
+    elif kind < 0.55:
         settings.is_job = True
         for blow in settings.blows:
             if blow.kind in ("freeze driver", "hang process"):
@@ -132,6 +134,22 @@ def _send_strangers(settings: Settings, rng: random.Random) -> None:
     settings.blows += [
         Blow(rng.choice(points), rng.randint(1, 3), "stranger") for _ in range(rng.randint(1, 3))
     ]
+
+
+def _make_stale_reads_likely(settings: Settings, rng: random.Random) -> None:
+    """The log's leader is deposed and does not know it; a driver decides with the new leader, dies,
+    and the next one may ask the old leader.
+    """
+    settings.first_outages_ms = [0, 0, 200]
+    settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(2, 4))]
+    settings.ranges.events = 0
+    settings.is_lost = settings.is_killed = settings.fails = 0.0
+    settings.blows = []
+    for number in rng.sample((1, 2, 3), rng.randint(1, 2)):
+        before = rng.choice(("plan.begin", "plan.fenced", "commit.begin", "commit.checked"))
+        after = rng.choice(_DECIDED_POINTS[1:])
+        settings.blows.append(Blow(before, number, "depose", rng.choice((500, 3000, 8000))))
+        settings.blows.append(Blow(after, number, "kill driver"))
 
 
 def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
 import pytest
 
 from spark_kafka_sink.base.errors import BrokerError
-from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
 from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
@@ -19,6 +24,14 @@ def operated() -> Operated:
     operated = Operated()
     operated.batch(6, [b"a"], driver(1))
     return operated
+
+
+@contextmanager
+def asking(broker_id: int) -> Iterator[None]:
+    """Metadata come from a broker that takes ``broker_id`` for the leader."""
+    node = Node(broker_id, f"broker-{broker_id}", 9092)
+    with mock.patch.object(LogPartition, "_find_leader", return_value=(node, None)):
+        yield
 
 
 def move_leader(operated: Operated) -> Partition:
@@ -38,6 +51,38 @@ def test_a_decision_is_found_behind_a_new_leader(operated):
     record = operated.record()
     assert record is not None
     assert record.unit == unit(6)
+
+
+def test_a_deposed_leader_that_does_not_know_it_hides_no_decision(operated):
+    """The true leader has a newer decision; the old one answers everybody who asks it."""
+    cluster = operated.world.cluster
+    plan = operated.protocol.plan(driver(1), None)
+    written = operated.written(plan, [b"b"])
+    partition = cluster.partition(LOG)
+    old = partition.leader_id
+    to = next(b for b in partition.replicas if b != old)
+    cluster.depose_leader(*LOG, to, unaware_ms=20_000)
+    with asking(to):
+        operated.protocol_of("p").commit(plan, unit(7), written)
+    log = operated.protocol_of("p").log
+    with asking(old):
+        looked = log.read(operated.world.clock.ms + PATIENCE_MS)
+    assert looked is not None
+    assert looked.unit == unit(6), "the old leader was not asked: this proves nothing"
+    found = log.read_current(operated.world.clock.ms + PATIENCE_MS)
+    assert found is not None
+    assert found.unit == unit(7)
+
+
+def test_a_barrier_replaces_nothing_and_is_nobodys_record(operated):
+    log = operated.protocol_of("p").log
+    before = operated.record()
+    deadline_ms = operated.world.clock.ms + PATIENCE_MS
+    assert log.read_current(deadline_ms) == before == log.read(deadline_ms)
+    records = operated.world.cluster.partition(LOG).log.records()
+    assert {r.key for r in records} == {b"p", b"\xffp"}
+    overviews = Inspection(operated.client, LOG_TOPIC, PATIENCE_MS).overview(None)
+    assert [overview.prefix for overview in overviews] == ["p"]
 
 
 def test_a_leader_that_changes_between_end_and_read(operated):
