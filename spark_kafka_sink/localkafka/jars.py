@@ -2,7 +2,7 @@
 
 Every set of jars has a folder of its own in the cache folder: ``PYKAFKA_SINK_CACHE``, else
 ``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``. A folder appears under its name
-only when it is complete, so a download may be cut off, or run twice at once.
+only when it is complete, so a download may be interrupted, or run twice at once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
+from spark_kafka_sink.base.environment import CACHE_VARIABLE, named_folder, user_cache_folder
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 from spark_kafka_sink.localkafka.java import find_java
 
-CACHE_VARIABLE = "PYKAFKA_SINK_CACHE"
 IVY_SETTINGS_VARIABLE = "PYKAFKA_SINK_IVY_SETTINGS"
 
 _MANIFEST = "modules.txt"
@@ -55,12 +55,17 @@ class MavenModule(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept. It need not exist."""
-    own = os.environ.get(CACHE_VARIABLE)
-    if own:
-        return Path(own).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "pykafka-sink"
+    """Where fetched jars are kept. It need not exist.
+
+    Raises LocalKafkaError if no variable names it and there is no home directory.
+    """
+    folder = named_folder(CACHE_VARIABLE) or user_cache_folder()
+    if folder is None:
+        raise LocalKafkaError(
+            f"there is no home directory to keep downloads in: set {CACHE_VARIABLE} to a folder "
+            "that can be written"
+        )
+    return folder
 
 
 def fetch_jars(modules: Sequence[str], name: str, transitive: bool = True) -> list[Path]:

@@ -22,7 +22,8 @@ class ProducerMetrics:
     records, uncompressed_bytes, compressed_bytes: of finished batches
     requests, retries, record_retries: produce requests sent; batches and records sent again
     batch_splits: batches that were too large
-    *_ns: time the task thread spent encoding, compressing, waiting for buffer memory, waiting
+    compile_ns: time the worker spent compiling kernels for first use, before its first task's rows
+    other *_ns: time the task thread spent encoding, compressing, waiting for buffer memory, waiting
         for metadata and waiting for acknowledgements
     """
 
@@ -37,6 +38,7 @@ class ProducerMetrics:
     record_retries: int = 0
     batch_splits: int = 0
     throttle_time_ms: int = 0
+    compile_ns: int = 0
     encode_ns: int = 0
     compress_ns: int = 0
     buffer_wait_ns: int = 0

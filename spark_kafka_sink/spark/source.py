@@ -26,6 +26,7 @@ except ImportError as error:
         "pip install 'pykafka-sink[spark]'"
     ) from error
 
+from spark_kafka_sink.base.environment import refuse_disabled_compiler
 from spark_kafka_sink.base.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.preflight import check_cluster
         from spark_kafka_sink.spark.worker import freeze_loaded
 
+        refuse_disabled_compiler()
         options = SinkOptions.parse(dict(self.options))
         positions = find_columns(schema, options.topic)
         check_cluster(options)

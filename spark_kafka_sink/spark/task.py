@@ -17,8 +17,10 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.record.kernels.cache import COMPILED
 from spark_kafka_sink.record.kernels.partition import murmur3_of
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.record.kernels.prepare import prepare_kernels
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, ensure_log_handler
 from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
@@ -30,11 +32,14 @@ from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 def prepare_process() -> None:
     """Load now what the task would load later, and arrange the process for what comes.
 
-    numba fills its registries, 50,000 objects, when the first kernel is called; pyarrow imports
-    pandas, if there is one, 25,000 objects, when it makes an array of Python objects, as Spark does
-    of the commit message. To be called before there is a producer: the pool gives producers up, and
-    their memory must come back.
+    Kernels are loaded, or compiled for first use, of which the log tells. numba fills its
+    registries, 50,000 objects, when the first kernel is called; pyarrow imports pandas, if there is
+    one, 25,000 objects, when it makes an array of Python objects, as Spark does of the commit
+    message. To be called before there is a producer: the pool gives producers up, and their memory
+    must come back.
     """
+    ensure_log_handler()
+    prepare_kernels()
     murmur3_of(0, 0)
     pa.array([b""])
     freeze_loaded()
@@ -65,7 +70,7 @@ def write_rows(
                 transaction.add(written)
         producer.flush()
         message.partitions = dict(producer.report)
-        message.metrics = replace(producer.metrics)
+        message.metrics = replace(producer.metrics, compile_ns=COMPILED.take_compile_ns())
         if transaction is not None:
             message.transaction = transaction.prepared(message)
         interceptors.on_acknowledgement(message.summary())

@@ -21,6 +21,10 @@ from spark_kafka_sink.record.kernels.encoding import (
     varint_size,
 )
 from spark_kafka_sink.record.kernels.jit import (
+    INT32_ARRAY,
+    INT64,
+    INT64_ARRAY,
+    INT64_TABLE,
     copy_bytes,
     inlined,
     kernel,
@@ -96,7 +100,23 @@ def _spread(
     return page, fill
 
 
-@kernel
+@kernel(
+    INT64,
+    INT64,
+    INT32_ARRAY,
+    INT32_ARRAY,
+    INT64_ARRAY,
+    INT64,
+    INT64,
+    INT64,
+    INT64_TABLE,
+    INT64,
+    INT64,
+    INT32_ARRAY,
+    INT32_ARRAY,
+    INT64_ARRAY,
+    INT64,
+)
 def append_records(
     first_row: int,
     stop_row: int,
@@ -192,7 +212,7 @@ def append_records(
     return np.int64(stop_row), APPENDED_ALL, np.int64(-1), np.int64(0)
 
 
-@kernel
+@kernel(INT64, INT64, INT32_ARRAY, INT64, INT64, INT64, INT64)
 def copy_chain(
     arena_address: int,
     page_size: int,

@@ -1,17 +1,16 @@
-"""The compiler's door: how kernels are compiled, and what they need below Python's level.
+"""How kernels are compiled, and what they need below Python's level.
 
 Kernels read and write memory by address. Arrays passed around inside a kernel cost reference
 counting for every row, which made the append kernel ten times slower than it is.
 
-Compiled code is cached on disk where that is possible. Where it is not (a zipped package, a
-read-only installation without a home directory), it is compiled in memory: slower to start, never
-wrong.
+A kernel states its parameters' types, so that all kernels can be compiled before the first row.
+Compiled code is kept between processes: see ``cache``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from llvmlite import ir
@@ -19,14 +18,54 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from spark_kafka_sink.base.environment import disabled_compiler_message
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.record.kernels.cache import COMPILED, KernelCache
+from spark_kafka_sink.record.views import (
+    ABSENT_BYTES,
+    ABSENT_HEADERS,
+    ABSENT_INTEGERS,
+    RecordColumns,
+)
 
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile ``function``: no Python objects, no GIL, cached on disk if any place is writable."""
-    try:
-        return numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:
-        # numba found no writable place for its cache.
-        return numba.njit(nogil=True)(function)
+if numba.config.DISABLE_JIT:
+    raise ConfigError(disabled_compiler_message())
+
+INT64 = types.int64
+INT32_ARRAY = types.Array(types.int32, 1, "C")
+INT64_ARRAY = types.Array(types.int64, 1, "C")
+INT64_TABLE = types.Array(types.int64, 2, "C")
+BYTES_VIEW = numba.typeof(ABSENT_BYTES)
+INTEGERS_VIEW = numba.typeof(ABSENT_INTEGERS)
+RECORD_COLUMNS = numba.typeof(RecordColumns(ABSENT_BYTES, ABSENT_BYTES, ABSENT_HEADERS))
+
+
+class Kernel(NamedTuple):
+    """A kernel and the types of its parameters. dispatcher: numba's, what callers call."""
+
+    dispatcher: Any
+    parameters: tuple[Any, ...]
+
+
+KERNELS: dict[str, Kernel] = {}
+"""Every kernel that was imported, by name."""
+
+
+def kernel(*parameters: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile the function at its first call, or by ``prepare``: no Python objects, no GIL.
+
+    parameters: numba's type of each. Calls with other types compile the function for them, too
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        name = function.__name__
+        assert name not in KERNELS, f"two kernels are called {name}"
+        dispatcher = numba.njit(nogil=True)(function)
+        dispatcher._cache = KernelCache(name, COMPILED)
+        KERNELS[name] = Kernel(dispatcher, parameters)
+        return dispatcher
+
+    return decorate
 
 
 def inlined(function: Callable[..., Any]) -> Any:

@@ -16,7 +16,14 @@ from spark_kafka_sink.record.kernels.encoding import (
     is_valid,
 )
 from spark_kafka_sink.record.kernels.hashing import crc32, murmur2, murmur3
-from spark_kafka_sink.record.kernels.jit import kernel, load_int32
+from spark_kafka_sink.record.kernels.jit import (
+    BYTES_VIEW,
+    INT32_ARRAY,
+    INT64,
+    INTEGERS_VIEW,
+    kernel,
+    load_int32,
+)
 
 ALL_ASSIGNED = -1
 
@@ -27,13 +34,13 @@ MURMUR3 = 2
 CRC32 = 3
 
 
-@kernel
+@kernel(INT64, INT64)
 def murmur3_of(address: int, length: int) -> int:
     """murmur3 of one key, for comparison with other implementations."""
     return np.int64(murmur3(address, length))
 
 
-@kernel
+@kernel(INT64, INT32_ARRAY, INT32_ARRAY, INTEGERS_VIEW, INT64, BYTES_VIEW, INT64, INT32_ARRAY)
 def assign_slots(
     topic_indices_address: int,
     topic_first_slots: Any,

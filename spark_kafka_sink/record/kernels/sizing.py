@@ -11,13 +11,17 @@ from typing import Any
 import numpy as np
 
 from spark_kafka_sink.record.kernels.encoding import bytes_length, content_size
-from spark_kafka_sink.record.kernels.jit import kernel
+from spark_kafka_sink.record.kernels.jit import (
+    INT64,
+    RECORD_COLUMNS,
+    kernel,
+)
 
 MAX_RECORD_OVERHEAD = 21
 """Length, attributes, timestamp delta and offset delta at their widest."""
 
 
-@kernel
+@kernel(INT64, RECORD_COLUMNS)
 def largest_record(rows_count: int, columns: Any) -> Any:
     """(upper bound of the size in bytes without batch header, row) of the largest record."""
     largest = np.int64(-1)

@@ -14,6 +14,7 @@ import numpy as np
 
 from spark_kafka_sink.record.kernels.encoding import RECORD_ATTRIBUTES, put_varint, varint_size
 from spark_kafka_sink.record.kernels.jit import (
+    INT64,
     copy_bytes,
     inlined,
     kernel,
@@ -38,7 +39,7 @@ def _get_varint(address: int) -> Any:
     return value, address
 
 
-@kernel
+@kernel(INT64, INT64, INT64, INT64, INT64)
 def take_records(
     address: int, records_count: int, base_timestamp: int, limit_bytes: int, out_address: int
 ) -> Any:
