@@ -1,5 +1,6 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark
+# make wheel   the package as a file, in dist/
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
@@ -19,11 +20,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# numba keeps compiled kernels per source file; helpers inlined from another file would go unseen.
-KERNELS := $(shell cat spark_kafka_sink/record/kernels/*.py | cksum | cut -d' ' -f1)
-export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache/$(KERNELS)
+# Compiled kernels, removed by `make clean`.
+export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-lowest golden simulate simulate-queries exactly-once chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
+.PHONY: demo test wheel test-lowest golden simulate simulate-queries exactly-once chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -31,11 +31,15 @@ demo: $(VENV)/demo.installed
 test: lint types
 	$(BIN)/python -m pytest
 
+wheel: | $(BIN)/python
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
 # With the oldest versions that pyproject.toml allows; PYTHON may be a 3.10.
 test-lowest:
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
-	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-lowest/numba-cache/$(KERNELS) \
+	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-lowest/numba-cache \
 	  $(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
 
 simulate: $(VENV)/dev.installed

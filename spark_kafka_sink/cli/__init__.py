@@ -1,7 +1,8 @@
 """The command ``pykafka-sink``.
 
-Every subcommand is a function from parsed arguments to the exit code, and imports what it needs
-when it runs.
+A command is a module of this folder and a row of COMMANDS. The module has a function that declares
+the command, and one from parsed arguments to the exit code; that one imports what it needs when it
+runs.
 """
 
 from __future__ import annotations
@@ -14,9 +15,31 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_REFUSED
+from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
 from spark_kafka_sink.cli.transactions import add_transactions
+from spark_kafka_sink.cli.warm_up import add_warm_up
 
 Command = Callable[[argparse.Namespace], int]
+Declare = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
+
+COMMANDS: tuple[Declare, ...] = (
+    add_broker,
+    add_transactions,
+    add_warm_up,
+    add_jobs,
+    add_conf,
+    add_docs,
+)
+"""In the order in which help shows them."""
+
+_DESCRIPTION = "Tools around the PySpark data source pykafka-sink."
+_EPILOG = """\
+examples:
+  # a Kafka to try things with
+  pykafka-sink broker --topic flights:6
+  # what every command can do, with examples
+  pykafka-sink warm-up --help
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,11 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="pykafka-sink", description="Tools around the PySpark data source pykafka-sink."
+        prog="pykafka-sink",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"pykafka-sink {__version__}")
     parser.set_defaults(command=None)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
-    add_broker(subparsers)
-    add_transactions(subparsers)
+    for declare in COMMANDS:
+        declare(subparsers)
     return parser

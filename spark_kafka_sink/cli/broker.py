@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,23 @@ from types import FrameType
 from typing import NamedTuple
 
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK
+from spark_kafka_sink.cli.output import add_command, add_json, print_json
 
 _WATCH_MS = 60_000
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# One process on one machine: Kafka itself would take more, and run out of files or memory.
+_MOST_PARTITIONS = 2000
+
+_DESCRIPTION = """\
+Run a real Apache Kafka on this machine, print its bootstrap address and stay until Ctrl-C or
+SIGTERM. Needs Java 17 and pyspark. The first run of a version downloads its jars (45 MB); data are
+removed at the end.
+"""
+_EXAMPLES = (
+    ("one broker, two topics", "pykafka-sink broker --topic flights:6 alerts"),
+    ("three brokers of an older version", "pykafka-sink broker --brokers 3 --version 3.9.1"),
+    ("its address as JSON, for scripts", "pykafka-sink broker --json"),
+)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -28,7 +44,27 @@ class TopicArgument(NamedTuple):
         name, colon, partitions = text.partition(":")
         if not name or (colon and not (partitions.isascii() and partitions.isdigit())):
             raise argparse.ArgumentTypeError(f"'{text}' is not name or name:partitions")
-        return cls(name, int(partitions) if colon else 1)
+        if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+            raise argparse.ArgumentTypeError(
+                f"'{name}' is not a topic name: 1 to 249 characters out of a-z A-Z 0-9 . _ -, and "
+                "not . or .."
+            )
+        count = int(partitions) if colon else 1
+        if not 1 <= count <= _MOST_PARTITIONS:
+            raise argparse.ArgumentTypeError(
+                f"topic {name} cannot have {count} partitions here: 1 to {_MOST_PARTITIONS}"
+            )
+        return cls(name, count)
+
+
+def _kafka_version(text: str) -> str:
+    from spark_kafka_sink.localkafka.errors import LocalKafkaError
+    from spark_kafka_sink.localkafka.versions import check_version
+
+    try:
+        return check_version(text)
+    except LocalKafkaError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class _StoppedError(Exception):
@@ -37,17 +73,21 @@ class _StoppedError(Exception):
 
 def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "broker",
-        help="run a real Apache Kafka on this machine until Ctrl-C",
-        description=(
-            "Run a real Apache Kafka on this machine, print its bootstrap address and stay until "
-            "Ctrl-C or SIGTERM. Needs Java 17 and pyspark. The first run of a version downloads "
-            "its jars (45 MB); data are removed at the end."
-        ),
+        "run a real Apache Kafka on this machine until Ctrl-C",
+        _DESCRIPTION,
+        _EXAMPLES,
     )
     parser.add_argument("--brokers", type=int, default=1, choices=(1, 3), help="default: 1")
-    parser.add_argument("--version", dest="kafka_version", metavar="VERSION", help="of Kafka")
+    parser.add_argument(
+        "--version",
+        dest="kafka_version",
+        metavar="VERSION",
+        type=_kafka_version,
+        help="of Kafka, 3.9 or newer",
+    )
     parser.add_argument(
         "--topic",
         dest="topics",
@@ -58,19 +98,34 @@ def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         help="create topics; may be repeated",
     )
-    parser.set_defaults(command=_run_broker)
+    add_json(parser)
+    parser.set_defaults(command=lambda arguments: _run_broker(parser, arguments))
 
 
-def _run_broker(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
+def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.localkafka import DEFAULT_VERSION, KNOWN_VERSIONS, LocalKafka
+
+    names = [topic.name for topic in arguments.topics]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        parser.error(f"argument --topic: {', '.join(twice)} is given twice")
 
     version = arguments.kafka_version or DEFAULT_VERSION
+    if version not in KNOWN_VERSIONS:
+        known = ", ".join(KNOWN_VERSIONS)
+        print(
+            f"Apache Kafka {version} was never tried here. Known to work: {known}", file=sys.stderr
+        )
     print(f"Starting Apache Kafka {version} …", file=sys.stderr, flush=True)
     try:
         with _stop_signals_raise(), LocalKafka(arguments.brokers, version) as kafka:
             for topic in arguments.topics:
                 kafka.create_topic(topic.name, topic.partitions)
-            print(kafka.bootstrap_servers, flush=True)
+            if arguments.json:
+                print_json({"bootstrap_servers": kafka.bootstrap_servers, "version": version})
+            else:
+                print(kafka.bootstrap_servers)
+            sys.stdout.flush()
             print("Ctrl-C stops it and removes its data.", file=sys.stderr, flush=True)
             while True:
                 failure = kafka.await_failure(_WATCH_MS)

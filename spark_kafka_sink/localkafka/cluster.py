@@ -23,17 +23,16 @@ from spark_kafka_sink.localkafka.java import find_java_for_kafka
 from spark_kafka_sink.localkafka.keeper_client import KeeperClient
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.localkafka.tools import find_tool_class
+from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION, check_version
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-DEFAULT_VERSION = "4.3.0"
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = "Address already in use"
 _FORMAT_TIMEOUT_MS = 60_000
 _ASK_TIMEOUT_MS = 2_000
 _ASK_AGAIN_MS = 25
-_TOOL_ARTIFACTS = ("kafka_2.13", "kafka-tools")
 # Kafka's own dependencies bring no logger: without one, a dying broker says nothing.
 LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
 
@@ -85,7 +84,7 @@ class LocalKafka:
     ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers must be at least 1, not {brokers}")
-        self.version = version
+        self.version = check_version(version)
         self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
         self._heap = heap

@@ -47,6 +47,10 @@ print(json.dumps({**prepare_kernels()._asdict(), "kernels": len(KERNELS)}))
 """
 
 
+# Compiling takes as long as the machine's other work allows.
+pytestmark = pytest.mark.timeout(1800)
+
+
 class Run(NamedTuple):
     told: dict[str, Any]
     log: str

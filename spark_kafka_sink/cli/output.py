@@ -1,0 +1,112 @@
+"""What all commands share: how they are declared, and what they print.
+
+People get a table, coloured where stdout is a terminal and ``rich`` is installed (the extra
+``cli``); machines get one JSON document in one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+Subparsers = argparse._SubParsersAction
+Examples = Sequence[tuple[str, str]]
+"""(what it does, the command line)."""
+
+_COLUMN_GAP = "  "
+
+
+def add_command(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    description: str,
+    examples: Examples,
+) -> argparse.ArgumentParser:
+    """The parser of one command, with examples at the end of its help."""
+    return subparsers.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=examples_text(examples),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def examples_text(examples: Examples) -> str:
+    """The end of a command's help."""
+    lines = (f"  # {what}\n  {command}" for what, command in examples)
+    return "examples:\n" + "\n".join(lines)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """``--json`` and ``--format``, which both set ``arguments.json``."""
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
+        "--json", action="store_true", help="print one JSON document, in one line, to stdout"
+    )
+    choice.add_argument(
+        "--format",
+        choices=("table", "json"),
+        action=_FormatAction,
+        help="table for people (default), or json, which is --json",
+    )
+
+
+class _FormatAction(argparse.Action):
+    """``--format json`` is ``--json``."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        namespace.json = values == "json"
+
+
+def add_bootstrap_servers(parser: argparse.ArgumentParser) -> None:
+    """Both names that Kafka's own tools have for it; ``arguments.bootstrap_servers``."""
+    parser.add_argument(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        dest="bootstrap_servers",
+        metavar="HOST:PORT,…",
+        required=True,
+        help="of the cluster",
+    )
+
+
+def print_json(document: Any) -> None:
+    """One line, as it is: no escapes for other alphabets."""
+    print(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns that are as wide as their longest text."""
+    if sys.stdout.isatty() and _print_rich(columns, rows):
+        return
+    widths = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows):
+        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        print(_COLUMN_GAP.join(cells).rstrip())
+
+
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """In colour; False without ``rich``."""
+    try:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        return False
+    table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    # Paths are to be copied: a long line is wrapped by the terminal, not by the table.
+    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+    return True

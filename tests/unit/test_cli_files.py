@@ -1,0 +1,56 @@
+"""``pykafka-sink jobs``, ``job``, ``conf`` and ``docs``: files that come with the package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.cli import main
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["jobs", "conf", "docs"])
+def test_all_files_of_a_kind(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = REPOSITORY / kind
+    assert printed(capsys, kind, "--where") == f"{folder}\n"
+    shown = json.loads(printed(capsys, kind, "--json"))[kind]
+    files = sorted(str(path) for path in folder.iterdir() if path.is_file())
+    assert [row["path"] for row in shown] == files
+    lines = printed(capsys, kind).splitlines()
+    assert [line.split()[0] for line in lines] == ["NAME", *(row["name"] for row in shown)]
+    for row, line in zip(shown, lines[1:], strict=True):
+        assert line.split(None, 1)[1] == row["summary"]
+    assert printed(capsys, kind, "--format", "json") == printed(capsys, kind, "--json")
+    assert printed(capsys, kind, "--format", "table") == printed(capsys, kind)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        (["job", "stream_to_kafka"], "jobs/stream_to_kafka.py"),
+        (["job", "stream-to-kafka.py"], "jobs/stream_to_kafka.py"),
+        (["conf", "throughput"], "conf/throughput.conf"),
+        (["conf", "kafka_to_kafka.conf"], "conf/kafka-to-kafka.conf"),
+        (["docs", "tuning"], "docs/tuning.md"),
+    ],
+)
+def test_the_path_of_one(
+    arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(capsys, *arguments) == f"{REPOSITORY / file}\n"
+
+
+def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "stream_to_kafak"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "there is no 'stream_to_kafak' in" in shown.err
+    assert "Did you mean stream_to_kafka? There are: batch_to_kafka, demo" in shown.err
