@@ -20,22 +20,28 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.network.node_connection import (
-    ClientResponse,
-    ConnectionEvent,
-    InFlightRequest,
-    NodeConnection,
-    OnComplete,
-)
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Connected,
     Disconnected,
     Network,
     NetworkEvent,
     Received,
+    Resolved,
     SendCompleted,
 )
-from spark_kafka_sink.protocol.api import UNSUPPORTED_VERSION_CODE, BrokerApiVersions, VersionRange
+from spark_kafka_sink.network.node_connection import (
+    ClientResponse,
+    ConnectionEvent,
+    ConnectionState,
+    InFlightRequest,
+    NodeConnection,
+    OnComplete,
+)
+from spark_kafka_sink.protocol.api import (
+    UNSUPPORTED_VERSION_CODE,
+    BrokerApiVersions,
+    fallback_version,
+)
 from spark_kafka_sink.protocol.connection import Connection, ResponseReceived
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.schema import Request
@@ -121,9 +127,17 @@ class NetworkClient:
             return len(self._connection(node).in_flight)
         return sum(len(connection.in_flight) for connection in self._connections.values())
 
+    def is_any_connected(self, nodes: Iterable[Node]) -> bool:
+        """Whether at least one of ``nodes`` can be reached, however busy or throttled it is.
+
+        Source: ``LeastLoadedNode.hasNodeAvailableOrConnectionReady`` (KIP-899).
+        """
+        return any(self._connection(node).is_connected for node in nodes)
+
     def least_loaded_node(self, nodes: Iterable[Node], now_ms: int) -> Node | None:
         """The node that will answer soonest: idle and ready, else ready, else connecting, else
-        one that may be connected to. None when every node is backing off.
+        one that may be connected to. None when each is backing off, busy or throttled;
+        ``is_any_connected`` tells these apart.
         """
         best: tuple[int, float, Node] | None = None
         limit = self._settings.max_in_flight_requests_per_connection
@@ -232,23 +246,22 @@ class NetworkClient:
         if (node.host, node.port) != (connection.node.host, connection.node.port):
             connection.addresses = []
         connection.node = node
-        connection.last_used_ms = now_ms
-        try:
-            if not connection.addresses:
-                connection.addresses = self._network.resolve(node.host, node.port)
-        except OSError as error:
-            self._lose(connection, f"host name: {error.strerror or error}", now_ms)
-            return
-        # The next attempt takes the next address; when all were tried, the name is asked again.
-        address = connection.addresses.pop(0)
+        connection.last_used_ms = connection.connect_started_ms = now_ms
         connection.channel_id = self._next_channel_id
         self._next_channel_id += 1
-        connection.change(ConnectionEvent.CONNECT)
-        connection.connect_started_ms = now_ms
-        timeout_ms = self._setup_timeout.backoff_ms(connection.failed_attempts)
-        connection.connect_deadline_ms = now_ms + timeout_ms
         self._by_channel[connection.channel_id] = connection
-        self._network.connect(connection.channel_id, address)
+        if connection.addresses:
+            self._connect_to_next_address(connection, now_ms)
+        else:
+            connection.change(ConnectionEvent.RESOLVE)
+            self._network.resolve(connection.channel_id, node.host, node.port)
+
+    def _connect_to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
+        """Each attempt takes the next address; when all were tried, the name is asked again."""
+        connection.change(ConnectionEvent.CONNECT)
+        timeout_ms = self._setup_timeout.backoff_ms(connection.failed_connects)
+        connection.connect_deadline_ms = now_ms + timeout_ms
+        self._network.connect(connection.channel_id, connection.addresses.pop(0))
 
     def _lose(
         self, connection: NodeConnection, reason: str, now_ms: int, is_timeout: bool = False
@@ -259,7 +272,6 @@ class NetworkClient:
         if connection.is_connected:
             connection.addresses = []  # they may have changed: ask for them again (KAFKA-12193)
         connection.fail(reason, now_ms + self._reconnect.backoff_ms(connection.failed_attempts))
-        connection.failed_attempts += 1
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
         for request in lost:
@@ -288,7 +300,10 @@ class NetworkClient:
         connection = self._by_channel.get(event.channel_id)
         if connection is None:
             return  # closed by this side in the meantime
-        if isinstance(event, Connected):
+        if isinstance(event, Resolved):
+            connection.addresses = event.addresses
+            self._connect_to_next_address(connection, now_ms)
+        elif isinstance(event, Connected):
             connection.change(ConnectionEvent.CONNECTED)
             self._ask_api_versions(connection, ApiVersionsRequest.max_version, now_ms)
         elif isinstance(event, Disconnected):
@@ -342,7 +357,7 @@ class NetworkClient:
         now_ms: int,
     ) -> None:
         if response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
-            version = _fallback_version(response, received.sent.version)
+            version = fallback_version(response, received.sent.version)
             self._ask_api_versions(connection, version, now_ms)
         elif response.error_code:
             raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
@@ -363,7 +378,9 @@ class NetworkClient:
 
     def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:
         settings = self._settings
-        if connection.is_connecting:
+        if connection.state is ConnectionState.RESOLVING:
+            return  # the resolver gives up by itself
+        if connection.state is ConnectionState.CONNECTING:
             if now_ms >= connection.connect_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)
         elif any(now_ms >= request.deadline_ms for request in connection.in_flight):
@@ -379,12 +396,3 @@ class NetworkClient:
         self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         connection.close()
-
-
-def _fallback_version(response: ApiVersionsResponse, refused_version: int) -> int:
-    """The ApiVersions version for the next try, a lower one. Source: KIP-511."""
-    for offered in response.api_keys:
-        if offered.api_key == ApiVersionsRequest.api_key:
-            ranges = {offered.api_key: VersionRange(offered.min_version, offered.max_version)}
-            return BrokerApiVersions(ranges).highest(ApiVersionsRequest, refused_version - 1)
-    return 0

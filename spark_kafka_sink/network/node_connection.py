@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import LocalProtocolError
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.network.transport import Address
+from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import Connection, SentRequest
 from spark_kafka_sink.protocol.schema import Message, Request
@@ -29,6 +29,7 @@ class ConnectionState(Enum):
 
     DISCONNECTED = auto()
     BACKING_OFF = auto()
+    RESOLVING = auto()
     CONNECTING = auto()
     CHECKING_API_VERSIONS = auto()
     READY = auto()
@@ -40,6 +41,7 @@ class ConnectionState(Enum):
 class ConnectionEvent(Enum):
     """What happens to a connection."""
 
+    RESOLVE = auto()
     CONNECT = auto()
     CONNECTED = auto()
     VERSIONS_TOLD = auto()
@@ -62,9 +64,11 @@ class Transition(NamedTuple):
 
 _S, _E = ConnectionState, ConnectionEvent
 TRANSITIONS = (
-    Transition(_S.DISCONNECTED, _E.CONNECT, _S.CONNECTING, "a request waits for this node"),
-    Transition(_S.DISCONNECTED, _E.FAIL, _S.BACKING_OFF, "its host name has no address"),
+    Transition(_S.DISCONNECTED, _E.RESOLVE, _S.RESOLVING, "no address is left to be tried"),
+    Transition(_S.DISCONNECTED, _E.CONNECT, _S.CONNECTING, "another address of the same name"),
     Transition(_S.BACKING_OFF, _E.PAUSE_OVER, _S.DISCONNECTED, "reconnect.backoff.ms is over"),
+    Transition(_S.RESOLVING, _E.CONNECT, _S.CONNECTING, "the first address of the name"),
+    Transition(_S.RESOLVING, _E.FAIL, _S.BACKING_OFF, "the host name has no address"),
     Transition(_S.CONNECTING, _E.CONNECTED, _S.CHECKING_API_VERSIONS, "the versions come first"),
     Transition(_S.CONNECTING, _E.FAIL, _S.BACKING_OFF, "refused, unreachable or too slow"),
     Transition(_S.CHECKING_API_VERSIONS, _E.SENT, _S.CHECKING_API_VERSIONS, "its own request"),
@@ -88,7 +92,7 @@ TRANSITIONS = (
 )
 _NEXT = {(state, event): next_state for state, event, next_state, _ in TRANSITIONS}
 
-_PREPARING = frozenset({_S.CONNECTING, _S.CHECKING_API_VERSIONS})
+_PREPARING = frozenset({_S.RESOLVING, _S.CONNECTING, _S.CHECKING_API_VERSIONS})
 _PAUSING = frozenset(t.state for t in TRANSITIONS if t.event is _E.PAUSE_OVER)
 _WITHOUT_CHANNEL = frozenset({_S.DISCONNECTED, _S.BACKING_OFF})
 
@@ -127,6 +131,9 @@ class InFlightRequest(NamedTuple):
 class NodeConnection:
     """State of the connection to ``node``; a node that was never tried is DISCONNECTED.
 
+    failed_attempts: how often in a row it did not become ready
+    failed_connects: how often in a row there was no answer at the address. Only these make the next
+        attempt's timeout longer; a connection that was lost later says nothing about it
     resume_at_ms: when a state that is a pause, BACKING_OFF or a throttled one, ends
     """
 
@@ -138,6 +145,7 @@ class NodeConnection:
     in_flight: deque[InFlightRequest] = field(default_factory=deque)
     addresses: list[Address] = field(default_factory=list)
     failed_attempts: int = 0
+    failed_connects: int = 0
     connect_started_ms: int = 0
     connect_deadline_ms: int = 0
     last_used_ms: int = 0
@@ -174,6 +182,9 @@ class NodeConnection:
 
     def fail(self, reason: str, retry_at_ms: int) -> None:
         """The connection is lost or does not come about: not again before ``retry_at_ms``."""
+        was_connecting = self.state is ConnectionState.CONNECTING
+        self.failed_connects = self.failed_connects + 1 if was_connecting else 0
+        self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
         self.last_failure = reason
         self.resume_at_ms = retry_at_ms
@@ -199,7 +210,9 @@ class NodeConnection:
 
     def next_deadline_ms(self, max_idle_ms: int) -> int | None:
         """When this connection needs attention although nothing happens on it."""
-        if self.is_connecting:
+        if self.state is ConnectionState.RESOLVING:
+            return None
+        if self.state is ConnectionState.CONNECTING:
             return self.connect_deadline_ms
         if not self.in_flight:
             return self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else None

@@ -1,8 +1,7 @@
-"""Non-blocking byte streams: the only module that imports ``socket``, ``ssl`` and ``selectors``.
+"""Non-blocking byte streams over the operating system's sockets, in clear text.
 
-The layer above sees a :class:`Network`: it opens channels, queues buffers, and gets events from
-``poll``. A simulated network gives the same interface in tests. TLS belongs here too, as another
-kind of :class:`Channel`; nothing above would change.
+The layer above sees a :class:`~spark_kafka_sink.network.interface.Network`: it opens channels,
+queues buffers, and gets events from ``poll``. Tests put a simulated network in its place.
 
 Source: ``Selector``, ``KafkaChannel``, ``PlaintextTransportLayer``.
 """
@@ -16,85 +15,23 @@ import socket
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
-from typing import NamedTuple, Protocol
 
+from spark_kafka_sink.network.interface import (
+    Address,
+    Connected,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    Resolved,
+    SendCompleted,
+)
+from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol.types import Buffer
 
 USE_OS_BUFFER_SIZE = -1
 _RECEIVE_BYTES = 65536
 # POSIX guarantees 16, Linux and macOS allow 1024 buffers in one sendmsg.
 _BUFFERS_PER_SEND = 1024
-
-
-class Address(NamedTuple):
-    """A resolved socket address."""
-
-    family: int
-    sockaddr: tuple[object, ...]
-
-    def __str__(self) -> str:
-        return str(self.sockaddr[0])
-
-
-class Connected(NamedTuple):
-    """The channel can be written to."""
-
-    channel_id: int
-
-
-class Disconnected(NamedTuple):
-    """The channel is gone; ``reason`` says why, in the operating system's words."""
-
-    channel_id: int
-    reason: str
-
-
-class Received(NamedTuple):
-    """Bytes have arrived, in chunks of any size."""
-
-    channel_id: int
-    data: bytes
-
-
-class SendCompleted(NamedTuple):
-    """All buffers of one ``send`` have been given to the operating system."""
-
-    channel_id: int
-
-
-NetworkEvent = Connected | Disconnected | Received | SendCompleted
-
-
-class Network(Protocol):
-    """What the network client needs. Channel ids are chosen by the caller and never reused."""
-
-    def resolve(self, host: str, port: int) -> list[Address]:
-        """All addresses of ``host``. Raises OSError when the name is unknown."""
-        ...
-
-    def connect(self, channel_id: int, address: Address) -> None:
-        """Begin to connect. Ends as Connected or Disconnected in a later ``poll``."""
-        ...
-
-    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
-        """Queue one request. At most one may be under way per channel."""
-        ...
-
-    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
-        """Wait up to ``timeout_ms`` for events; ``wakeup`` ends the wait."""
-        ...
-
-    def disconnect(self, channel_id: int) -> None:
-        """Close at once. No event follows."""
-        ...
-
-    def wakeup(self) -> None:
-        """End a ``poll`` that another thread is in, or the next one."""
-        ...
-
-    def close(self) -> None:
-        """Close every channel."""
-        ...
 
 
 class PlaintextChannel:
@@ -177,6 +114,9 @@ class SelectorNetwork:
         self._channels: dict[int, PlaintextChannel] = {}
         # What connect() and send() found out, to be told by the next poll().
         self._pending: list[NetworkEvent] = []
+        self._resolver = Resolver()
+        # Other threads append to it, and wake poll() up after that.
+        self._resolved: deque[NetworkEvent] = deque()
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
@@ -185,13 +125,15 @@ class SelectorNetwork:
         self._is_wakeup_asked = False
         self._is_asleep = False
 
-    def resolve(self, host: str, port: int) -> list[Address]:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except UnicodeError as error:  # an empty label, or one of more than 63 characters
-            raise OSError(str(error)) from error
-        addresses = [Address(family, sockaddr) for family, _, _, _, sockaddr in found]
-        return list(dict.fromkeys(addresses))
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        def on_found(found: list[Address] | OSError) -> None:
+            if isinstance(found, OSError):
+                self._resolved.append(Disconnected(channel_id, f"host name: {_reason(found)}"))
+            else:
+                self._resolved.append(Resolved(channel_id, found))
+            self.wakeup()
+
+        self._resolver.resolve(host, port, on_found)
 
     def connect(self, channel_id: int, address: Address) -> None:
         try:
@@ -243,6 +185,8 @@ class SelectorNetwork:
                 self._drain_wakeups()
             else:
                 self._serve(channel, mask, events)
+        while self._resolved:
+            events.append(self._resolved.popleft())
         return events
 
     def _select(self, timeout_ms: int) -> list[tuple[selectors.SelectorKey, int]]:
@@ -303,29 +247,12 @@ class SelectorNetwork:
             pass  # full of wake-ups already, or closed: either way nobody is asleep
 
     def close(self) -> None:
+        self._resolver.close()
         for channel_id in list(self._channels):
             self.disconnect(channel_id)
         self._selector.close()
         self._wakeup_receiver.close()
         self._wakeup_sender.close()
-
-
-def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Each address replaced by the canonical names of all addresses behind it.
-
-    A name that cannot be resolved stays as it is: connecting to it will say why. Source:
-    ``ClientUtils.parseAndValidateAddresses`` with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
-    """
-    names: dict[tuple[str, int], None] = {}
-    for host, port in addresses:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            for _, _, _, _, sockaddr in found:
-                canonical, _ = socket.getnameinfo(sockaddr, socket.NI_NUMERICSERV)
-                names[canonical, port] = None
-        except (OSError, UnicodeError):
-            names[host, port] = None
-    return list(names)
 
 
 def _reason(error: OSError) -> str:

@@ -48,9 +48,11 @@ class MetadataUpdater:
             return wait_ms
         nodes = self._metadata.candidate_nodes(now_ms)
         node = self._client.least_loaded_node(nodes, now_ms)
+        if node is None and self._client.is_any_connected(nodes):
+            return max(self._until_usable_ms(nodes, now_ms), 1)
         if node is None:
             self._note_unreachable(nodes, now_ms)
-            return max(self._until_reconnect_ms(nodes, now_ms), 1)
+            return max(self._until_usable_ms(nodes, now_ms), 1)
         if not self._client.ready(node, now_ms):
             return _CONNECTING_RECHECK_MS
         self._send(node, now_ms)
@@ -63,8 +65,8 @@ class MetadataUpdater:
         self.last_failure = f"no broker reachable: {', '.join(reasons)}"
         self._metadata.failed_update(now_ms)
 
-    def _until_reconnect_ms(self, nodes: list[Node], now_ms: int) -> int:
-        """After how long the first of ``nodes`` has backed off long enough to be tried again."""
+    def _until_usable_ms(self, nodes: list[Node], now_ms: int) -> int:
+        """After how long the pause of the first of ``nodes`` ends, a back-off or a throttling."""
         delays = (self._client.poll_delay_ms(node, now_ms) for node in nodes)
         return min((d for d in delays if d is not None), default=_CONNECTING_RECHECK_MS)
 

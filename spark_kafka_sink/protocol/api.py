@@ -82,6 +82,18 @@ class BrokerApiVersions:
         return VersionRange(first, last) if first <= last else None
 
 
+def fallback_version(response: ApiVersionsResponse, refused_version: int) -> int:
+    """The version in which to ask for ApiVersions after ``refused_version``, a lower one.
+
+    Source: KIP-511.
+    """
+    for offered in response.api_keys:
+        if offered.api_key == ApiVersionsRequest.api_key:
+            ranges = {offered.api_key: VersionRange(offered.min_version, offered.max_version)}
+            return BrokerApiVersions(ranges).highest(ApiVersionsRequest, refused_version - 1)
+    return 0
+
+
 def encode_request(
     request: schema.Request, version: int, correlation_id: int, client_id: str
 ) -> list[types.Buffer]:

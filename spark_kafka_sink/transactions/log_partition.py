@@ -102,7 +102,8 @@ class LogPartition:
             partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
         )
         request = fetch.FetchRequest(
-            max_wait_ms=_FETCH_WAIT_MS,
+            # Less than there is time: the leader's answer says more than none.
+            max_wait_ms=min(_FETCH_WAIT_MS, max(0, deadline_ms - self._admin.now_ms()) // 2),
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             isolation_level=fetch.READ_UNCOMMITTED,

@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, TopicError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.transport import SelectorNetwork
+from spark_kafka_sink.network import resolver
 from tests.broker.conftest import IPV6_LOOPBACK
 from tests.broker.creating import append, producer_for
 from tests.broker.producing import batch_of, open_producer, plan_of
@@ -57,6 +57,8 @@ class Names:
     def _resolve(self, host, port, *args, **kwargs):
         if host not in self._addresses:
             return self._getaddrinfo(host, port, *args, **kwargs)
+        if kwargs.get("flags", 0) & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "not an address")
         self.asked.append(host)
         addresses = self._addresses[host]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in addresses]
@@ -124,15 +126,15 @@ class TestNamesWithSeveralAddresses:
 
     def test_the_first_is_of_a_family_that_this_machine_has_not(self, kafka, monkeypatch):
         """A resolver gives IPv6 addresses also where the kernel has no IPv6."""
-        resolve = SelectorNetwork.resolve
+        addresses_of = resolver._addresses
 
-        def resolve_both(network, host, port):
-            [address] = resolve(network, host, port)
+        def both_addresses_of(host, port, flags=0):
+            [address] = addresses_of(host, port, flags)
             return [address._replace(family=socket.AF_APPLETALK), address]
 
         with pytest.raises(OSError):
             socket.socket(socket.AF_APPLETALK, socket.SOCK_STREAM)
-        monkeypatch.setattr(SelectorNetwork, "resolve", resolve_both)
+        monkeypatch.setattr(resolver, "_addresses", both_addresses_of)
         write(kafka, kafka.bootstrap_servers, "ad-family")
 
     def test_the_name_is_asked_again_after_a_good_connection(self, kafka, names):

@@ -14,11 +14,12 @@ from uuid import UUID
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     NetworkEvent,
     Received,
+    Resolved,
     SendCompleted,
 )
 from spark_kafka_sink.producer.producer import KafkaProducer
@@ -83,8 +84,8 @@ class ScriptedBroker:
         self._events: list[NetworkEvent] = []
         self.sent: list[Sent] = []
 
-    def resolve(self, host: str, port: int) -> list[Address]:
-        return [Address(0, (host, port))]
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
     def connect(self, channel_id: int, address: Address) -> None:
         self._events.append(Connected(channel_id))

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
     NetworkEvent,
     Received,
+    Resolved,
     SendCompleted,
 )
 from spark_kafka_sink.protocol.types import Buffer
@@ -81,8 +82,8 @@ class SimNetwork:
 
     # --- the producer's side -------------------------------------------------------------------
 
-    def resolve(self, host: str, port: int) -> list[Address]:
-        return [Address(0, (host, port))]
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        self._after(lambda: self._tell(Resolved(channel_id, [Address(0, (host, port))])))
 
     def connect(self, channel_id: int, address: Address) -> None:
         server = self._servers.get(address.sockaddr)  # type: ignore[call-overload]

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from spark_kafka_sink.network.transport import Address, NetworkEvent
+from spark_kafka_sink.network.interface import Address, NetworkEvent
 from spark_kafka_sink.protocol.types import Buffer
 from tests.simulation.network import NetworkFaults, SimNetwork
 from tests.simulation.time import Scheduler, SimClock

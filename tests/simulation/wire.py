@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from spark_kafka_sink.base.errors import error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.network.transport import Address, Connected, Disconnected, Received
+from spark_kafka_sink.network.interface import Address, Connected, Disconnected, Received
 from spark_kafka_sink.protocol import api, schema
 from spark_kafka_sink.protocol.messages import (
     add_partitions_to_txn,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
     NetworkEvent,
     Received,
+    Resolved,
     SendCompleted,
 )
 from spark_kafka_sink.protocol import schema, types
@@ -47,6 +48,8 @@ class ScriptedNetwork:
 
     offered: versions by request type; features: finalized levels by name, of every broker
     down: brokers that refuse connections
+    unreachable: brokers to which connections never come about
+    hung: brokers that take connections and requests, and say nothing
     """
 
     def __init__(
@@ -64,15 +67,21 @@ class ScriptedNetwork:
         self.offered = {**offered, ApiVersionsRequest: (0, 4)}
         self.features: dict[str, int] = {}
         self.down: set[int] = set()
+        self.unreachable: set[int] = set()
+        self.hung: set[int] = set()
+        self.connects: list[int] = []
         self.asked: list[Asked] = []
 
     # --- the client's side ---------------------------------------------------------------------
 
-    def resolve(self, host: str, port: int) -> list[Address]:
-        return [Address(0, (host, port))]
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
     def connect(self, channel_id: int, address: Address) -> None:
         node_id = self._node_ids[address.sockaddr]  # type: ignore[index]
+        self.connects.append(node_id)
+        if node_id in self.unreachable:
+            return
         if node_id in self.down:
             self._events.append(Disconnected(channel_id, "Connection refused"))
             return
@@ -81,7 +90,7 @@ class ScriptedNetwork:
 
     def send(self, channel_id: int, buffers: Sequence[types.Buffer]) -> None:
         self._events.append(SendCompleted(channel_id))
-        if self._channels[channel_id] in self.down:
+        if self._channels[channel_id] in self.down | self.hung:
             return
         frame = b"".join(buffers)
         _, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)

@@ -12,12 +12,13 @@ from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_name
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
     NetworkEvent,
     Received,
+    Resolved,
     SendCompleted,
 )
 from spark_kafka_sink.protocol import schema, types
@@ -66,8 +67,8 @@ class ScriptedBrokers:
         self.api_versions: ApiVersionsResponse | None = None
         self._idle_polls = 0
 
-    def resolve(self, host: str, port: int) -> list[Address]:
-        return [Address(0, (host, port))]
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
     def connect(self, channel_id: int, address: Address) -> None:
         port = address.sockaddr[1]

@@ -17,11 +17,12 @@ from spark_kafka_sink.base.errors import BootstrapError, UnsupportedVersionError
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     NetworkEvent,
     Received,
+    Resolved,
     SendCompleted,
 )
 from spark_kafka_sink.protocol import api
@@ -109,8 +110,8 @@ class OneBroker:
         self.clock = SimClock(0)
         self.asked: list[tuple[int, int]] = []
 
-    def resolve(self, host: str, port: int) -> list[Address]:
-        return [Address(0, (host, port))]
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
     def connect(self, channel_id: int, address: Address) -> None:
         self._events.append(Connected(channel_id))

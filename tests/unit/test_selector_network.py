@@ -14,18 +14,15 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.network import transport
-from spark_kafka_sink.network.transport import (
+from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
     NetworkEvent,
-    PlaintextChannel,
     Received,
-    SelectorNetwork,
     SendCompleted,
-    canonical_addresses,
 )
+from spark_kafka_sink.network.transport import PlaintextChannel, SelectorNetwork
 
 DEADLINE_S = 20
 CHANNEL = 7
@@ -391,40 +388,3 @@ def test_more_wakeups_than_the_pipe_holds(network: SelectorNetwork) -> None:
         network.wakeup()
     network.poll(60_000)
     assert network._selector.select(0) == []
-
-
-# --- names ----------------------------------------------------------------------------------------
-
-
-def fake_names(monkeypatch: pytest.MonkeyPatch, addresses: list[tuple[Any, ...]]) -> None:
-    found = [(family, socket.SOCK_STREAM, 6, "", sockaddr) for family, sockaddr in addresses]
-    monkeypatch.setattr(transport.socket, "getaddrinfo", lambda *_, **__: found)
-
-
-def test_a_name_with_several_addresses(
-    network: SelectorNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    four, six = ("10.0.0.1", 9092), ("::1", 9092, 0, 0)
-    addresses = [(socket.AF_INET6, six), (socket.AF_INET, four), (socket.AF_INET6, six)]
-    fake_names(monkeypatch, addresses)
-    resolved = network.resolve("broker", 9092)
-    assert resolved == [Address(socket.AF_INET6, six), Address(socket.AF_INET, four)]
-    assert [str(address) for address in resolved] == ["::1", "10.0.0.1"]
-
-
-def test_a_name_that_does_not_exist(network: SelectorNetwork) -> None:
-    with pytest.raises(OSError):
-        network.resolve("no-such-host.invalid", 9092)
-
-
-def test_canonical_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_names(monkeypatch, [(socket.AF_INET, ("10.0.0.1", 1)), (socket.AF_INET, ("10.0.0.2", 1))])
-    names = {"10.0.0.1": "one.example", "10.0.0.2": "two.example"}
-    monkeypatch.setattr(transport.socket, "getnameinfo", lambda addr, flags: (names[addr[0]], "1"))
-    expected = [("one.example", 9092), ("two.example", 9092)]
-    assert canonical_addresses([("brokers", 9092), ("brokers", 9092)]) == expected
-
-
-def test_a_name_without_addresses_stays_as_it_is() -> None:
-    unknown = ("no-such-host.invalid", 9092)
-    assert canonical_addresses([unknown]) == [unknown]

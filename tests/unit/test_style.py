@@ -21,7 +21,6 @@ MOST_PARAMETERS = 6
 LONG_FILES = {
     "tests/simulation/coordinator.py",
     "tests/unit/test_metadata.py",
-    "tests/unit/test_selector_network.py",
     "tests/unit/test_transaction_manager.py",
 }
 LONG_FUNCTIONS = {

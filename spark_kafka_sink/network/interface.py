@@ -1,0 +1,92 @@
+"""What lies between requests and sockets: the interface that real and simulated networks have.
+
+Source: ``Selectable``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from spark_kafka_sink.protocol.types import Buffer
+
+
+class Address(NamedTuple):
+    """A resolved socket address."""
+
+    family: int
+    sockaddr: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return str(self.sockaddr[0])
+
+
+class Resolved(NamedTuple):
+    """The addresses of the host name that was asked for, at least one."""
+
+    channel_id: int
+    addresses: list[Address]
+
+
+class Connected(NamedTuple):
+    """The channel can be written to."""
+
+    channel_id: int
+
+
+class Disconnected(NamedTuple):
+    """The channel is gone, or has never come about; ``reason`` is the operating system's."""
+
+    channel_id: int
+    reason: str
+
+
+class Received(NamedTuple):
+    """Bytes have arrived, in chunks of any size."""
+
+    channel_id: int
+    data: bytes
+
+
+class SendCompleted(NamedTuple):
+    """All buffers of one ``send`` have been given to the operating system."""
+
+    channel_id: int
+
+
+NetworkEvent = Resolved | Connected | Disconnected | Received | SendCompleted
+
+
+class Network(Protocol):
+    """What the network client needs. Channel ids are chosen by the caller and never reused.
+
+    No method waits for anything but ``poll``. Only ``wakeup`` may be called from any thread.
+    """
+
+    def resolve(self, channel_id: int, host: str, port: int) -> None:
+        """Begin to look up ``host``. Ends as Resolved or Disconnected in a later ``poll``."""
+        ...
+
+    def connect(self, channel_id: int, address: Address) -> None:
+        """Begin to connect. Ends as Connected or Disconnected in a later ``poll``."""
+        ...
+
+    def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
+        """Queue one request. At most one may be under way per channel."""
+        ...
+
+    def poll(self, timeout_ms: int) -> list[NetworkEvent]:
+        """Wait up to ``timeout_ms`` for events; ``wakeup`` ends the wait."""
+        ...
+
+    def disconnect(self, channel_id: int) -> None:
+        """Close at once. No event follows but, if a name is being looked up, its end."""
+        ...
+
+    def wakeup(self) -> None:
+        """End a ``poll`` that another thread is in, or the next one."""
+        ...
+
+    def close(self) -> None:
+        """Close every channel."""
+        ...

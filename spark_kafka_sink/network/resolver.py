@@ -1,0 +1,123 @@
+"""Host names become addresses, in threads of their own: the operating system has no other way to
+look up a name without waiting, and a name server that does not answer makes it wait for minutes.
+
+Source: ``ClientUtils.resolve``, which waits, ``ClientUtils.parseAndValidateAddresses``.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from spark_kafka_sink.network.interface import Address
+
+# A cluster may have hundreds of brokers, and all of their names may be slow at once.
+_MOST_THREADS = 8
+
+OnFound = Callable[[list[Address] | OSError], None]
+"""Called with at least one address, or with the reason why there is none."""
+
+
+class _LookUp(NamedTuple):
+    host: str
+    port: int
+    on_found: OnFound
+
+    def run(self) -> None:
+        self.on_found(look_up(self.host, self.port))
+
+
+class Resolver:
+    """Looks names up without making the caller wait. A few slow names do not hold up the others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[_LookUp] = deque()
+        self._threads_count = 0
+
+    def resolve(self, host: str, port: int, on_found: OnFound) -> None:
+        """Call ``on_found``: before this returns for an IP address, else from another thread."""
+        addresses = _numeric_addresses(host, port)
+        if addresses:
+            on_found(addresses)
+            return
+        with self._lock:
+            self._waiting.append(_LookUp(host, port, on_found))
+            if self._threads_count >= _MOST_THREADS:
+                return
+            self._threads_count += 1
+        try:
+            threading.Thread(target=self._run, name="pykafka-sink-resolver", daemon=True).start()
+        except RuntimeError as error:  # no more threads are to be had
+            self._give_up(OSError(str(error)))
+
+    def close(self) -> None:
+        """Look up nothing more. Look-ups under way end by themselves."""
+        with self._lock:
+            self._waiting.clear()
+
+    def _run(self) -> None:
+        while (next_one := self._next()) is not None:
+            next_one.run()
+
+    def _next(self) -> _LookUp | None:
+        """The next look-up; None ends the thread that asks."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._threads_count -= 1
+            return None
+
+    def _give_up(self, error: OSError) -> None:
+        """A thread could not be started: where it would have been the only one, nobody is left."""
+        with self._lock:
+            self._threads_count -= 1
+            failed = [] if self._threads_count else list(self._waiting)
+            if failed:
+                self._waiting.clear()
+        for waiting in failed:
+            waiting.on_found(error)
+
+
+def look_up(host: str, port: int) -> list[Address] | OSError:
+    """All addresses of ``host``, in the operating system's order. Waits for a name server."""
+    try:
+        return _addresses(host, port)
+    except OSError as error:
+        return error
+    except UnicodeError as error:  # an empty label, or one of more than 63 characters
+        return OSError(str(error))
+
+
+def _numeric_addresses(host: str, port: int) -> list[Address]:
+    """The address that ``host`` is itself; empty for a name. Asks nobody."""
+    try:
+        return _addresses(host, port, socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+
+
+def _addresses(host: str, port: int, flags: int = 0) -> list[Address]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return list(dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found))
+
+
+def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Each address replaced by the canonical names of all addresses behind it. Waits.
+
+    A name that cannot be resolved stays as it is: connecting to it will say why. Source:
+    ``ClientUtils.parseAndValidateAddresses`` with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
+    """
+    names: dict[tuple[str, int], None] = {}
+    for host, port in addresses:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            for _, _, _, _, sockaddr in found:
+                canonical, _ = socket.getnameinfo(sockaddr, socket.NI_NUMERICSERV)
+                names[canonical, port] = None
+        except (OSError, UnicodeError):
+            names[host, port] = None
+    return list(names)
