@@ -1,23 +1,65 @@
-"""Fixtures that several folders of tests use."""
+"""Fixtures that several folders of tests use, and what holds for all tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
+from tests.local_kafka import PatientKafka
+
+# How long an example takes is a matter of the machine's load, and so is "too slow".
+hypothesis.settings.register_profile(
+    "any-load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any-load")
+
+# What is expensive to start is started in one process, when tests run in several (make test).
+SHARED = ("spark", "pair", "kafka_3_9")
+LONGEST_FIRST = (
+    "spark",
+    "tests/spark",
+    "tests/broker/test_localkafka.py",
+    "tests/simulation/test_seeds.py",
+    "tests/simulation/test_queries.py",
+    "tests/broker",
+    "tests/golden",
+    "tests/simulation",
+)
+
+
+def group_of(item: pytest.Item) -> str:
+    """Tests of a group run in one process, one after the other."""
+    used = getattr(item, "fixturenames", ())
+    return next((name for name in SHARED if name in used), item.nodeid.split("::")[0])
+
+
+def place_of(group: str) -> int:
+    """Long groups begin first, so that no process is left alone with one at the end."""
+    places = (n for n, start in enumerate(LONGEST_FIRST) if group.startswith(start))
+    return next(places, len(LONGEST_FIRST))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("dist", "no") == "no":
+        return
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=lambda item: place_of(group_of(item)))
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
     """One real broker for the whole session. Do not stop it; give topics names of your own."""
-    with LocalKafka() as local_kafka:
+    with PatientKafka() as local_kafka:
         yield local_kafka
 
 
 @pytest.fixture(scope="session")
 def strict_kafka() -> Iterator[LocalKafka]:
     """A real broker that does not create topics by itself."""
-    with LocalKafka(server_properties={"auto.create.topics.enable": "false"}) as local_kafka:
+    with PatientKafka(server_properties={"auto.create.topics.enable": "false"}) as local_kafka:
         yield local_kafka

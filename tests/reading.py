@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from tests.patience import PATIENCE_S
+
 
 class Read(NamedTuple):
     """One record, as another client sees it."""
@@ -40,7 +42,7 @@ def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[R
     """
     reader = consumer(bootstrap_servers, **settings)
     try:
-        partitions = list(reader.list_topics(topic, timeout=30).topics[topic].partitions)
+        partitions = list(reader.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
         reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         records: list[Read] = []
         ended: set[int] = set()
@@ -49,7 +51,7 @@ def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[R
             # consume() waits for so many messages or for the timeout, whatever comes first.
             messages = reader.consume(10_000, timeout=0.2)
             idle_polls = 0 if messages else idle_polls + 1
-            assert idle_polls < 150, f"nothing more from {topic} within 30 s"
+            assert idle_polls < 5 * PATIENCE_S, f"nothing more from {topic}"
             for message in messages:
                 error = message.error()
                 if error is not None:

@@ -30,7 +30,7 @@ from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, Metadat
 
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = "Address already in use"
-_FORMAT_TIMEOUT_MS = 60_000
+_FORMAT_TIMEOUT_MS = 300_000
 _ASK_TIMEOUT_MS = 2_000
 _ASK_AGAIN_MS = 25
 # Kafka's own dependencies bring no logger: without one, a dying broker says nothing.

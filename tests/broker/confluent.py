@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.patience import PATIENCE_S
+
 _QUIET = {"log_level": 0}
 
 
@@ -20,7 +22,7 @@ def produce(bootstrap_servers: str, topic: str, values: Iterable[bytes]) -> None
     producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", **_QUIET})
     for value in values:
         producer.produce(topic, value, on_delivery=on_delivery)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
     assert failures == []
 
 
@@ -40,8 +42,8 @@ def consume(bootstrap_servers: str, topic: str, partitions: int = 1) -> list[byt
         values: list[bytes] = []
         ended = 0
         while ended < partitions:
-            message = consumer.poll(30)
-            assert message is not None, f"nothing from {topic} within 30 s"
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, f"nothing more from {topic}"
             error = message.error()
             if error is None:
                 values.append(message.value() or b"")

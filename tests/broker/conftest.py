@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
+from tests.local_kafka import PatientKafka
 from tests.proxy import TcpProxy
 
 FORWARDED = "FORWARDED"
@@ -26,7 +27,7 @@ IPV6_LOOPBACK = _ipv6_loopback()
 """None where the machine has no IPv6, as in many containers."""
 
 
-class Pair(LocalKafka):
+class Pair(PatientKafka):
     """Two brokers, each also to be had through a forwarder, at an IPv6 address if possible.
 
     Clients that bootstrap at ``forwarded_servers`` get to know the forwarders' addresses alone.
@@ -65,5 +66,5 @@ def kafka_3_9() -> Iterator[LocalKafka]:
     Whoever stops it starts it again.
     """
     properties = {"auto.create.topics.enable": "false"}
-    with LocalKafka(version="3.9.1", server_properties=properties) as local_kafka:
+    with PatientKafka(version="3.9.1", server_properties=properties) as local_kafka:
         yield local_kafka

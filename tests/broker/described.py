@@ -13,8 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.broker.processes import eventually
-
-_TIMEOUT_S = 20
+from tests.patience import PATIENCE_S
 
 
 class Topics:
@@ -26,14 +25,14 @@ class Topics:
     def replicas(self, topic: str) -> dict[int, list[int]]:
         """The brokers of each partition, sorted; nothing for a topic that does not exist."""
         # All topics are asked for: asking for one could create it.
-        known = self._admin.list_topics(timeout=_TIMEOUT_S).topics
+        known = self._admin.list_topics(timeout=PATIENCE_S).topics
         if topic not in known:
             return {}
         return {index: sorted(p.replicas) for index, p in known[topic].partitions.items()}
 
     def leaders(self, topic: str) -> dict[int, int]:
         """The leader of each partition."""
-        partitions = self._admin.list_topics(timeout=_TIMEOUT_S).topics[topic].partitions
+        partitions = self._admin.list_topics(timeout=PATIENCE_S).topics[topic].partitions
         return {index: p.leader for index, p in partitions.items()}
 
     def records_count(self, topic: str) -> int:
@@ -43,12 +42,12 @@ class Topics:
             for partition in self.replicas(topic)
         }
         asked = self._admin.list_offsets(latest)
-        return sum(future.result(_TIMEOUT_S).offset for future in asked.values())
+        return sum(future.result(PATIENCE_S).offset for future in asked.values())
 
     def own_configs(self, topic: str) -> dict[str, str]:
         """The configs that were set for the topic itself."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+        entries = self._admin.describe_configs([resource])[resource].result(PATIENCE_S)
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
@@ -57,13 +56,13 @@ class Topics:
         if not self.replicas(topic):
             return None
         described = self._admin.describe_topics(TopicCollection([topic]))
-        return str(described[topic].result(_TIMEOUT_S).topic_id)
+        return str(described[topic].result(PATIENCE_S).topic_id)
 
     def grow(self, topic: str, partitions: int) -> None:
         growth = self._admin.create_partitions([NewPartitions(topic, partitions)])
-        growth[topic].result(_TIMEOUT_S)
+        growth[topic].result(PATIENCE_S)
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until the brokers no longer know it."""
-        self._admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
+        self._admin.delete_topics([topic])[topic].result(PATIENCE_S)
         assert eventually(lambda: not self.replicas(topic))

@@ -6,8 +6,10 @@ import subprocess
 import time
 from collections.abc import Callable
 
+from tests.patience import PATIENCE_S
 
-def eventually(condition: Callable[[], object], timeout_s: float = 20) -> bool:
+
+def eventually(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> bool:
     """Whether ``condition`` turns true before the deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -9,6 +9,7 @@ import pytest
 
 from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars
 from spark_kafka_sink.localkafka.jars import CACHE_VARIABLE, IVY_SETTINGS_VARIABLE, cache_folder
+from tests.patience import PATIENCE_S
 
 POOL = "org.apache.commons:commons-pool2:2.12.1"
 SLF4J = "org.slf4j:slf4j-simple:1.7.36"
@@ -61,7 +62,7 @@ def test_is_fetched_once_and_replaced_when_modules_change(
 def test_two_processes_at_once(cache: Path) -> None:
     code = f"from spark_kafka_sink.localkafka import fetch_jars; fetch_jars([{SLF4J!r}], 'both')"
     fetching = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-    assert [process.wait(120) for process in fetching] == [0, 0]
+    assert [process.wait(PATIENCE_S) for process in fetching] == [0, 0]
     found = sorted(path.name for path in cache.iterdir())
     assert found == [".lock", "both"]
     jars = sorted((cache / "both").glob("*.jar"))

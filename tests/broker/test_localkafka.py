@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.base.errors import BootstrapError, BrokerError
+from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError, cluster
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
 from tests.broker.confluent import consume, produce
 from tests.broker.processes import eventually, is_running
+from tests.broker.unreachable import why_unreachable
+from tests.local_kafka import PatientKafka
+from tests.patience import PATIENCE_MS
 
 VALUES = [b"%d" % i for i in range(100)]
 
@@ -24,13 +27,15 @@ VALUES = [b"%d" % i for i in range(100)]
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[LocalKafka]:
     """A broker that tests may kill; they leave it running."""
-    with LocalKafka(server_properties=FAST_FAILOVER) as local_kafka:
+    with PatientKafka(server_properties=FAST_FAILOVER) as local_kafka:
         yield local_kafka
 
 
 def partition_0(bootstrap_servers: str, topic: str) -> MetadataResponsePartition:
     with AdminClient.connect(bootstrap_servers) as admin:
-        return admin.metadata([topic], False, admin.deadline_in(10_000)).topics[0].partitions[0]
+        return (
+            admin.metadata([topic], False, admin.deadline_in(PATIENCE_MS)).topics[0].partitions[0]
+        )
 
 
 class TestOneBroker:
@@ -108,10 +113,9 @@ class TestFailures:
     def test_paused_broker_is_silent_until_resumed(self, mortal: LocalKafka) -> None:
         mortal.pause(1)
         with AdminClient.connect(mortal.bootstrap_servers) as admin:
-            with pytest.raises(BootstrapError, match="no answer yet"):
-                admin.metadata([], False, admin.deadline_in(300))
+            assert "no answer yet" in why_unreachable(admin, "no answer yet")
             mortal.resume(1)
-            assert len(admin.metadata([], False, admin.deadline_in(20_000)).brokers) == 1
+            assert len(admin.metadata([], False, admin.deadline_in(PATIENCE_MS)).brokers) == 1
 
     def test_paused_broker_can_be_stopped(self, mortal: LocalKafka) -> None:
         mortal.pause(1)
@@ -125,14 +129,14 @@ class TestFailures:
     def test_death_is_noticed(self, mortal: LocalKafka) -> None:
         assert mortal.await_failure(0) is None
         os.kill(mortal.process_id(1), signal.SIGKILL)
-        failure = mortal.await_failure(10_000)
+        failure = mortal.await_failure(PATIENCE_MS)
         assert failure is not None
         assert failure.startswith("broker 1 ended by itself with code -9")
         mortal.restart(1)
 
 
 def test_three_brokers_replicate_and_survive_one() -> None:
-    with LocalKafka(3, server_properties=FAST_FAILOVER) as kafka:
+    with PatientKafka(3, server_properties=FAST_FAILOVER) as kafka:
         kafka.create_topic("replicated", configs={"min.insync.replicas": "2"})
         leader = partition_0(kafka.bootstrap_servers, "replicated").leader_id
         produce(kafka.bootstrap_servers, "replicated", VALUES[:50])
@@ -147,7 +151,7 @@ def test_three_brokers_replicate_and_survive_one() -> None:
 
 def test_older_kafka_with_a_further_listener(tmp_path: Path) -> None:
     listeners = {"SECOND": "PLAINTEXT"}
-    with LocalKafka(version="3.9.1", listeners=listeners, folder=tmp_path) as kafka:
+    with PatientKafka(version="3.9.1", listeners=listeners, folder=tmp_path) as kafka:
         kafka.create_topic("old", partitions=2)
         second = kafka.bootstrap_servers_of("SECOND")
         assert second != kafka.bootstrap_servers
@@ -161,7 +165,7 @@ def test_older_kafka_with_a_further_listener(tmp_path: Path) -> None:
 
 class TestNothingStays:
     def test_after_close(self, tmp_path: Path) -> None:
-        kafka = LocalKafka(folder=tmp_path)
+        kafka = PatientKafka(folder=tmp_path)
         kafka.start()
         pid = kafka.process_id(1)
         assert kafka.log_file(1).is_file()
@@ -193,7 +197,7 @@ class TestNothingStays:
 
     @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG")
     def test_after_sigkill_of_the_keeper(self, tmp_path: Path) -> None:
-        with LocalKafka(folder=tmp_path) as kafka:
+        with PatientKafka(folder=tmp_path) as kafka:
             broker = kafka.process_id(1)
             assert kafka._keeper is not None
             os.kill(kafka._keeper.pid, signal.SIGKILL)
@@ -213,9 +217,9 @@ child = os.fork()
 if child == 0:
     os.close(1)
     kafka.close()  # not its own: must do nothing
-    time.sleep(300)
+    time.sleep(3600)
 print(kafka.process_id(1), kafka._keeper.pid, child, flush=True)
-time.sleep(300)
+time.sleep(3600)
 """
 
 
@@ -224,12 +228,12 @@ class TestErrors:
         monkeypatch.setenv("PATH", "")
         monkeypatch.delenv("JAVA_HOME", raising=False)
         with pytest.raises(LocalKafkaError, match=r"no java on the PATH.*install a Java runtime"):
-            LocalKafka().start()
+            PatientKafka().start()
 
     def test_wrong_java_home(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("JAVA_HOME", "/nowhere")
         with pytest.raises(LocalKafkaError, match="JAVA_HOME is /nowhere, but there is no"):
-            LocalKafka().start()
+            PatientKafka().start()
 
     def test_old_java(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         java = tmp_path / "java"
@@ -238,17 +242,17 @@ class TestErrors:
         monkeypatch.setenv("PATH", str(tmp_path))
         monkeypatch.delenv("JAVA_HOME", raising=False)
         with pytest.raises(LocalKafkaError, match=r"Kafka 4.3.0 needs Java 17 .* is Java 11"):
-            LocalKafka().start()
+            PatientKafka().start()
 
     def test_broker_that_dies_at_start(self, tmp_path: Path) -> None:
-        kafka = LocalKafka(heap="2m", folder=tmp_path)
+        kafka = PatientKafka(heap="2m", folder=tmp_path)
         with pytest.raises(LocalKafkaError, match=r"(?s)ended by itself with code 1.*VM"):
             kafka.start()
         assert list(tmp_path.iterdir()) == []
 
     def test_wrong_server_property(self) -> None:
         with pytest.raises(LocalKafkaError, match=r"(?s)check server_properties.*log.cleaner"):
-            LocalKafka(server_properties={"log.cleaner.threads": "-4"}).start()
+            PatientKafka(server_properties={"log.cleaner.threads": "-4"}).start()
 
     def test_port_that_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -261,10 +265,10 @@ class TestErrors:
 
             original = free_ports
             monkeypatch.setattr(cluster, "free_ports", ports)
-            with LocalKafka() as kafka:
+            with PatientKafka() as kafka:
                 assert kafka.address(1)[1] != taken.getsockname()[1]
             assert calls == [2, 2]
 
     def test_no_brokers(self) -> None:
         with pytest.raises(ValueError, match="at least 1"):
-            LocalKafka(0)
+            PatientKafka(0)

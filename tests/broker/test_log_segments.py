@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.broker.producing import batch_of, send
+from tests.patience import PATIENCE_S
 from tests.reading import consumer, read_topic
 
 ROWS = 20_000
@@ -89,9 +90,13 @@ def test_indexes_and_timestamps(kafka):
     try:
         for n in (0, 1, 777, 25_000, 49_999):
             for at, expected in ((first + n * 10, n), (first + n * 10 - 5, n)):
-                (found,) = reader.offsets_for_times([TopicPartition(topic, 0, at)], timeout=20)
+                (found,) = reader.offsets_for_times(
+                    [TopicPartition(topic, 0, at)], timeout=PATIENCE_S
+                )
                 assert found.offset == expected
-        (beyond,) = reader.offsets_for_times([TopicPartition(topic, 0, first + 10**7)], timeout=20)
+        (beyond,) = reader.offsets_for_times(
+            [TopicPartition(topic, 0, first + 10**7)], timeout=PATIENCE_S
+        )
         assert beyond.offset == -1
     finally:
         reader.close()
@@ -145,13 +150,13 @@ def test_a_group_of_three_reads_every_record_once(kafka):
         thread.start()
     try:
         # Sent once the group is stable: a rebalance in the middle may rightly deliver a record twice.
-        assert group_is_complete.wait(60), f"partitions per member: {shares}"
+        assert group_is_complete.wait(PATIENCE_S), f"partitions per member: {shares}"
         send(kafka.bootstrap_servers, topic, [rows()], compression_type="lz4")
-        done.wait(60)
+        done.wait(PATIENCE_S)
     finally:
         done.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
     assert Counter(seen) == Counter(value.as_py() for value in rows().column(1))
 
 

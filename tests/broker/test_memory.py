@@ -14,6 +14,7 @@ import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.broker.processes import eventually
+from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
 
 _MIB = 1 << 20
@@ -27,7 +28,7 @@ ARROW_MIB = ROWS * VALUE_BYTES / _MIB
 @pytest.fixture
 def broker() -> Iterator[LocalKafka]:
     """One that may be frozen."""
-    with LocalKafka() as kafka:
+    with PatientKafka() as kafka:
         yield kafka
 
 

@@ -29,6 +29,8 @@ from tests.broker.creating import producer_for
 from tests.broker.processes import eventually
 from tests.broker.producing import batch_of, plan_of
 from tests.broker.test_broker_versions import batches_of
+from tests.local_kafka import PatientKafka
+from tests.patience import PATIENCE_MS
 from tests.reading import read_topic, values
 
 TIMEOUT_MS = 60_000
@@ -44,7 +46,7 @@ class EndTxnRequestV4(EndTxnRequest):
 @pytest.fixture(scope="module")
 def kafka_tv1() -> Iterator[LocalKafka]:
     """A broker of today whose transaction.version is not: it offers more than it can do."""
-    with LocalKafka() as local_kafka:
+    with PatientKafka() as local_kafka:
         local_kafka.run_tool(
             "FeatureCommand",
             "--bootstrap-server",
@@ -103,7 +105,7 @@ def coordinator_of(kafka: LocalKafka, transactional_id: str) -> Iterator[tuple[A
         request = FindCoordinatorRequest(
             key_type=TRANSACTION_KEY_TYPE, coordinator_keys=[transactional_id]
         )
-        response = admin.request(None, request, admin.deadline_in(10_000))
+        response = admin.request(None, request, admin.deadline_in(PATIENCE_MS))
         assert isinstance(response, FindCoordinatorResponse)
         [found] = response.coordinators
         assert found.error_code == 0
@@ -117,7 +119,7 @@ def end(kafka: LocalKafka, prepared: PreparedTransaction | None, is_commit: bool
     request = request_type(*prepared[:3], committed=is_commit)
     with coordinator_of(kafka, prepared.transactional_id) as (admin, node):
         while True:
-            response = admin.request(node, request, admin.deadline_in(10_000))
+            response = admin.request(node, request, admin.deadline_in(PATIENCE_MS))
             assert isinstance(response, EndTxnResponse)
             name = error_for_code(response.error_code).name
             if name != "CONCURRENT_TRANSACTIONS":

@@ -16,6 +16,7 @@ from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
 from spark_kafka_sink.record.record_batch import is_crc_valid
+from tests.patience import PATIENCE_S
 from tests.unit.batches import NODES, T0, T1, T2, make_batch, make_cluster
 
 CLUSTER = make_cluster({"t": [(1, 0), (2, 0), (1, 0)]})
@@ -316,7 +317,7 @@ def waiting_task(
 
     thread = threading.Thread(target=wait, daemon=True)
     yield waits, thread
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 
@@ -332,14 +333,14 @@ def test_back_pressure_ends_with_memory_or_failure(
     drain(accumulator, T0)
     waits, thread = waiting_task
     thread.start()
-    assert waits.wait(10)
+    assert waits.wait(PATIENCE_S)
     if how == "complete":
         accumulator.complete(batch)
     elif how == "replace":
         accumulator.replace(batch, [make_batch(T0)])
     else:
         accumulator.fail(RuntimeError("broken"))
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
 
 

@@ -12,6 +12,7 @@ import pytest
 from spark_kafka_sink.jobs.follow import Follower
 from spark_kafka_sink.jobs.progress import ProgressLine, Totals, progress_output
 from spark_kafka_sink.jobs.watched import WatchedAction
+from tests.patience import PATIENCE_S
 from tests.simulation.time import SimClock
 
 
@@ -329,5 +330,5 @@ def test_a_request_to_stop_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) -> 
     stop = Stream(SimClock())
     stop.is_requested = True
     action, store, _ = watched(monkeypatch, stop)
-    action.run(lambda: None if store.cancelled.wait(30) else pytest.fail("not cancelled"))
+    action.run(lambda: None if store.cancelled.wait(PATIENCE_S) else pytest.fail("not cancelled"))
     assert action.was_cancelled

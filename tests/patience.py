@@ -1,0 +1,40 @@
+"""How long tests wait: far longer than anything takes on the busiest machine.
+
+A test's verdict never depends on how loaded the machine is. Where something must happen "at once",
+the timeout that would end the wait is set to ``AN_HOUR_MS``: a product that waits for it is ended by
+pytest's own timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+PATIENCE_S = 300
+PATIENCE_MS = PATIENCE_S * 1000
+AN_HOUR_MS = 3_600_000
+NO_OTHER_TIMEOUT = {
+    "max_block_ms": str(AN_HOUR_MS),
+    "request_timeout_ms": str(AN_HOUR_MS),
+    "delivery_timeout_ms": str(2 * AN_HOUR_MS),
+}
+"""Options of a producer, for tests of another timeout, or of none."""
+
+
+def reason_given_time(
+    fails: Callable[[int], object], error: type[Exception], first_ms: int, *wanted: str
+) -> str:
+    """What ``fails(timeout_ms)`` raises, with as much time as it takes to find out ``wanted``.
+
+    Such an error says at its deadline what is known by then. On a quiet machine that is everything
+    after ``first_ms``; else there is more time.
+    """
+    timeout_ms = first_ms
+    while True:
+        with pytest.raises(error) as raised:
+            fails(timeout_ms)
+        message = str(raised.value)
+        if all(part in message for part in wanted) or timeout_ms >= PATIENCE_MS:
+            return message
+        timeout_ms *= 10
