@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
@@ -63,3 +63,15 @@ def write(kafka: LocalKafka) -> Callable[..., None]:
         writer.options(**{k.replace("_", "."): v for k, v in options.items()}).save()
 
     return save
+
+
+@pytest.fixture
+def read_by_spark(spark: SparkSession, kafka: LocalKafka) -> Callable[..., DataFrame]:
+    """All that is in a topic now, read by Spark's own Kafka source."""
+
+    def read(topic: str, **options: str) -> DataFrame:
+        reader = spark.read.format("kafka").option("subscribe", topic)
+        reader = reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        return reader.option("includeHeaders", "true").options(**options).load()
+
+    return read

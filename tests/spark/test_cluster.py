@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 
 
@@ -18,7 +19,7 @@ def test_batch_and_stream_arrive_whole_on_two_executors(kafka, new_topic, tmp_pa
         env=dict(os.environ, PYSPARK_PYTHON=sys.executable),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-3000:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from pyspark.sql.functions import udf
@@ -13,6 +12,7 @@ from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
 from tests.chaos.driver import SparkDriver
 from tests.chaos.readers import EndOffsets, lingering, transactional_ids
 from tests.chaos.verdict import judge
+from tests.patience import AN_HOUR_MS, PATIENCE_S
 from tests.reading import read_topic
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
 
@@ -54,12 +54,12 @@ class TestStream:
                 write_file(folder, number)
             frame = read_files(spark, folder).repartition(2)
             query = start(frame, kafka, topic, checkpoint, **options)
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(PATIENCE_S)
         assert ids(kafka, topic) == list(range(8 * ROWS_PER_FILE))
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         assert [(e["event"], e["batch_id"]) for e in lines] == [("commit", n) for n in range(8)]
         assert all(1 <= line["transactions"] <= 2 for line in lines)
-        assert all(0 <= line["commit_ms"] < 60_000 for line in lines)
+        assert all(0 <= line["commit_ms"] < AN_HOUR_MS for line in lines)
         # One id per Python worker and task slot of a batch, not one per batch; and the driver's.
         states = transactional_ids(kafka)
         mine = {i: state for i, state in states.items() if i.startswith("eo-stream.")}
@@ -72,14 +72,18 @@ class TestStream:
         write_file(folder, 0)
         options = exactly_once("eo-shared")
         first, second = tmp_path / "first", tmp_path / "second"
-        assert start(read_files(spark, folder), kafka, topic, first, **options).awaitTermination(60)
+        assert start(read_files(spark, folder), kafka, topic, first, **options).awaitTermination(
+            PATIENCE_S
+        )
         query = start(read_files(spark, folder), kafka, topic, second, **options)
         with pytest.raises(Exception, match="'eo-shared' belongs to driver .*checkpoint.*/first"):
-            query.awaitTermination(60)
+            query.awaitTermination(PATIENCE_S)
         assert ids(kafka, topic) == list(range(ROWS_PER_FILE))
         # Nor was the owner disturbed.
         write_file(folder, 1)
-        assert start(read_files(spark, folder), kafka, topic, first, **options).awaitTermination(60)
+        assert start(read_files(spark, folder), kafka, topic, first, **options).awaitTermination(
+            PATIENCE_S
+        )
         assert ids(kafka, topic) == list(range(2 * ROWS_PER_FILE))
 
 
@@ -100,7 +104,7 @@ class TestJob:
             write(bad, topic, **options)
         ends = EndOffsets(kafka.bootstrap_servers, topic, 3)
         assert sum(ends.ask().high.values()) > 0, "no task has written: this proves nothing"
-        assert eventually(lambda: ends.ask().is_all_stable, 5)
+        assert eventually(lambda: ends.ask().is_all_stable)
         assert ids(kafka, topic) == []
         write(numbers(spark).selectExpr(*AS_RECORDS), topic, **options)
         assert ids(kafka, topic) == list(range(ROWS))
@@ -119,7 +123,6 @@ class TestJob:
         assert ids(kafka, topic) != []
 
 
-@pytest.mark.timeout(900)  # several drivers start, one after the other
 class TestKilledDriver:
     """Drivers in processes of their own, killed at a named point of the commit protocol."""
 
@@ -194,17 +197,15 @@ class TestKilledDriver:
 
 
 class TestRefusals:
-    """Before the first task, and within seconds."""
-
-    @pytest.fixture(autouse=True)
-    def _within_ten_seconds(self):
-        started = time.monotonic()
-        yield
-        assert time.monotonic() - started < 10
+    """Before the first task, and without waiting for max.block.ms."""
 
     def refused(self, spark, write, topic, **options) -> str:
         with pytest.raises(Exception) as caught:
-            write(numbers(spark, 1).selectExpr(*AS_RECORDS), topic, **options)
+            write(
+                numbers(spark, 1).selectExpr(*AS_RECORDS),
+                topic,
+                **{"kafka.max.block.ms": str(AN_HOUR_MS), **options},
+            )
         return str(caught.value)
 
     def test_a_timeout_above_the_brokers_maximum(self, spark, kafka, new_topic, write):

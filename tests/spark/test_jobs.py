@@ -17,6 +17,7 @@ from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import fetch_jars
 from spark_kafka_sink.transactions.crash_points import VARIABLE as CRASH_HOOK
 from tests.broker.processes import eventually
+from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 from tests.spark import holding
 from tests.spark.test_streaming import write_file
@@ -50,7 +51,7 @@ class Job:
     def text(self) -> str:
         return self.output.read_text(encoding="utf-8")
 
-    def wait(self, timeout_s: float = 90) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         return self.process.wait(timeout_s)
 
     def kill(self) -> None:
@@ -130,13 +131,13 @@ def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
         }
     )
     job = submit(settings, "stream_to_kafka.py", "--trigger", "1 second")
-    assert eventually(lambda: "0 of 3 files left" in job.text(), 90), job.text()
+    assert eventually(lambda: "0 of 3 files left" in job.text()), job.text()
     if how.startswith("SIGTERM"):
         job.process.send_signal(signal.SIGTERM)
-        assert job.wait(30) == 128 + signal.SIGTERM
+        assert job.wait() == 128 + signal.SIGTERM
     else:
         os.killpg(job.process.pid, signal.SIGINT)
-        assert job.wait(30) == 0
+        assert job.wait() == 0
     assert "60 rows" in job.text()
     assert "Traceback" not in job.text()
     for number in range(3, 5):
@@ -166,16 +167,16 @@ def produce_in_transactions(kafka, topic: str, transactions: dict[range, bool]) 
             "log_level": 0,
         }
     )
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     for numbers, is_committed in transactions.items():
         producer.begin_transaction()
         for number in numbers:
             producer.produce(topic, json.dumps({"id": number}), headers=[("n", str(number))])
-        producer.flush(30)
+        producer.flush(PATIENCE_S)
         if is_committed:
-            producer.commit_transaction(30)
+            producer.commit_transaction(PATIENCE_S)
         else:
-            producer.abort_transaction(30)
+            producer.abort_transaction(PATIENCE_S)
 
 
 def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
@@ -211,7 +212,7 @@ def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
         "PYTHONPATH": str(REPOSITORY),
     }
     job = submit(settings, "kafka_to_kafka.py", **environment)
-    assert eventually(lambda: ready.exists() or job.process.poll() is not None, 90)
+    assert eventually(lambda: ready.exists() or job.process.poll() is not None)
     assert ready.exists(), job.text()
     job.kill()
     job = submit(settings, "kafka_to_kafka.py")

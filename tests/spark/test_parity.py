@@ -5,44 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from pyspark.sql import functions as F
 
 from tests.reading import read_topic
+from tests.spark.rows import mixed_rows
 
 ROWS = 100_000
-HEADERS = "array<struct<key:string,value:binary>>"
-
-
-def mixed_rows(spark):
-    """Keys null, empty, 1-40 bytes, bytes >= 0x80; headers; tombstones; every row distinguishable."""
-    number = F.col("id")
-    digest = F.sha2(number.cast("string"), 256)
-    raw = F.unhex(digest)
-    key = (
-        F.when(number % 10 == 0, F.lit(None).cast("binary"))
-        .when(number % 10 == 1, F.lit("").cast("binary"))
-        .when(number % 10 < 5, raw.substr(F.lit(1), (number % 32 + 1).cast("int")))
-        .otherwise(
-            F.expr("cast(substring(repeat(cast(id as string), 10), 1, int(id % 40) + 1) as binary)")
-        )
-    )
-    value = F.when(number % 13 == 0, F.lit(None)).otherwise(
-        F.concat(number.cast("string"), F.lit(":"), digest)
-    )
-    headers = (
-        F.when(number % 7 == 0, F.lit(None).cast(HEADERS))
-        .when(number % 7 == 1, F.expr(f"cast(array() as {HEADERS})"))
-        .otherwise(
-            F.expr(
-                "array(named_struct('key', 'row', 'value', cast(cast(id as string) as binary)),"
-                " named_struct('key', 'row', 'value', cast(null as binary)),"
-                " named_struct('key', 'größe', 'value', cast('' as binary)))"
-            )
-        )
-    )
-    return spark.range(0, ROWS, 1, 2).select(
-        key.alias("key"), value.alias("value"), headers.alias("headers"), number.alias("ignored")
-    )
 
 
 def content(records):
@@ -65,7 +32,7 @@ def order_of_keys(records):
 def test_records_partitions_and_headers_are_those_of_the_jvm_sink(
     spark, kafka, new_topic, write, codec
 ):
-    frame = mixed_rows(spark)
+    frame = mixed_rows(spark, ROWS)
     ours, theirs = new_topic(7), new_topic(7)
     write(frame, ours, kafka_compression_type=codec)
     write(frame, theirs, sink="kafka", kafka_compression_type=codec)

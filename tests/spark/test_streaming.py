@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from tests.broker.processes import eventually
+from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 
 MICRO_BATCHES = 200
@@ -133,7 +134,7 @@ def test_complete_mode_writes_the_whole_result_each_time(spark, kafka, new_topic
         .selectExpr("cast(file as string) as key", "cast(count as string) as value")
     )
     query = start(frame, kafka, topic, tmp_path / "checkpoint", mode="complete")
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_S)
     keys = [r.key for r in read_topic(kafka.bootstrap_servers, topic)]
     assert sorted(keys) == sorted([b"0"] * 3 + [b"1"] * 2 + [b"2"])
 
@@ -157,7 +158,7 @@ def test_inside_foreach_batch(spark, kafka, new_topic, tmp_path):
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_S)
     values = sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic))
     assert values == list(range(4 * ROWS_PER_FILE))
 
@@ -175,12 +176,12 @@ def test_a_failed_micro_batch_is_reported_and_repeated_after_a_restart(
     )
     query = start(long, kafka, topic, tmp_path / "checkpoint", metrics_path=str(metrics))
     with pytest.raises(Exception, match="MESSAGE_TOO_LARGE"):
-        query.awaitTermination(120)
+        query.awaitTermination(PATIENCE_S)
     events = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     assert [(e["event"], e["batch_id"]) for e in events] == [("commit", 0), ("abort", 1)]
     assert events[1]["failed_tasks"] == 1
     query = start(read_files(spark, folder), kafka, topic, tmp_path / "checkpoint")
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(PATIENCE_S)
     values = {int(r.value) for r in read_topic(kafka.bootstrap_servers, topic)}
     assert values == set(range(2 * ROWS_PER_FILE))
 
@@ -192,7 +193,7 @@ def test_update_mode_is_refused_by_spark(spark, kafka, new_topic, tmp_path):
     with pytest.raises(Exception, match="(?i)does not support update mode"):
         start(
             read_files(spark, folder), kafka, new_topic(1), tmp_path / "c", mode="update"
-        ).awaitTermination(60)
+        ).awaitTermination(PATIENCE_S)
 
 
 def test_it_can_also_be_registered_by_hand(spark, kafka, new_topic, write):
