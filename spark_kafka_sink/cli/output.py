@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-Subparsers = argparse._SubParsersAction
 Examples = Sequence[tuple[str, str]]
 """(what it does, the command line)."""
 
@@ -42,11 +41,16 @@ def examples_text(examples: Examples) -> str:
     return "examples:\n" + "\n".join(lines)
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json`` and ``--format``, which both set ``arguments.json``."""
+def add_json(parser: argparse.ArgumentParser, note: str = "") -> None:
+    """``--json`` and ``--format``, which both set ``arguments.json``.
+
+    note: what is to be known about the document
+    """
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
-        "--json", action="store_true", help="print one JSON document, in one line, to stdout"
+        "--json",
+        action="store_true",
+        help=f"print one JSON document, in one line, to stdout{note}",
     )
     choice.add_argument(
         "--format",

@@ -6,13 +6,19 @@ Here are arguments and output; what is done is in ``transactions/operations.py``
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
+from spark_kafka_sink.cli.output import (
+    Examples,
+    add_bootstrap_servers,
+    add_json,
+    examples_text,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.transactions.client import TransactionClient
@@ -32,7 +38,42 @@ under the prefix, and ask before they do anything; --yes is the answer for scrip
 exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 refused, not confirmed, or a
 choice is left to make: the message says which
 """
-_JSON_HELP = "print one JSON document, in one line, to stdout; times in ms since 1970 in UTC"
+_JSON_NOTE = "; times in ms since 1970 in UTC"
+_SERVER = "--bootstrap-server broker:9092"
+_EXAMPLES: dict[str, Examples] = {
+    "list": (
+        ("everything that is open or decided", f"pykafka-sink transactions list {_SERVER}"),
+        ("for a monitor", f"pykafka-sink transactions list {_SERVER} --json"),
+    ),
+    "describe": (
+        (
+            "a query, and who holds back readers of its topic",
+            f"pykafka-sink transactions describe {_SERVER} --prefix events --topic flights",
+        ),
+    ),
+    "resolve": (
+        (
+            "what is known, and what it asks",
+            f"pykafka-sink transactions resolve {_SERVER} --prefix events",
+        ),
+        (
+            "a replay is to be dropped",
+            f"pykafka-sink transactions resolve {_SERVER} --prefix events --as-written",
+        ),
+    ),
+    "abort": (
+        (
+            "everything that is open under a prefix",
+            f"pykafka-sink transactions abort {_SERVER} --prefix events",
+        ),
+    ),
+    "release": (
+        (
+            "a query whose checkpoint was deleted",
+            f"pykafka-sink transactions release {_SERVER} --prefix events",
+        ),
+    ),
+}
 _RESOLVE = """\
 Finish what a driver has decided and not finished: commit the rest of its transactions.
 
@@ -49,6 +90,7 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
         "transactions",
         help="exactly-once: what is open, decided, blocking readers; repairs",
         description=_DESCRIPTION,
+        epilog=examples_text((*_EXAMPLES["list"], *_EXAMPLES["describe"])),
         formatter_class=raw,
     )
     parser.set_defaults(command=lambda arguments: _print_help(parser))
@@ -104,11 +146,10 @@ def _add(
         name,
         help=summary,
         description=description or f"{summary[0].upper()}{summary[1:]}.",
+        epilog=examples_text(_EXAMPLES[name]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT,…", required=True, help="of the cluster"
-    )
+    add_bootstrap_servers(parser)
     parser.add_argument(
         "--log-topic",
         metavar="TOPIC",
@@ -123,7 +164,7 @@ def _add(
         dest="timeout_ms",
         help=f"how long brokers are waited for, per step; default: {_TIMEOUT_MS}",
     )
-    parser.add_argument("--json", action="store_true", help=_JSON_HELP)
+    add_json(parser, _JSON_NOTE)
     parser.set_defaults(command=lambda arguments: _connected(run, arguments))
     return parser
 
@@ -169,7 +210,7 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
     from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.transactions.client import TransactionClient
 
-    with AdminClient.connect(arguments.bootstrap_server) as admin:
+    with AdminClient.connect(arguments.bootstrap_servers) as admin:
         yield TransactionClient(admin)
 
 
@@ -182,7 +223,7 @@ def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
     found = inspection.overview(arguments.prefix)
     now_ms = SystemClock().timestamp_ms()
     if arguments.json:
-        _print_json({"prefixes": [report.overview_document(one, now_ms) for one in found]})
+        print_json({"prefixes": [report.overview_document(one, now_ms) for one in found]})
     else:
         _print_lines(report.overview_lines(found, arguments.log_topic, now_ms))
     return EXIT_OK
@@ -197,7 +238,7 @@ def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
     described = inspection.describe(arguments.prefix, arguments.topics)
     now_ms = SystemClock().timestamp_ms()
     if arguments.json:
-        _print_json(report.description_document(described, now_ms))
+        print_json(report.description_document(described, now_ms))
     else:
         _print_lines(report.description_lines(described, arguments.log_topic, now_ms))
     return EXIT_OK
@@ -252,14 +293,10 @@ def _finish(arguments: argparse.Namespace, result: Result) -> int:
     from spark_kafka_sink.transactions import report
 
     if arguments.json:
-        _print_json(report.result_document(arguments.prefix, result))
+        print_json(report.result_document(arguments.prefix, result))
     else:
         _print_lines([result.message, *(f"aborted {name}" for name in result.aborted)])
     return EXIT_REFUSED if result.needs_choice else EXIT_OK
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 
 def _print_lines(lines: Sequence[str]) -> None:

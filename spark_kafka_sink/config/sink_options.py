@@ -174,7 +174,7 @@ def _check_kafka_keys(kafka: Mapping[str, str]) -> None:
             suggestion = PRODUCER_CONFIG.suggestion(name, KAFKA_PREFIX, JAVA_CLASS_KEYS)
             raise ConfigError(
                 f"Kafka option '{KAFKA_PREFIX}{name}' is not a producer option of this sink"
-                f"{suggestion or '. See docs/options.md.'}"
+                f"{suggestion or '. See docs/options.md (pykafka-sink docs options).'}"
             )
     if "bootstrap.servers" not in kafka:
         raise ConfigError(

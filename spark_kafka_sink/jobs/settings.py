@@ -60,7 +60,11 @@ class JobArguments:
         self._parser = argparse.ArgumentParser(description=description)
         self._names: list[str] = []
         add = self._parser.add_argument
-        add("--bootstrap-servers", help="short for --option kafka.bootstrap.servers=…")
+        add(
+            "--bootstrap-servers",
+            "--bootstrap-server",
+            help="short for --option kafka.bootstrap.servers=…",
+        )
         add("--topic", help="short for --option topic=…")
         add(
             "--option",

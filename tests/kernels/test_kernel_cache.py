@@ -48,7 +48,7 @@ print(json.dumps({**prepare_kernels()._asdict(), "kernels": len(KERNELS)}))
 
 
 # Compiling takes as long as the machine's other work allows.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
 
 
 class Run(NamedTuple):

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import TracebackType
 
 import pytest
@@ -98,6 +102,67 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
     assert "usage: pykafka-sink" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["broker"],
+        ["warm-up"],
+        ["jobs"],
+        ["job"],
+        ["conf"],
+        ["docs"],
+        ["transactions"],
+        *(["transactions", name] for name in ("list", "describe", "resolve", "abort", "release")),
+    ],
+)
+def test_every_help_ends_with_examples(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main([*command, "--help"])
+    assert raised.value.code == 0
+    _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    commands = [line for line in examples.splitlines() if not line.startswith("  #")]
+    assert any("pykafka-sink " + " ".join(command) in line for line in commands)
+
+
+def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    shown = capsys.readouterr().err
+    for command in ("broker", "transactions", "warm-up", "jobs", "job", "conf", "docs"):
+        assert re.search(rf"^    {command}\b", shown, re.MULTILINE)
+
+
+class TestWarmUp:
+    def test_a_folder_is_filled_and_found_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In a process of its own each, as the compiler keeps what it has in memory."""
+        command = [sys.executable, "-m", "spark_kafka_sink", "warm-up", "--json"]
+        monkeypatch.delenv("PYKAFKA_SINK_CACHE", raising=False)
+        shown = subprocess.run(command, capture_output=True, text=True, check=True)
+        first = json.loads(shown.stdout)
+        folder = Path(first["folder"])
+        assert first["compiled"] + first["loaded"] == len(list(folder.iterdir())) == 6
+        shown = subprocess.run(command, capture_output=True, text=True, check=True)
+        again = {"compiled": 0, "loaded": 6, "compile_ms": 0, "folder": str(folder)}
+        assert json.loads(shown.stdout) == again
+        # --cache has priority over what the variable of the compiler says.
+        copy = tmp_path / folder.name
+        shutil.copytree(folder, copy)
+        shown = subprocess.run(
+            [*command, "--cache", str(tmp_path)], capture_output=True, text=True, check=True
+        )
+        assert json.loads(shown.stdout) == {**again, "folder": str(copy)}
+
+    def test_a_compiler_that_is_switched_off(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+        assert main(["warm-up"]) == 1
+        assert "NUMBA_DISABLE_JIT is set" in capsys.readouterr().err
+
+
 class TestBroker:
     def test_options(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -139,6 +204,72 @@ class TestBroker:
         with pytest.raises(SystemExit):
             main(["broker", "--topic", text])
         assert f"'{text}' is not name or name:partitions" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("flüge:2", "'flüge' is not a topic name: 1 to 249 characters out of a-z"),
+            ("a b", "'a b' is not a topic name"),
+            ("..:1", "'..' is not a topic name"),
+            ("x" * 250, "is not a topic name"),
+            ("a:0", "topic a cannot have 0 partitions here: 1 to 2000"),
+            ("a:100000", "topic a cannot have 100000 partitions here"),
+        ],
+    )
+    def test_a_topic_that_kafka_would_refuse(
+        self, text: str, message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as raised:
+            main(["broker", "--topic", text])
+        assert raised.value.code == 2
+        assert message in capsys.readouterr().err
+
+    def test_a_topic_given_twice(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        FakeKafka.asked = ()
+        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
+        with pytest.raises(SystemExit):
+            main(["broker", "--topic", "a:1", "b", "a"])
+        assert "argument --topic: a is given twice" in capsys.readouterr().err
+        assert FakeKafka.asked == ()
+
+    @pytest.mark.parametrize(
+        ("version", "message"),
+        [
+            ("latest", "'latest' is not a version of Apache Kafka, such as 4.3.0"),
+            ("4", "'4' is not a version"),
+            ("4.3.0-rc1", "is not a version"),
+            ("2.8.2", "Apache Kafka 2.8.2 is too old to be run here, which needs 3.9 or newer"),
+            ("3.8.1", "is too old"),
+        ],
+    )
+    def test_a_version_that_cannot_run(
+        self, version: str, message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as raised:
+            main(["broker", "--version", version])
+        assert raised.value.code == 2
+        shown = capsys.readouterr().err
+        assert message in shown
+        assert "Known to work: 3.9.1, 4.3.0" in shown
+        with pytest.raises(LocalKafkaError, match="Known to work"):
+            localkafka.LocalKafka(version=version)
+
+    def test_a_version_that_was_never_tried_is_said(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
+        main(["broker", "--version", "9.0.0"])
+        assert "Apache Kafka 9.0.0 was never tried here. Known to work:" in capsys.readouterr().err
+
+    def test_its_address_as_json(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(localkafka, "LocalKafka", FakeKafka)
+        main(["broker", "--json"])
+        shown = json.loads(capsys.readouterr().out)
+        assert shown == {"bootstrap_servers": "127.0.0.1:1", "version": DEFAULT_VERSION}
 
     def test_topic(self) -> None:
         assert TopicArgument.parse("flights:12") == TopicArgument("flights", 12)

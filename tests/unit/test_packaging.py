@@ -20,18 +20,6 @@ class DataSource:
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), "."],
-        cwd=REPOSITORY,
-        check=True,
-    )
-    (path,) = folder.glob("*.whl")
-    return path
-
-
 def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
@@ -44,6 +32,10 @@ def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
     }
     assert modules <= set(names)
     assert "spark_kafka_sink/py.typed" in names
+    for folder in ("jobs", "conf", "docs"):
+        files = {p.relative_to(REPOSITORY) for p in (REPOSITORY / folder).rglob("*.*")}
+        files = {path for path in files if "__pycache__" not in path.parts}
+        assert {f"spark_kafka_sink/share/{path}" for path in files} <= set(names)
 
 
 def test_pyspark_is_only_an_extra(wheel):

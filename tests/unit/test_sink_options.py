@@ -149,7 +149,7 @@ def test_a_misspelt_kafka_option_is_refused_with_the_nearest_name(name: str, nea
 
 def test_a_kafka_option_like_no_other() -> None:
     assert refusal({"kafka.zzz": "1"}).endswith(
-        "'kafka.zzz' is not a producer option of this sink. See docs/options.md."
+        "'kafka.zzz' is not a producer option of this sink. See docs/options.md (pykafka-sink docs options)."
     )
 
 

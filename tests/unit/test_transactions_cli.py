@@ -70,7 +70,15 @@ def test_each_command_has_the_common_options(command, capsys):
     with pytest.raises(SystemExit):
         main(["transactions", command, "--help"])
     shown = capsys.readouterr().out
-    for option in ("--bootstrap-server", "--prefix", "--log-topic", "--timeout", "--json"):
+    for option in (
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "--format",
+        "--prefix",
+        "--log-topic",
+        "--timeout",
+        "--json",
+    ):
         assert option in shown
     assert ("--yes" in shown) == (command in COMMANDS[2:])
 
