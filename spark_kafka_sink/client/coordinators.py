@@ -16,7 +16,7 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient, Call
+from spark_kafka_sink.client.blocking import BlockingClient, Call
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     BATCHED_VERSION,
     TRANSACTION_KEY_TYPE,
@@ -48,7 +48,7 @@ class Question(NamedTuple):
 class Coordinators:
     """Asks coordinators, and finds them again when they have moved."""
 
-    def __init__(self, admin: AdminClient) -> None:
+    def __init__(self, admin: BlockingClient) -> None:
         self._admin = admin
         self._nodes: dict[str, Node] = {}
 
@@ -70,7 +70,7 @@ class Coordinators:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
             calls = [Call(coordinators[q.ids[0]], q.request, q.at_most_version) for q in waiting]
             again: list[Question] = []
-            answers = self._admin.request_all(calls, deadline_ms)
+            answers = self._admin.request_all(calls, deadline_ms, attempts)
             for question, call, answer in zip(waiting, calls, answers, strict=True):
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
@@ -99,7 +99,7 @@ class Coordinators:
         wanted = list(transactional_ids)
         attempts = 0
         while missing := [i for i in wanted if i not in self._nodes]:
-            last_error = self._find_now(missing, deadline_ms)
+            last_error = self._find_now(missing, deadline_ms, attempts)
             if last_error is None:
                 continue
             if not (last_error.retriable and self._admin.pause(attempts, deadline_ms)):
@@ -107,7 +107,9 @@ class Coordinators:
             attempts += 1
         return {i: self._nodes[i] for i in wanted}
 
-    def _find_now(self, missing: Sequence[str], deadline_ms: int) -> KafkaErrorCode | None:
+    def _find_now(
+        self, missing: Sequence[str], deadline_ms: int, attempts: int
+    ) -> KafkaErrorCode | None:
         """Ask once; the last error, None if there was none."""
         node = self._admin.any_node(deadline_ms)
         versions = self._admin.api_versions(node)
@@ -127,7 +129,7 @@ class Coordinators:
             for ids in groups
         ]
         last_error: KafkaErrorCode | None = None
-        answers = self._admin.request_all(calls, deadline_ms)
+        answers = self._admin.request_all(calls, deadline_ms, attempts)
         for ids, answer in zip(groups, answers, strict=True):
             for key, code, found in _coordinators_of(answer, ids[0]):
                 if code == 0:

@@ -17,7 +17,8 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.admin import AdminClient, Call
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordinators import ABOUT_COORDINATOR, Coordinators, Question
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
@@ -267,7 +268,7 @@ class TransactionClient:
             nodes = self.admin.nodes(deadline_ms)
             requests = [self._list_request(node, pattern, states, deadline_ms) for node in nodes]
             calls = [call for call in requests if call is not None]
-            answers = self.admin.request_all(calls, deadline_ms)
+            answers = self.admin.request_all(calls, deadline_ms, attempts)
             found, is_complete = _merge_listed(answers)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
                 return found

@@ -16,7 +16,8 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.client.admin import AdminClient, Call
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.protocol.messages import fetch, list_offsets
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceData,
@@ -145,7 +146,7 @@ class LogPartition:
                 leader, error = self._find_leader(deadline_ms)
             if leader is not None:
                 call = Call(leader, request, at_most_version)
-                (answer,) = self._admin.request_all([call], deadline_ms)
+                (answer,) = self._admin.request_all([call], deadline_ms, attempts)
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
                     error = error_for_code(part_of(answer).error_code)

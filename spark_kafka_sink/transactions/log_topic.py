@@ -6,7 +6,8 @@ import logging
 
 from spark_kafka_sink.base.errors import BrokerError, ConfigError, TopicError, error_for_code
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient, Call
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.describe_configs import (

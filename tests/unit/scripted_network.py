@@ -40,6 +40,10 @@ class LoseConnection(Exception):  # noqa: N818 (it is no error, it is an order)
     """Raised by a script instead of an answer."""
 
 
+class Silence(Exception):  # noqa: N818 (it is no error, it is an order)
+    """Raised by a script that leaves a request without an answer."""
+
+
 Script = Callable[[Asked], schema.Message]
 
 
@@ -105,6 +109,8 @@ class ScriptedNetwork:
                 if is_handshake
                 else self._ask(Asked(self._channels[channel_id], version, request))
             )
+        except Silence:
+            return
         except LoseConnection:
             self._events.append(Disconnected(channel_id, "Connection reset by peer"))
             return
