@@ -9,6 +9,7 @@
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
+# make outage   a stream with triggers of 90 s, and brokers that are away at planning: 7 minutes
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
@@ -27,7 +28,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once chaos fuzz soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
+.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once chaos fuzz outage soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -74,6 +75,9 @@ golden: $(VENV)/dev.installed
 
 fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py
+
+outage: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/spark/test_outage.py
 
 soak: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.soak

@@ -315,7 +315,14 @@ class BootstrapError(KafkaSinkError):
 
 
 class TopicError(KafkaSinkError):
-    """A topic does not exist, may not be used, or has no such partition."""
+    """A topic does not exist, may not be used, or has no such partition.
+
+    ``error``: what the brokers answered, None where they were not asked.
+    """
+
+    def __init__(self, message: str, error: KafkaErrorCode | None = None) -> None:
+        self.error = error
+        super().__init__(message)
 
 
 class BufferExhaustedError(KafkaSinkError):

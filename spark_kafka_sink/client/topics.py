@@ -12,10 +12,15 @@ from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
-_TIMEOUT_MS = 8_000
+CREATION_TIMEOUT_MS = 8_000
 
 
-def create_missing(admin: AdminClient, topics: Sequence[str], creation: TopicCreation) -> None:
+def create_missing(
+    admin: AdminClient,
+    topics: Sequence[str],
+    creation: TopicCreation,
+    timeout_ms: int = CREATION_TIMEOUT_MS,
+) -> None:
     """Create ``topics``. One that exists already is left as it is.
 
     Raises TopicError with the brokers' reason, e.g. a replication factor beyond their number.
@@ -25,6 +30,8 @@ def create_missing(admin: AdminClient, topics: Sequence[str], creation: TopicCre
         CreatableTopic(topic, creation.partitions, creation.replication_factor, configs=configs)
         for topic in topics
     ]
-    for topic, error in admin.create_topics(wanted, _TIMEOUT_MS).items():
+    for topic, error in admin.create_topics(wanted, timeout_ms).items():
         if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
-            raise TopicError(f"topic '{topic}' cannot be created by topic.creation.enable: {error}")
+            raise TopicError(
+                f"topic '{topic}' cannot be created by topic.creation.enable: {error}", error.error
+            )

@@ -130,6 +130,24 @@ SINK_OPTIONS = ConfigDef(
             "retention.ms=86400000,min.insync.replicas=2.",
         ),
         ConfigKey(
+            "preflight.timeout.ms",
+            ConfigType.INT,
+            6000,
+            at_least(1),
+            Importance.LOW,
+            "How long the check on the driver, before the first task, tries to reach a broker: "
+            "first at kafka.bootstrap.servers, then at the addresses that the brokers advertise.",
+        ),
+        ConfigKey(
+            "preflight.topic.timeout.ms",
+            ConfigType.INT,
+            5000,
+            at_least(1),
+            Importance.LOW,
+            "How long that check waits for the topic option's topic to exist, and, with "
+            "topic.creation.enable, for it to be created.",
+        ),
+        ConfigKey(
             "interceptors",
             ConfigType.LIST,
             [],

@@ -54,6 +54,8 @@ class SinkOptions:
     hooks_on_error: str
     metrics_log: bool
     metrics_path: str | None
+    preflight_timeout_ms: int
+    preflight_topic_timeout_ms: int
     notes: tuple[str, ...]
 
     @classmethod
@@ -93,6 +95,8 @@ class SinkOptions:
             hooks_on_error=sink["hooks_on_error"],
             metrics_log=sink["metrics_log"],
             metrics_path=sink["metrics_path"],
+            preflight_timeout_ms=sink["preflight_timeout_ms"],
+            preflight_topic_timeout_ms=sink["preflight_topic_timeout_ms"],
             notes=tuple(notes),
         )
 

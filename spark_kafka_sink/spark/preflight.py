@@ -1,15 +1,26 @@
 """Checks on the driver before the first task: brokers answer, the topic is there, leaders can be
 reached at the address they advertise. In seconds, and with the cause.
 
-Spark plans every micro-batch anew, in processes that it reuses: a passed check is remembered there
-for ``metadata.max.age.ms``. Once it has passed, brokers that are briefly away no longer fail the
-query here: the tasks wait for them, within ``delivery.timeout.ms``.
+Spark plans every micro-batch anew, in processes that it ends when they have been idle for a minute.
+So a process that knows of no earlier check may plan for a stream that has run for weeks. What is
+transient, such as brokers that are away, must not end such a stream: it is logged, and the tasks
+wait, for ``max.block.ms`` and ``delivery.timeout.ms``. A batch write, and a stream that is known to
+have committed no micro-batch yet, fails at once.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.errors import BootstrapError, TopicError, advice_for, error_for_code
+from spark_kafka_sink.base.errors import (
+    BootstrapError,
+    BrokerError,
+    KafkaSinkError,
+    TopicError,
+    advice_for,
+    error_for_code,
+)
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.topics import create_missing
@@ -17,18 +28,30 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
 from spark_kafka_sink.spark.commit import ensure_log_handler, logger
 
-_REACH_TIMEOUT_MS = 6_000
-_TOPIC_TIMEOUT_MS = 5_000
+_LOCAL_SCHEME = "file:"
 
 # When each combination of cluster and topic was last found in order, in this process.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
+# Sets of options whose notes are in the log, in this process.
+_noted: set[SinkOptions] = set()
 
 
-def check_cluster(options: SinkOptions, clock: Clock | None = None) -> None:
+def log_notes(options: SinkOptions) -> None:
+    """Log what has no effect, once for each set of options."""
+    if options.notes and options not in _noted:
+        _noted.add(options)
+        ensure_log_handler()
+        for note in options.notes:
+            logger.warning(note)
+
+
+def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> None:
     """Raise what would otherwise be found out slowly, and in every task.
 
     Raises BootstrapError when no broker can be reached, TopicError when the ``topic`` option names
-    one that does not exist after the brokers were asked to create it.
+    one that does not exist after the brokers were asked to create it, BrokerError for another
+    answer that is an error. What is transient is only logged when there was a successful check in
+    this process, or when ``is_stream`` and the stream may have committed before.
     """
     clock = SystemClock() if clock is None else clock
     key = (options.producer.bootstrap_servers, options.topic)
@@ -36,14 +59,11 @@ def check_cluster(options: SinkOptions, clock: Clock | None = None) -> None:
     now_ms = clock.now_ms()
     if passed_at_ms is not None and now_ms - passed_at_ms < options.producer.metadata_max_age_ms:
         return
-    if passed_at_ms is None:
-        for note in options.notes:
-            ensure_log_handler()
-            logger.warning(note)
     try:
         _check(options, clock)
-    except BootstrapError as error:
-        if passed_at_ms is None:
+    except KafkaSinkError as error:
+        may_be_running = is_stream and not is_known_as_new(options.checkpoint)
+        if not _is_transient(error) or (passed_at_ms is None and not may_be_running):
             raise
         ensure_log_handler()
         logger.warning(f"{error}; the tasks will wait for the brokers")
@@ -51,34 +71,70 @@ def check_cluster(options: SinkOptions, clock: Clock | None = None) -> None:
     _passed_at_ms[key] = clock.now_ms()
 
 
+def is_known_as_new(checkpoint: str | None) -> bool:
+    """Whether the stream with this checkpoint has certainly committed no micro-batch yet.
+
+    Spark does not tell. It writes ``offsets/0`` before it plans, and ``commits/0`` at the end of
+    the first micro-batch. Only a checkpoint in the driver's own file system can be looked at from
+    here; of any other, nothing is known.
+    """
+    if checkpoint is None:
+        return False
+    if checkpoint.startswith(_LOCAL_SCHEME):
+        checkpoint = "/" + checkpoint.removeprefix(_LOCAL_SCHEME).lstrip("/")
+    return _has_batches(Path(checkpoint, "offsets")) and not _has_batches(
+        Path(checkpoint, "commits")
+    )
+
+
+def _has_batches(folder: Path) -> bool:
+    """Whether there is a file that a micro-batch is named after. Unreadable: none."""
+    try:
+        return any(file.name.isdigit() for file in folder.iterdir())
+    except OSError:
+        return False
+
+
+def _is_transient(error: KafkaSinkError) -> bool:
+    """Whether the same check may succeed later, without anybody changing anything."""
+    if isinstance(error, (BrokerError, TopicError)):
+        return error.error is not None and error.error.retriable
+    return isinstance(error, BootstrapError)
+
+
 def _check(options: SinkOptions, clock: Clock) -> None:
     config = options.producer
     with AdminClient.of(config, clock) as admin:
-        brokers = admin.metadata([], False, admin.deadline_in(_REACH_TIMEOUT_MS))
-        _check_advertised(admin, brokers)
+        deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
+        brokers = admin.metadata([], False, deadline_ms)
+        _check_advertised(admin, brokers, options.preflight_timeout_ms)
         if options.topic is not None:
-            timeout_ms = min(_TOPIC_TIMEOUT_MS, config.max_block_ms)
-            deadline_ms = admin.deadline_in(timeout_ms)
-            creation = config.topic_creation
-            described = admin.metadata([options.topic], creation is None, deadline_ms)
-            if creation is not None and _is_missing(described):
-                create_missing(admin, [options.topic], creation)
-                # A topic that was just created is not known to every broker yet.
-                described = admin.metadata([options.topic], True, admin.deadline_in(timeout_ms))
-            _check_topic(options.topic, described)
+            _check_topic_option(admin, options, options.topic)
 
 
-def _check_advertised(admin: AdminClient, response: MetadataResponse) -> None:
+def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:
     """The bootstrap address may work where the brokers' own addresses do not."""
     nodes = [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
     try:
-        admin.await_any(nodes, admin.deadline_in(_REACH_TIMEOUT_MS))
+        admin.await_any(nodes, admin.deadline_in(timeout_ms))
     except BootstrapError as error:
         raise BootstrapError(
             f"kafka.bootstrap.servers answers, but no broker can be reached at the address that "
             f"it advertises: {error}. Check advertised.listeners of the brokers, and that these "
             "names and ports can be reached from here"
         ) from error
+
+
+def _check_topic_option(admin: AdminClient, options: SinkOptions, topic: str) -> None:
+    config = options.producer
+    timeout_ms = min(options.preflight_topic_timeout_ms, config.max_block_ms)
+    creation = config.topic_creation
+    described = admin.metadata([topic], creation is None, admin.deadline_in(timeout_ms))
+    if creation is not None and _is_missing(described):
+        create_missing(admin, [topic], creation, options.preflight_topic_timeout_ms)
+        # A topic that was just created is not known to every broker yet.
+        described = admin.metadata([topic], True, admin.deadline_in(timeout_ms))
+    _check_topic(topic, described)
 
 
 def _is_missing(response: MetadataResponse) -> bool:
@@ -93,7 +149,8 @@ def _check_topic(topic: str, response: MetadataResponse) -> None:
             raise TopicError(
                 f"topic '{topic}' does not exist, and the brokers did not create it when asked: "
                 "create it, or allow auto.create.topics.enable on the brokers; if it does exist, "
-                "the principal may not DESCRIBE it"
+                "the principal may not DESCRIBE it",
+                error,
             )
         if described.error_code and error.name != "LEADER_NOT_AVAILABLE":
-            raise TopicError(f"topic '{topic}': {error}: {advice_for(error)}")
+            raise TopicError(f"topic '{topic}': {error}: {advice_for(error)}", error)

@@ -80,7 +80,7 @@ class KafkaSinkDataSource(DataSource):
                 "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and "
                 "ErrorIfExists (default)."
             )
-        options, positions = self._checked(schema)
+        options, positions = self._checked(schema, is_stream=False)
         return KafkaBatchWriter(options, positions, self._transactions(options, is_job=True))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
@@ -89,21 +89,23 @@ class KafkaSinkDataSource(DataSource):
         """
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
-        options, positions = self._checked(schema)
+        options, positions = self._checked(schema, is_stream=True)
         transactions = self._transactions(options, is_job=False) if self._plans else None
         return KafkaStreamWriter(options, positions, transactions)
 
-    def _checked(self, schema: StructType) -> tuple[SinkOptions, ColumnPositions]:
-        """Options and columns, or the error that says what is wrong with them."""
+    def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, ColumnPositions]:
+        """Options and columns, or the error that says what is wrong with them or the cluster."""
         from spark_kafka_sink.config.sink_options import SinkOptions
         from spark_kafka_sink.spark.input_schema import find_columns
-        from spark_kafka_sink.spark.preflight import check_cluster
+        from spark_kafka_sink.spark.preflight import check_cluster, log_notes
         from spark_kafka_sink.spark.worker import freeze_loaded
 
         refuse_disabled_compiler()
         options = SinkOptions.parse(dict(self.options))
         positions = find_columns(schema, options.topic)
-        check_cluster(options)
+        if self._plans:  # else everything is written, and only the commit is missing
+            log_notes(options)
+            check_cluster(options, is_stream)
         freeze_loaded()
         return options, positions
 

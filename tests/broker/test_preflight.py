@@ -1,0 +1,147 @@
+"""The check before the first task: what ends a query there, and what is only logged.
+
+Each planning is a process of its own, as Spark's are when triggers are a minute apart.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.localkafka import LocalKafka
+
+QUICK = {"preflight.timeout.ms": "500", "preflight.topic.timeout.ms": "500"}
+WAITING = "; the tasks will wait for the brokers"
+
+
+class Planned:
+    """What one planning said: the error in one line, or ``planned``; and the driver's log."""
+
+    def __init__(self, kind: str, options: dict[str, str]) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.broker.planning", kind, json.dumps(options)],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.result = done.stdout.strip()
+        self.log = done.stderr.strip()
+
+    @property
+    def has_gone_on(self) -> bool:
+        return self.result == "planned" and self.log.endswith(WAITING)
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[LocalKafka]:
+    """A broker that was there once."""
+    with LocalKafka() as kafka:
+        kafka.stop(1)
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def frozen() -> Iterator[LocalKafka]:
+    """A broker that takes connections and answers nothing."""
+    with LocalKafka() as kafka:
+        kafka.pause(1)
+        yield kafka
+        kafka.resume(1)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """As Spark leaves it before it plans the first micro-batch."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    (tmp_path / "commits").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def running(checkpoint: Path) -> Path:
+    """The checkpoint of a stream that has committed a micro-batch."""
+    (checkpoint / "commits" / "0").write_text("v1")
+    return checkpoint
+
+
+def options(kafka: LocalKafka, checkpoint: object = None, **more: str) -> dict[str, str]:
+    given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", **QUICK}
+    if checkpoint is not None:
+        given["checkpointLocation"] = str(checkpoint)
+    return {**given, **{name.replace("_", "."): value for name, value in more.items()}}
+
+
+def test_a_running_stream_goes_on_while_the_brokers_are_away(stopped, running) -> None:
+    planned = Planned("stream", options(stopped, running))
+    assert planned.has_gone_on
+    assert f"no broker reachable: {stopped.bootstrap_servers} (Connection refused" in planned.log
+
+
+def test_a_running_stream_goes_on_while_a_broker_does_not_answer(frozen, running) -> None:
+    assert Planned("stream", options(frozen, running)).has_gone_on
+
+
+def test_a_checkpoint_is_found_as_a_uri_too(stopped, checkpoint) -> None:
+    refused = Planned("stream", options(stopped, f"file://{checkpoint}"))
+    assert refused.result.startswith("BootstrapError: no broker reachable")
+    (checkpoint / "commits" / "12").write_text("v1")
+    assert Planned("stream", options(stopped, f"file://{checkpoint}")).has_gone_on
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/checkpoints/flights", None])
+def test_a_stream_whose_checkpoint_is_elsewhere_goes_on(stopped, place) -> None:
+    """It may have run for weeks."""
+    assert Planned("stream", options(stopped, place)).has_gone_on
+
+
+def test_a_new_stream_with_a_wrong_address_fails_at_once(stopped, checkpoint) -> None:
+    refused = Planned("stream", options(stopped, checkpoint))
+    assert refused.result.startswith("BootstrapError: no broker reachable")
+
+
+def test_a_batch_write_fails_at_once(stopped, running) -> None:
+    refused = Planned("batch", options(stopped, running))
+    assert refused.result.startswith("BootstrapError: no broker reachable")
+
+
+def test_a_topic_that_is_missing(strict_kafka, checkpoint) -> None:
+    """Also what a broker says that has just come back, and has not caught up yet."""
+    given = options(strict_kafka, checkpoint, topic="nowhere")
+    missing = "topic 'nowhere' does not exist, and the brokers did not create it when asked"
+    assert Planned("stream", given).result.startswith(f"TopicError: {missing}")
+    (checkpoint / "commits" / "0").write_text("v1")
+    going_on = Planned("stream", given)
+    assert going_on.has_gone_on
+    assert missing in going_on.log
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"topic": "no spaces"}, "TopicError: topic 'no spaces': INVALID_TOPIC_EXCEPTION (17)"),
+        ({"kafka_batchsize": "1"}, "ConfigError: Kafka option 'kafka.batchsize' is not"),
+    ],
+)
+def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error) -> None:
+    assert Planned("stream", options(kafka, running, **more)).result.startswith(error)
+
+
+def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(strict_kafka, running) -> None:
+    more = {"topic_creation_enable": "true", "topic_creation_replication_factor": "3"}
+    refused = Planned("stream", options(strict_kafka, running, topic="refused", **more))
+    assert refused.result.startswith(
+        "TopicError: topic 'refused' cannot be created by topic.creation.enable: "
+        "create topic refused: INVALID_REPLICATION_FACTOR (38)"
+    )
+
+
+def test_a_commit_does_not_ask_the_brokers_again(stopped, checkpoint) -> None:
+    """Everything is written by then: nothing may fail it."""
+    committing = Planned("commit", options(stopped, checkpoint))
+    assert (committing.result, committing.log) == ("planned", "")

@@ -1,0 +1,55 @@
+"""A stream whose triggers are further apart than Spark keeps its Python processes, and an outage at
+planning. Takes three minutes: ``make outage``.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.broker.processes import eventually
+from tests.reading import read_topic
+from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
+
+TRIGGER = "90 seconds"
+AWAY_S = 40
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_broker_that_is_away_at_planning(spark, tmp_path, guarantee):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_file(folder, 0)
+    with LocalKafka() as kafka:
+        kafka.create_topic("t", 1)
+        query = (
+            read_files(spark, folder)
+            .writeStream.format("pykafka-sink")
+            .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+            .option("topic", "t")
+            .option("delivery.guarantee", guarantee)
+            .option("transactional.id.prefix", "outage")
+            .option("transaction.log.replication.factor", "1")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime=TRIGGER)
+            .start()
+        )
+        try:
+            commits = tmp_path / "checkpoint" / "commits"
+            assert eventually((commits / "0").exists, 120)
+            assert eventually(lambda: not query.status["isTriggerActive"], 60)
+            write_file(folder, 1)
+            kafka.stop(1)
+            assert eventually(lambda: query.status["isTriggerActive"], 120)
+            time.sleep(AWAY_S)  # what is tested is an outage of this length
+            kafka.restart(1)
+            assert eventually(lambda: (commits / "1").exists() or not query.isActive, 180)
+            assert query.exception() is None
+        finally:
+            query.stop()
+        records = read_topic(kafka.bootstrap_servers, "t")
+    assert sorted(int(r.value) for r in records) == list(range(2 * ROWS_PER_FILE))
