@@ -13,32 +13,32 @@ _ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^\[\]:]+)):(?P
 _MAX_PORT = 65535
 
 
-def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:
+def parse_bootstrap_servers(text: str, option: str = "bootstrap.servers") -> list[tuple[str, int]]:
     """Hosts and ports of ``"host:port,[::1]:9092"``, in order, each once.
 
-    Raises ConfigError, which names the entry, for whatever is not ``host:port``.
+    Raises ConfigError, which names the ``option`` and the entry, for whatever is not ``host:port``.
     """
     entries = [entry.strip() for entry in text.split(",")]
-    addresses = [_parse_address(entry) for entry in entries if entry]
+    addresses = [_parse_address(entry, option) for entry in entries if entry]
     if not addresses:
-        raise ConfigError("bootstrap.servers names no broker: expected host:port,host:port")
+        raise ConfigError(f"{option} names no broker: expected host:port,host:port")
     return list(dict.fromkeys(addresses))
 
 
-def _parse_address(entry: str) -> tuple[str, int]:
+def _parse_address(entry: str, option: str) -> tuple[str, int]:
     match = _ADDRESS.fullmatch(entry)
     if match is None or "/" in entry or any(character.isspace() for character in entry):
-        raise ConfigError(f"bootstrap.servers: '{entry}' is not host:port{_hint(entry)}")
+        raise ConfigError(f"{option}: '{entry}' is not host:port{_hint(entry)}")
     port = int(match["port"])
     if not 0 < port <= _MAX_PORT:
-        raise ConfigError(f"bootstrap.servers: '{entry}' has a port outside 1 to {_MAX_PORT}")
+        raise ConfigError(f"{option}: '{entry}' has a port outside 1 to {_MAX_PORT}")
     return match["bracketed"] or match["plain"], port
 
 
 def _hint(entry: str) -> str:
     """What is most likely wrong with ``entry``."""
     if "://" in entry:
-        return ": leave out the protocol, security.protocol chooses it"
+        return ": leave out the protocol, kafka.security.protocol chooses it"
     if "/" in entry:
         return ": a broker address has no path"
     if any(character in entry for character in "; \t\n"):

@@ -45,6 +45,7 @@ REQUIRED = Required()
 
 # Python's int() takes 1_000 and other scripts' digits as well, Java's does not.
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
 _INTEGER_RANGES = {
     ConfigType.INT: (-(2**31), 2**31 - 1),
     ConfigType.LONG: (-(2**63), 2**63 - 1),
@@ -56,6 +57,7 @@ class ConfigKey(NamedTuple):
 
     java_default, difference: set when the default is not the Java client's; the second says why.
     convert: brings a value into its usual form before it is validated.
+    prefix: what users write before the name; set by the table.
     """
 
     name: str
@@ -67,6 +69,12 @@ class ConfigKey(NamedTuple):
     java_default: Any = None
     difference: str | None = None
     convert: Callable[[Any], Any] | None = None
+    prefix: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """The name as users write it."""
+        return self.prefix + self.name
 
     @property
     def field(self) -> str:
@@ -78,7 +86,7 @@ class ConfigKey(NamedTuple):
         try:
             parsed = _parse(self.type, value.strip())
         except ValueError:
-            raise self._invalid(value, f"not a {self.type.value}") from None
+            raise self._invalid(value, _not_of(self.type, value.strip())) from None
         if self.convert is not None:
             parsed = self.convert(parsed)
         problem = self.validator(parsed) if self.validator is not None else None
@@ -87,7 +95,17 @@ class ConfigKey(NamedTuple):
         return parsed
 
     def _invalid(self, value: str, problem: str) -> ConfigError:
-        return ConfigError(f"Invalid value {value} for configuration {self.name}: {problem}")
+        return ConfigError(f"Invalid value {value} for configuration {self.full_name}: {problem}")
+
+
+def _not_of(config_type: ConfigType, text: str) -> str:
+    """What is wrong with a text that is no value of the type."""
+    if config_type in _INTEGER_RANGES and _INTEGER.fullmatch(text):
+        lowest, highest = _INTEGER_RANGES[config_type]
+        return f"must be between {lowest} and {highest}"
+    if config_type in _INTEGER_RANGES and _WITH_UNIT.fullmatch(text):
+        return "not a whole number: write it without a unit, in milliseconds or bytes"
+    return f"not a {config_type.value}"
 
 
 def _parse(config_type: ConfigType, text: str) -> Any:
@@ -136,10 +154,11 @@ def in_usual_case(*allowed: str) -> Callable[[str], str]:
 
 
 class ConfigDef:
-    """A table of keys."""
+    """A table of keys. ``prefix``: what users write before each name."""
 
-    def __init__(self, keys: Iterable[ConfigKey]) -> None:
-        self.keys: dict[str, ConfigKey] = {key.name: key for key in keys}
+    def __init__(self, keys: Iterable[ConfigKey], prefix: str = "") -> None:
+        self.prefix = prefix
+        self.keys: dict[str, ConfigKey] = {key.name: key._replace(prefix=prefix) for key in keys}
 
     def parse(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Every key of the table by its field name: given values parsed, others at their default.
@@ -148,20 +167,23 @@ class ConfigDef:
         """
         for name in values:
             if name not in self.keys:
-                raise ConfigError(f"unknown option '{name}'{self.suggestion(name)}")
+                raise ConfigError(f"unknown option '{self.prefix}{name}'{self.suggestion(name)}")
         parsed = {}
         for key in self.keys.values():
             if key.name in values:
                 parsed[key.field] = key.parse(values[key.name])
             elif key.default is REQUIRED:
                 raise ConfigError(
-                    f"Missing required configuration {key.name}, which has no default"
+                    f"Missing required configuration {key.full_name}, which has no default"
                 )
             else:
                 parsed[key.field] = key.default
         return parsed
 
-    def suggestion(self, name: str, prefix: str = "", others: Iterable[str] = ()) -> str:
-        """``. Did you mean 'x'?`` for the nearest known name; empty when nothing is near."""
+    def suggestion(self, name: str, others: Iterable[str] = ()) -> str:
+        """``. Did you mean 'x'?`` for the nearest known name; empty when nothing is near.
+
+        others: further names, without the prefix
+        """
         near = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
-        return f". Did you mean '{prefix}{near[0]}'?" if near else ""
+        return f". Did you mean '{self.prefix}{near[0]}'?" if near else ""

@@ -10,8 +10,8 @@ from typing import Any
 
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
 from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
-from spark_kafka_sink.config.sink_keys import KAFKA_PREFIX, SINK_OPTIONS
+from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
 _HEAD = """\
 # Options
@@ -26,19 +26,20 @@ case-sensitive. In a properties file for the jobs in `jobs/`, put `spark.pykafka
 
 def render() -> str:
     """The whole document."""
-    parts = [_HEAD, "## The sink's own options\n\n", _table(SINK_OPTIONS, "")]
+    parts = [_HEAD, "## The sink's own options\n\n", _table(SINK_OPTIONS)]
     parts += [
         "\n## Producer options: `kafka.*`\n\n",
         "The names, meanings and defaults are those of Kafka's Java producer; where a default "
         "differs, the table says why.\n\n",
-        _table(PRODUCER_CONFIG, KAFKA_PREFIX),
+        _table(PRODUCER_CONFIG),
         "\n## Refused, with an alternative\n\n",
         "Keys that name Java classes cannot work without a JVM:\n\n",
         "| option | instead |\n| --- | --- |\n",
         *(f"| `{KAFKA_PREFIX}{name}` | {text} |\n" for name, text in JAVA_CLASS_KEYS.items()),
         "\n`kafka.key.serializer` and `kafka.value.serializer` are refused as by Spark's own sink. "
         "Any other key under `kafka.` that is not in these tables is refused, with the nearest "
-        "right name.\n",
+        "right name. A name without `kafka.` that is close to one in these tables is refused, "
+        "too; any other is only told in the driver's log.\n",
         "\n## Accepted without effect\n\n",
         "The sink says so in the driver's log:\n\n",
         "| option | why |\n| --- | --- |\n",
@@ -47,11 +48,11 @@ def render() -> str:
     return "".join(parts)
 
 
-def _table(config: ConfigDef, prefix: str) -> str:
+def _table(config: ConfigDef) -> str:
     rows = ["| option | type | default | importance | meaning |\n| --- | --- | --- | --- | --- |\n"]
     for key in config.keys.values():
         rows.append(
-            f"| `{prefix}{key.name}` | {key.type.value} | {_default(key)} | {key.importance.value} "
+            f"| `{key.full_name}` | {key.type.value} | {_default(key)} | {key.importance.value} "
             f"| {_meaning(key)} |\n"
         )
     return "".join(rows)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 REFUSED_KEYS = {
-    "key.serializer": "Kafka option 'key.serializer' is not supported as keys are serialized with "
-    "ByteArraySerializer.",
-    "value.serializer": "Kafka option 'value.serializer' is not supported as value are serialized "
+    "key.serializer": "Kafka option 'kafka.key.serializer' is not supported as keys are serialized "
     "with ByteArraySerializer.",
-    "transactional.id": "Kafka option 'transactional.id' is not supported: tasks of a query would "
-    "fence each other. Use delivery.guarantee=exactly-once with transactional.id.prefix, from "
-    "which each task gets an id of its own.",
+    "value.serializer": "Kafka option 'kafka.value.serializer' is not supported as value are "
+    "serialized with ByteArraySerializer.",
+    "transactional.id": "Kafka option 'kafka.transactional.id' is not supported: tasks of a query "
+    "would fence each other. Use delivery.guarantee=exactly-once with transactional.id.prefix, "
+    "from which each task gets an id of its own.",
 }
 
 # Keys that name Java classes, which no Python worker can load: what to use instead.

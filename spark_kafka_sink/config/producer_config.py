@@ -72,7 +72,9 @@ class ProducerConfig:
         """From Kafka's keys and textual values. Raises ConfigError."""
         parsed = PRODUCER_CONFIG.parse(values)
         servers = parsed["bootstrap_servers"]
-        parsed["bootstrap_servers"] = tuple(parse_bootstrap_servers(",".join(servers)))
+        parsed["bootstrap_servers"] = tuple(
+            parse_bootstrap_servers(",".join(servers), "kafka.bootstrap.servers")
+        )
         parsed["acks"] = ACKS[parsed["acks"]]
         if "reconnect.backoff.max.ms" not in values and "reconnect.backoff.ms" in values:
             # As CommonClientConfigs.postProcessReconnectBackoffConfigs: a constant pause was meant.
@@ -102,20 +104,22 @@ def _check_idempotence(parsed: dict[str, Any], given: Mapping[str, str]) -> None
     is_asked_for = "enable.idempotence" in given
     if parsed["retries"] == 0:
         if is_asked_for:
-            raise ConfigError("Must set retries to non-zero when using the idempotent producer.")
+            raise ConfigError(
+                "Must set kafka.retries to non-zero when using the idempotent producer."
+            )
         parsed["enable_idempotence"] = False
     if parsed["acks"] != ACKS_ALL:
         if is_asked_for:
             raise ConfigError(
-                "Must set acks to all in order to use the idempotent producer. "
+                "Must set kafka.acks to all in order to use the idempotent producer. "
                 "Otherwise we cannot guarantee idempotence."
             )
         parsed["enable_idempotence"] = False
     in_flight = parsed["max_in_flight_requests_per_connection"]
     if parsed["enable_idempotence"] and in_flight > _MAX_IN_FLIGHT_FOR_IDEMPOTENCE:
         raise ConfigError(
-            "To use the idempotent producer, max.in.flight.requests.per.connection must be set "
-            f"to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}."
+            "To use the idempotent producer, kafka.max.in.flight.requests.per.connection must be "
+            f"set to at most {_MAX_IN_FLIGHT_FOR_IDEMPOTENCE}. Current value is {in_flight}."
         )
 
 
@@ -126,6 +130,7 @@ def _check_delivery_timeout(parsed: dict[str, Any], given: Mapping[str, str]) ->
         return
     if "delivery.timeout.ms" in given:
         raise ConfigError(
-            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+            "kafka.delivery.timeout.ms should be equal to or larger than kafka.linger.ms + "
+            "kafka.request.timeout.ms"
         )
     parsed["delivery_timeout_ms"] = least

@@ -18,7 +18,10 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 
+KAFKA_PREFIX = "kafka."
 ACKS_ALL = -1
+PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
 _INT_MAX = 2**31 - 1
 
@@ -32,10 +35,9 @@ def _gzip_level(value: int) -> str | None:
 
 
 def _partitioner(value: str) -> str | None:
-    known = ("default", "round-robin", "murmur3", "crc32")
-    if value in known or ":" in value:
+    if value in PARTITIONERS or ":" in value:
         return None
-    return f"must be one of {', '.join(known)}, or package.module:callable"
+    return f"must be one of {', '.join(PARTITIONERS)}, or package.module:callable"
 
 
 PRODUCER_CONFIG = ConfigDef(
@@ -57,6 +59,7 @@ PRODUCER_CONFIG = ConfigDef(
             LOW,
             "Who must have a record before it counts as written: 0 nobody, 1 the leader, all (-1) "
             "every in-sync replica. Idempotence needs all.",
+            convert=in_usual_case(*ACKS),
         ),
         ConfigKey(
             "batch.size",
@@ -170,9 +173,10 @@ PRODUCER_CONFIG = ConfigDef(
             "compression.type",
             STRING,
             "none",
-            one_of("none", "gzip", "snappy", "lz4", "zstd"),
+            one_of(*CODECS),
             HIGH,
             "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
+            convert=in_usual_case(*CODECS),
         ),
         ConfigKey(
             "compression.gzip.level",
@@ -219,6 +223,7 @@ PRODUCER_CONFIG = ConfigDef(
             "columns key and value and the number of partitions, and returns an int32 Arrow array.",
             "partitioner.class",
             "A Java class cannot run here.",
+            in_usual_case(*PARTITIONERS),
         ),
         ConfigKey(
             "partitioner.adaptive.partitioning.enable",
@@ -369,5 +374,6 @@ PRODUCER_CONFIG = ConfigDef(
             "How to talk to brokers. This version speaks PLAINTEXT only.",
             convert=in_usual_case("PLAINTEXT"),
         ),
-    ]
+    ],
+    KAFKA_PREFIX,
 )

@@ -11,12 +11,12 @@ from spark_kafka_sink.config.config_def import (
     ConfigType,
     Importance,
     at_least,
+    in_usual_case,
     non_empty,
     one_of,
 )
 from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT
 
-KAFKA_PREFIX = "kafka."
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 NONE = "none"
@@ -55,6 +55,7 @@ SINK_OPTIONS = ConfigDef(
             "once for read_committed consumers, with transactions; needs Kafka 3.0 and "
             "transactional.id.prefix. none: kafka.acks is 0 unless it is given, nothing is "
             "waited for.",
+            convert=in_usual_case(AT_LEAST_ONCE, EXACTLY_ONCE, NONE),
         ),
         ConfigKey(
             "transactional.id.prefix",
@@ -166,6 +167,7 @@ SINK_OPTIONS = ConfigDef(
             Importance.LOW,
             "What happens when an interceptor or your own partitioner raises: fail the task with "
             "its traceback, or log it and go on without it for that Arrow batch.",
+            convert=in_usual_case("fail", "log"),
         ),
         ConfigKey(
             "metrics.log",

@@ -6,22 +6,18 @@ a key is used, or refused with an alternative, or reported as having no effect h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig
-from spark_kafka_sink.config.java_keys import (
-    JAVA_CLASS_KEYS,
-    JAVA_PARTITIONERS,
-    KEYS_WITHOUT_EFFECT,
-    REFUSED_KEYS,
-)
+from spark_kafka_sink.config.java_keys import JAVA_PARTITIONERS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
-from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, KAFKA_PREFIX, NONE, SINK_OPTIONS
+from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
+from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
 from spark_kafka_sink.config.topic_creation import TopicCreation, parse_topic_configs
 
 _ASKED_FOR = "delivery.guarantee=exactly-once"
@@ -31,9 +27,6 @@ _EXACTLY_ONCE_ONLY = (
     "transaction.log.replication.factor",
     "transaction.log.min.isr",
 )
-
-# Options that Spark adds to every sink; not ours to judge.
-_SPARK_OPTIONS = frozenset({"checkpointlocation", "path", "queryname", "outputmode"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +60,14 @@ class SinkOptions:
             for name, value in lowered.items()
             if name.startswith(KAFKA_PREFIX)
         }
-        others = {name: value for name, value in lowered.items() if name not in _SPARK_OPTIONS}
         java_partitioner = JAVA_PARTITIONERS.get(kafka.get("partitioner.class", ""))
         if java_partitioner is not None:
             del kafka["partitioner.class"]
             kafka.update(java_partitioner)
-        notes = _notes(kafka, others)
-        _check_kafka_keys(kafka)
-        known = {name: value for name, value in others.items() if name in SINK_OPTIONS.keys}
-        sink = SINK_OPTIONS.parse(known)
+        own_names = (name for name in lowered if not name.startswith(KAFKA_PREFIX))
+        _check_names([*(KAFKA_PREFIX + key for key in kafka), *own_names])
+        own = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
+        sink = SINK_OPTIONS.parse(own)
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
         producer = ProducerConfig.parse(
             {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
@@ -97,7 +89,7 @@ class SinkOptions:
             metrics_path=sink["metrics_path"],
             preflight_timeout_ms=sink["preflight_timeout_ms"],
             preflight_topic_timeout_ms=sink["preflight_topic_timeout_ms"],
-            notes=tuple(notes),
+            notes=(*_notes(lowered), *_notes_on_guarantee(sink["delivery_guarantee"], own)),
         )
 
 
@@ -117,20 +109,36 @@ def _check_hooks(interceptors: list[str], partitioner: str) -> None:
         load(partitioner, "partitioner")
 
 
-def _notes(kafka: Mapping[str, str], others: Mapping[str, str]) -> list[str]:
-    notes = []
-    for name in kafka:
-        if name in KEYS_WITHOUT_EFFECT:
-            notes.append(f"option 'kafka.{name}' has no effect: {KEYS_WITHOUT_EFFECT[name]}")
-    for name in others:
-        if not name.startswith(KAFKA_PREFIX) and name not in SINK_OPTIONS.keys:
-            suggestion = SINK_OPTIONS.suggestion(name, others=["kafka.bootstrap.servers"])
-            notes.append(f"option '{name}' is not one of this sink's and has no effect{suggestion}")
-    if others.get("delivery.guarantee") != EXACTLY_ONCE:
+def _check_names(names: Sequence[str]) -> None:
+    """Raise ConfigError for the first name that is refused, or if there are no brokers' addresses.
+
+    In this order: who has written bootstrap.servers shall be told that, not that it is missing.
+    """
+    for name in names:
+        problem = refusal(name)
+        if problem is not None:
+            raise ConfigError(problem)
+    if f"{KAFKA_PREFIX}bootstrap.servers" not in names:
+        raise ConfigError(
+            "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port."
+        )
+
+
+def _notes(names: Iterable[str]) -> Iterator[str]:
+    """Sentences about options without effect."""
+    for name in names:
+        key = name.removeprefix(KAFKA_PREFIX)
+        if key != name and key in KEYS_WITHOUT_EFFECT:
+            yield f"option '{name}' has no effect: {KEYS_WITHOUT_EFFECT[key]}"
+        elif is_unknown(name):
+            yield f"option '{name}' is not one of this sink's and has no effect"
+
+
+def _notes_on_guarantee(guarantee: str, own: Iterable[str]) -> Iterator[str]:
+    if guarantee != EXACTLY_ONCE:
         for name in _EXACTLY_ONCE_ONLY:
-            if name in others:
-                notes.append(f"option '{name}' has no effect without {_ASKED_FOR}")
-    return notes
+            if name in own:
+                yield f"option '{name}' has no effect without {_ASKED_FOR}"
 
 
 def _defaults_for(guarantee: str) -> dict[str, str]:
@@ -163,24 +171,3 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
         )
     timeout_ms = producer.transaction_timeout_ms
     return ExactlyOnceConfig(prefix, timeout_ms, sink["transaction_log_topic"], replicas, min_isr)
-
-
-def _check_kafka_keys(kafka: Mapping[str, str]) -> None:
-    for name in kafka:
-        if name in REFUSED_KEYS:
-            raise ConfigError(REFUSED_KEYS[name])
-        if name in JAVA_CLASS_KEYS:
-            raise ConfigError(
-                f"Kafka option '{name}' names a Java class, and there is no JVM here. Instead: "
-                f"{JAVA_CLASS_KEYS[name]}."
-            )
-        if name not in PRODUCER_CONFIG.keys and name not in KEYS_WITHOUT_EFFECT:
-            suggestion = PRODUCER_CONFIG.suggestion(name, KAFKA_PREFIX, JAVA_CLASS_KEYS)
-            raise ConfigError(
-                f"Kafka option '{KAFKA_PREFIX}{name}' is not a producer option of this sink"
-                f"{suggestion or '. See docs/options.md (pykafka-sink docs options).'}"
-            )
-    if "bootstrap.servers" not in kafka:
-        raise ConfigError(
-            "Option 'kafka.bootstrap.servers' must be specified for writing to Kafka, as host:port."
-        )

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
-from spark_kafka_sink.config.sink_keys import KAFKA_PREFIX, SINK_OPTIONS
+from spark_kafka_sink.config.option_names import is_unknown, refusal
 
 CONF_PREFIX = "spark.pykafka."
 JOB_PREFIX = CONF_PREFIX + "job."
@@ -101,8 +100,12 @@ class JobArguments:
             elif key.startswith(JOB_PREFIX):
                 job[self._job_name(key)] = value
             elif key.startswith(CONF_PREFIX):
-                sink[_sink_option(key)] = value
-        sink.update(_pairs(parsed.option))
+                option = key.removeprefix(CONF_PREFIX)
+                _check_option(option, key)
+                sink[option] = value
+        for option, value in _pairs(parsed.option).items():
+            _check_option(option, f"--option {option}")
+            sink[option] = value
         reader.update(_pairs(parsed.reader_option))
         self._apply(parsed, job, sink)
         return JobSettings(job, sink, reader)
@@ -127,15 +130,16 @@ class JobArguments:
         return name
 
 
-def _sink_option(key: str) -> str:
-    """The option without the prefix. A typing error here must not go unseen, so it is checked."""
-    option = key.removeprefix(CONF_PREFIX)
+def _check_option(option: str, where: str) -> None:
+    """Raise ConfigError for a name that the sink does not know: a job's options are all meant for
+    the sink, so a typing error must not go unseen.
+    """
     name = option.lower()
-    if not name.startswith(KAFKA_PREFIX) and name not in SINK_OPTIONS.keys:
-        known = [KAFKA_PREFIX + kafka for kafka in PRODUCER_CONFIG.keys]
-        suggestion = SINK_OPTIONS.suggestion(name, others=known)
-        raise ConfigError(f"{key}: the sink has no option '{option}'{suggestion}")
-    return option
+    problem = refusal(name)
+    if problem is not None:
+        raise ConfigError(f"{where}: {problem}")
+    if is_unknown(name):
+        raise ConfigError(f"{where}: the sink has no option '{option}'")
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:

@@ -15,7 +15,11 @@ import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
 
+# For brokers that are away: nothing is gained by waiting for them.
 QUICK = {"preflight.timeout.ms": "500", "preflight.topic.timeout.ms": "500"}
+# For brokers that answer, on a machine that is busy. A topic that is missing is waited for.
+PATIENT = {"preflight.timeout.ms": "60000", "preflight.topic.timeout.ms": "60000"}
+MISSING = {"preflight.timeout.ms": "60000", "preflight.topic.timeout.ms": "8000"}
 WAITING = "; the tasks will wait for the brokers"
 
 
@@ -112,7 +116,7 @@ def test_a_batch_write_fails_at_once(stopped, running) -> None:
 
 def test_a_topic_that_is_missing(strict_kafka, checkpoint) -> None:
     """Also what a broker says that has just come back, and has not caught up yet."""
-    given = options(strict_kafka, checkpoint, topic="nowhere")
+    given = {**options(strict_kafka, checkpoint, topic="nowhere"), **MISSING}
     missing = "topic 'nowhere' does not exist, and the brokers did not create it when asked"
     assert Planned("stream", given).result.startswith(f"TopicError: {missing}")
     (checkpoint / "commits" / "0").write_text("v1")
@@ -129,12 +133,14 @@ def test_a_topic_that_is_missing(strict_kafka, checkpoint) -> None:
     ],
 )
 def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error) -> None:
-    assert Planned("stream", options(kafka, running, **more)).result.startswith(error)
+    given = {**options(kafka, running, **more), **PATIENT}
+    assert Planned("stream", given).result.startswith(error)
 
 
 def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(strict_kafka, running) -> None:
     more = {"topic_creation_enable": "true", "topic_creation_replication_factor": "3"}
-    refused = Planned("stream", options(strict_kafka, running, topic="refused", **more))
+    given = {**options(strict_kafka, running, topic="refused", **more), **PATIENT}
+    refused = Planned("stream", given)
     assert refused.result.startswith(
         "TopicError: topic 'refused' cannot be created by topic.creation.enable: "
         "create topic refused: INVALID_REPLICATION_FACTOR (38)"

@@ -92,19 +92,22 @@ def test_overwrite(spark, kafka):
     ("options", "message"),
     [
         ({"kafka.batchsize": "1"}, "Did you mean 'kafka.batch.size'?"),
-        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration linger.ms: not a long"),
+        (
+            {"kafka.linger.ms": "soon"},
+            "Invalid value soon for configuration kafka.linger.ms: not a long",
+        ),
         (
             {"kafka.acks": "2"},
-            "Invalid value 2 for configuration acks: must be one of all, -1, 0, 1",
+            "Invalid value 2 for configuration kafka.acks: must be one of all, -1, 0, 1",
         ),
         (
             {"kafka.key.serializer": "x"},
-            "Kafka option 'key.serializer' is not supported as keys are serialized with "
+            "Kafka option 'kafka.key.serializer' is not supported as keys are serialized with "
             "ByteArraySerializer.",
         ),
         (
             {"kafka.value.serializer": "x"},
-            "Kafka option 'value.serializer' is not supported as value are serialized with "
+            "Kafka option 'kafka.value.serializer' is not supported as value are serialized with "
             "ByteArraySerializer.",
         ),
         (
@@ -115,11 +118,12 @@ def test_overwrite(spark, kafka):
         ({"kafka.interceptor.classes": "org.x.Y"}, "interceptors=package.module:Class"),
         (
             {"kafka.enable.idempotence": "true", "kafka.acks": "1"},
-            "Must set acks to all in order to use the idempotent producer.",
+            "Must set kafka.acks to all in order to use the idempotent producer.",
         ),
         (
             {"kafka.delivery.timeout.ms": "10"},
-            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms",
+            "kafka.delivery.timeout.ms should be equal to or larger than kafka.linger.ms + "
+            "kafka.request.timeout.ms",
         ),
     ],
 )

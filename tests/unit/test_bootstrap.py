@@ -40,7 +40,7 @@ def test_addresses(text: str, expected: list[tuple[str, int]]) -> None:
         ("a:٣", "the port must be a number"),
         ("a:0", "'a:0' has a port outside 1 to 65535"),
         ("a:65536", "has a port outside"),
-        ("SSL://a:9093", "leave out the protocol, security.protocol chooses it"),
+        ("SSL://a:9093", "leave out the protocol, kafka.security.protocol chooses it"),
         ("a:9092/chroot", "a broker address has no path"),
         ("a:1;b:2", "separate addresses with commas"),
         ("a:1 b:2", "separate addresses with commas"),

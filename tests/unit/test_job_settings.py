@@ -133,11 +133,11 @@ def test_a_missing_argument_names_both_ways() -> None:
         ),
         (
             "spark.pykafka.topc",
-            "spark.pykafka.topc: the sink has no option 'topc'. Did you mean 'topic'?",
+            "spark.pykafka.topc: option 'topc' is not one of this sink's. Did you mean 'topic'?",
         ),
         (
             "spark.pykafka.linger.ms",
-            "spark.pykafka.linger.ms: the sink has no option 'linger.ms'. "
+            "spark.pykafka.linger.ms: option 'linger.ms' is not one of this sink's. "
             "Did you mean 'kafka.linger.ms'?",
         ),
         ("spark.pykafka.zzzzzzz", "spark.pykafka.zzzzzzz: the sink has no option 'zzzzzzz'"),
@@ -145,6 +145,26 @@ def test_a_missing_argument_names_both_ways() -> None:
 )
 def test_typing_errors_in_the_properties_file(key: str, message: str) -> None:
     assert refusal(conf={key: "1"}) == message
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (
+            "delivery.guarante",
+            "option 'delivery.guarante' is not one of this sink's. "
+            "Did you mean 'delivery.guarantee'?",
+        ),
+        (
+            "kafka.batchsize",
+            "Kafka option 'kafka.batchsize' is not a producer option of this sink. "
+            "Did you mean 'kafka.batch.size'?",
+        ),
+        ("zzzzzzz", "the sink has no option 'zzzzzzz'"),
+    ],
+)
+def test_typing_errors_on_the_command_line(option: str, message: str) -> None:
+    assert refusal("--option", f"{option}=1") == f"--option {option}: {message}"
 
 
 def test_names_in_the_properties_file_are_not_case_sensitive() -> None:

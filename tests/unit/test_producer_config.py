@@ -113,7 +113,7 @@ def test_defaults_parsed() -> None:
 def test_bootstrap_servers() -> None:
     servers = parse(bootstrap_servers=" a:1 , b:2 ,[::1]:3").bootstrap_servers
     assert servers == (("a", 1), ("b", 2), ("::1", 3))
-    with pytest.raises(ConfigError, match="Missing required configuration bootstrap.servers"):
+    with pytest.raises(ConfigError, match="Missing required configuration kafka.bootstrap.servers"):
         ProducerConfig.parse({})
     assert "names no broker" in refusal(bootstrap_servers=" ")
 
@@ -158,7 +158,9 @@ def test_bounds_are_javas(name: str) -> None:
         assert key.parse(str(highest)) == highest
         beyond.append(highest + 1)
     for value in beyond:
-        with pytest.raises(ConfigError, match=f"Invalid value {value} for configuration {name}: "):
+        with pytest.raises(
+            ConfigError, match=f"Invalid value {value} for configuration kafka.{name}: "
+        ):
             key.parse(str(value))
 
 
@@ -198,16 +200,16 @@ def test_idempotence_gives_way_to_acks_and_retries() -> None:
     [
         (
             {"retries": "0"},
-            "Must set retries to non-zero when using the idempotent producer.",
+            "Must set kafka.retries to non-zero when using the idempotent producer.",
         ),
         (
             {"acks": "1"},
-            "Must set acks to all in order to use the idempotent producer. "
+            "Must set kafka.acks to all in order to use the idempotent producer. "
             "Otherwise we cannot guarantee idempotence.",
         ),
         (
             {"max_in_flight_requests_per_connection": "6"},
-            "To use the idempotent producer, max.in.flight.requests.per.connection must be set "
+            "To use the idempotent producer, kafka.max.in.flight.requests.per.connection must be set "
             "to at most 5. Current value is 6.",
         ),
     ],
@@ -230,7 +232,8 @@ def test_the_delivery_timeout_covers_linger_and_request() -> None:
     assert config.delivery_timeout_ms == 1100
     message = refusal(delivery_timeout_ms="1099", linger_ms="100", request_timeout_ms="1000")
     assert message == (
-        "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+        "kafka.delivery.timeout.ms should be equal to or larger than kafka.linger.ms + "
+        "kafka.request.timeout.ms"
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.option_names import PASSED_BY_SPARK, near_option, typing_errors
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation
@@ -85,12 +86,12 @@ def test_bootstrap_servers_are_asked_for_in_the_jvm_sinks_words() -> None:
     [
         (
             "kafka.key.serializer",
-            "Kafka option 'key.serializer' is not supported as keys are serialized with "
+            "Kafka option 'kafka.key.serializer' is not supported as keys are serialized with "
             "ByteArraySerializer.",
         ),
         (
             "kafka.value.serializer",
-            "Kafka option 'value.serializer' is not supported as value are serialized with "
+            "Kafka option 'kafka.value.serializer' is not supported as value are serialized with "
             "ByteArraySerializer.",
         ),
     ],
@@ -102,7 +103,7 @@ def test_serializers_are_refused_in_the_jvm_sinks_words(name: str, message: str)
 @pytest.mark.parametrize("name", JAVA_CLASS_KEYS)
 def test_java_classes_are_refused_with_an_alternative(name: str) -> None:
     assert refusal({f"kafka.{name}": "org.example.Class"}) == (
-        f"Kafka option '{name}' names a Java class, and there is no JVM here. "
+        f"Kafka option 'kafka.{name}' names a Java class, and there is no JVM here. "
         f"Instead: {JAVA_CLASS_KEYS[name]}."
     )
 
@@ -159,22 +160,85 @@ def test_a_misspelt_option_beats_missing_servers() -> None:
         SinkOptions.parse({"kafka.bootstrap.server": "b:9092"})
 
 
-@pytest.mark.parametrize(
-    ("name", "note"),
-    [
-        ("topics", ". Did you mean 'topic'?"),
-        ("bootstrap.servers", ". Did you mean 'kafka.bootstrap.servers'?"),
-        ("metrics_path", ". Did you mean 'metrics.path'?"),
-        ("numpartitionsofmine", ""),
-    ],
-)
-def test_other_options_are_accepted_and_told(name: str, note: str) -> None:
-    assert parse({name: "x"}).notes == (
-        f"option '{name}' is not one of this sink's and has no effect{note}",
+def test_other_options_are_accepted_and_told() -> None:
+    assert parse({"numPartitionsOfMine": "x"}).notes == (
+        "option 'numpartitionsofmine' is not one of this sink's and has no effect",
     )
 
 
-@pytest.mark.parametrize("name", ["checkpointLocation", "path", "queryName", "outputMode"])
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("topc", "topic"),
+        ("topics", "topic"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+        ("bootstrap.server", "kafka.bootstrap.servers"),
+        ("delivery.guarante", "delivery.guarantee"),
+        ("deliveryGuarantee", "delivery.guarantee"),
+        ("metrics_path", "metrics.path"),
+        ("transactional.id.prefx", "transactional.id.prefix"),
+        ("includeHeader", "includeheaders"),
+        ("linger.ms", "kafka.linger.ms"),
+        ("kafkalinger.ms", "kafka.linger.ms"),
+        ("acks", "kafka.acks"),
+    ],
+)
+def test_a_name_near_one_of_ours_is_refused_before_anything_else(name: str, near: str) -> None:
+    """What was asked for would not happen. "topic option required" would not help who wrote it."""
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({name: "exactly-once"})
+    assert str(raised.value) == (
+        f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mergeSchema", "compression", "header", "mode", "format", "failOnDataLoss", "subscribe"],
+)
+def test_options_of_other_sinks_and_of_sources_are_not_near(name: str) -> None:
+    assert near_option(name.lower()) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "count"),
+    [
+        ("", "", 0),
+        ("topic", "topic", 0),
+        ("topc", "topic", 1),
+        ("tpoic", "topic", 1),
+        ("topics", "topic", 1),
+        ("", "topic", 5),
+        ("kitten", "sitting", 3),
+        ("ca", "abc", 3),
+    ],
+)
+def test_typing_errors(left: str, right: str, count: int) -> None:
+    assert typing_errors(left, right) == typing_errors(right, left) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"kafka.compression.type": "LZ4"}, "compression_type", "lz4"),
+        ({"kafka.compression.type": "GZIP"}, "compression_type", "gzip"),
+        ({"kafka.compression.type": "Zstd"}, "compression_type", "zstd"),
+        ({"kafka.acks": "ALL"}, "acks", -1),
+        ({"kafka.partitioner": "CRC32"}, "partitioner", "crc32"),
+        ({"hooks.on.error": "LOG"}, "hooks_on_error", "log"),
+    ],
+)
+def test_words_are_taken_in_capitals(options: dict[str, str], field: str, value: object) -> None:
+    assert getattr(parse(options).producer, field) == value
+
+
+def test_a_guarantee_in_capitals_is_that_guarantee() -> None:
+    options = parse({"delivery.guarantee": "EXACTLY-ONCE", "transactional.id.prefix": "p"})
+    assert options.exactly_once is not None
+    assert options.notes == ()
+
+
+@pytest.mark.parametrize("name", [*PASSED_BY_SPARK, "checkpointLocation", "queryName"])
 def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
     assert parse({name: "x"}).notes == ()
 
@@ -187,7 +251,7 @@ def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
         ({"hooks.on.error": "ignore"}, "hooks.on.error: must be one of fail, log"),
         ({"topic.creation.partitions": "0"}, "must be -1 or at least 1"),
         ({"topic.creation.replication.factor": "-2"}, "must be -1 or at least 1"),
-        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration linger.ms"),
+        ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms"),
     ],
 )
 def test_wrong_values(options: dict[str, str], message: str) -> None:

@@ -1,0 +1,107 @@
+"""Names that are no option of the sink: which of them are typing errors.
+
+Spark gives a sink every option of the writer, also those that are meant for Spark itself or for
+another sink. So an unknown name is only told in the log; but one that is close to an option of this
+sink is refused, for what was asked for would not happen.
+"""
+
+from __future__ import annotations
+
+from spark_kafka_sink.config.java_keys import (
+    JAVA_CLASS_KEYS,
+    KEYS_WITHOUT_EFFECT,
+    REFUSED_KEYS,
+)
+from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+
+PASSED_BY_SPARK = frozenset(
+    {
+        "checkpointlocation",
+        "path",
+        "queryname",
+        "outputmode",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+        "_asyncprogresstrackingoverridesinksupportcheck",
+    }
+)
+"""What Spark adds to the options of a writer, or reads from them: not this sink's to judge."""
+
+# With this many characters, so many typing errors still make a near name.
+_ALLOWED_ERRORS = ((5, 1), (10, 2))
+_MOST_ERRORS = 3
+
+
+def refusal(name: str) -> str | None:
+    """Why an option of this name, in lower case, is refused; None if it is not."""
+    if name.startswith(KAFKA_PREFIX):
+        return _refusal_of_kafka(name.removeprefix(KAFKA_PREFIX))
+    if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
+        return None
+    near = near_option(name)
+    return near and f"option '{name}' is not one of this sink's. Did you mean '{near}'?"
+
+
+def is_unknown(name: str) -> bool:
+    """Whether an option that is not refused is nobody's that is known here."""
+    return not (
+        name.startswith(KAFKA_PREFIX) or name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK
+    )
+
+
+def _refusal_of_kafka(key: str) -> str | None:
+    if key in PRODUCER_CONFIG.keys or key in KEYS_WITHOUT_EFFECT:
+        return None
+    if key in REFUSED_KEYS:
+        return REFUSED_KEYS[key]
+    if key in JAVA_CLASS_KEYS:
+        return (
+            f"Kafka option '{KAFKA_PREFIX}{key}' names a Java class, and there is no JVM here. "
+            f"Instead: {JAVA_CLASS_KEYS[key]}."
+        )
+    suggestion = PRODUCER_CONFIG.suggestion(key, JAVA_CLASS_KEYS)
+    return (
+        f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink"
+        f"{suggestion or '. See docs/options.md (pykafka-sink docs options).'}"
+    )
+
+
+def near_option(name: str) -> str | None:
+    """The option that ``name``, in lower case, is a misspelling of; None if it is like no other.
+
+    A producer option without its prefix ``kafka.`` is a misspelling of it.
+    """
+    candidates = {name: name for name in SINK_OPTIONS.keys}
+    for key in PRODUCER_CONFIG.keys.values():
+        candidates.setdefault(key.name, key.full_name)
+        candidates.setdefault(key.full_name, key.full_name)
+    allowed = next((errors for length, errors in _ALLOWED_ERRORS if len(name) <= length), None)
+    most = _MOST_ERRORS if allowed is None else allowed
+    distances = {
+        candidate: typing_errors(name, candidate)
+        for candidate in candidates
+        if abs(len(candidate) - len(name)) <= most
+    }
+    near = min(distances, key=lambda candidate: distances[candidate], default=None)
+    return candidates[near] if near is not None and distances[near] <= most else None
+
+
+def typing_errors(left: str, right: str) -> int:
+    """Characters to insert, remove, replace, or swap with their neighbour, from one to the other.
+
+    Source: the optimal string alignment distance, Levenshtein's with swaps.
+    """
+    before: list[int] = []
+    previous = list(range(len(right) + 1))
+    for row, character in enumerate(left, 1):
+        current = [row]
+        for column, other in enumerate(right, 1):
+            replaced = previous[column - 1] + (character != other)
+            fewest = min(replaced, previous[column] + 1, current[-1] + 1)
+            is_swap = (
+                row > 1 and column > 1 and character == right[column - 2] and left[row - 2] == other
+            )
+            current.append(min(fewest, before[column - 2] + 1) if is_swap else fewest)
+        before, previous = previous, current
+    return previous[-1]
