@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
@@ -65,6 +65,25 @@ def progress_output(spark: Any) -> TextIO:
         return open("/dev/tty", "w", encoding="utf-8")
     except OSError:
         return sys.stderr
+
+
+class BestEffort:
+    """Runs what only shows something: whatever it raises must not take the place of a job's result.
+
+    The first error is told on standard error.
+    """
+
+    def __init__(self) -> None:
+        self._has_failed = False
+
+    def run(self, show: Callable[[], object]) -> None:
+        """Call ``show``. Raises nothing but what ends the process."""
+        try:
+            show()
+        except Exception as error:
+            if not self._has_failed:
+                self._has_failed = True
+                print(f"progress cannot be shown: {error!r}", file=sys.stderr)
 
 
 class ProgressLine:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.jobs.progress import ProgressLine, progress_output
+from spark_kafka_sink.jobs.progress import BestEffort, ProgressLine, progress_output
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
 _POLL_S = 0.25
@@ -25,6 +25,7 @@ class WatchedAction:
         self._stop = stop
         self._clock = clock
         self._line = ProgressLine(clock, progress_output(spark))
+        self._best_effort = BestEffort()
         self._started_at_ms = clock.now_ms()
         self._done = threading.Event()
         self.was_cancelled = False
@@ -38,14 +39,17 @@ class WatchedAction:
         finally:
             self._done.set()
             watcher.join()
-            self._line.finish(self._describe())
+            self._best_effort.run(lambda: self._line.finish(self._describe()))
 
     def _watch(self) -> None:
         while not self._done.wait(_POLL_S):
             if self._stop.is_requested and not self.was_cancelled:
-                self.was_cancelled = True
-                self._spark.sparkContext.cancelAllJobs()
-            self._line.show(self._describe())
+                self._best_effort.run(self._cancel)
+            self._best_effort.run(lambda: self._line.show(self._describe()))
+
+    def _cancel(self) -> None:
+        self._spark.sparkContext.cancelAllJobs()
+        self.was_cancelled = True
 
     def _describe(self) -> str:
         """``1,200,000 rows read | 310,000 rows/s | 3 of 8 tasks left``."""

@@ -209,11 +209,11 @@ def nothing(stream: Stream) -> None:
     """Step: a quarter of a second goes by."""
 
 
-def follow(*script: Any) -> tuple[Stream, Follower, str]:
+def follow(*script: Any, lag: Any = None) -> tuple[Stream, Follower, str]:
     clock, out = SimClock(), Terminal()
     stream = Stream(clock, *script)
     query: Any = stream
-    follower = Follower(query, query, query, clock, out)
+    follower = Follower(query, query if lag is None else lag, query, clock, out)
     follower.follow()
     return stream, follower, out.getvalue()
 
@@ -324,6 +324,69 @@ def test_what_an_action_raises_is_raised(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(RuntimeError, match="the write failed"):
         action.run(fail)
     assert out.getvalue().endswith("tasks left\n")
+
+
+def broken(*arguments: object) -> Any:
+    raise TypeError("'JavaPackage' object is not callable")
+
+
+def test_progress_that_fails_does_not_replace_the_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's status store is private: another version may not have it."""
+    action, store, out = watched(monkeypatch, Stream(SimClock()))
+    store.sparkContext._jsc = SimpleNamespace(sc=broken)
+    done: list[int] = []
+    action.run(lambda: done.append(1))
+    assert done == [1]
+    assert out.getvalue() == ""
+    assert capsys.readouterr().err == (
+        "progress cannot be shown: TypeError(\"'JavaPackage' object is not callable\")\n"
+    )
+
+
+def test_progress_that_fails_does_not_replace_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    action, store, _ = watched(monkeypatch, Stream(SimClock()))
+    store.sparkContext._jsc = SimpleNamespace(sc=broken)
+
+    def fail() -> None:
+        raise RuntimeError("the write failed")
+
+    with pytest.raises(RuntimeError, match="the write failed"):
+        action.run(fail)
+
+
+def test_the_watcher_survives_progress_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Stream(SimClock())
+    action, store, _ = watched(monkeypatch, stop)
+
+    def fail_and_ask() -> None:
+        stop.is_requested = True
+        broken()
+
+    store.sparkContext._jsc = SimpleNamespace(sc=fail_and_ask)
+    action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
+    assert action.was_cancelled
+
+
+def test_a_cancellation_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Stream(SimClock())
+    stop.is_requested = True
+    action, store, _ = watched(monkeypatch, stop)
+    attempts = iter([broken, store.cancelled.set])
+    store.sparkContext.cancelAllJobs = lambda: next(attempts)()
+    action.run(lambda: None if store.cancelled.wait(60) else pytest.fail("not cancelled"))
+    assert action.was_cancelled
+
+
+def test_a_lag_that_cannot_be_counted_does_not_end_a_stream() -> None:
+    class BrokenLag:
+        def count(self) -> tuple[int, int]:
+            return broken()  # type: ignore[no-any-return]
+
+    stream, _, shown = follow(ended(0, 7), idle, stop_requested, lag=BrokenLag())
+    assert stream.was_stopped
+    assert shown.endswith("7 rows | 7 rows/s | 1 batch\n")
 
 
 def test_a_request_to_stop_cancels_the_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
