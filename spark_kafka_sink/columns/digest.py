@@ -7,12 +7,11 @@ not count.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.record.record_batch import crc32c
 
@@ -35,7 +34,7 @@ class RowsDigest:
         self._rows = 0
         self._bytes = 0
 
-    def add(self, arrow_batch: Any) -> None:
+    def add(self, arrow_batch: ArrowBatch) -> None:
         """Take in the rows of a pyarrow.RecordBatch.
 
         5 ns per row of 100 B, 34 ns of 1 KB: a quarter of what appending them takes.
@@ -62,7 +61,7 @@ class _ColumnDigest:
         own = f"{self._data:08x}.{self._shape:08x}"
         return "+".join([own, *(str(child) for child in self._children)])
 
-    def add(self, array: Any) -> int:
+    def add(self, array: pa.Array) -> int:
         """Take in ``array``; returns how many bytes of data it has."""
         kind = array.type
         if pa.types.is_struct(kind):
@@ -81,7 +80,7 @@ class _ColumnDigest:
             self._children.append(_ColumnDigest())
         return self._children[index]
 
-    def _add_integers(self, array: Any) -> None:
+    def _add_integers(self, array: pa.Array) -> None:
         """Integers of any width, with -1 for nulls."""
         array = array.cast(pa.int64())
         if array.null_count:
@@ -89,7 +88,7 @@ class _ColumnDigest:
         if len(array):
             self._shape = crc32c(array.to_numpy(zero_copy_only=False).data.cast("B"), self._shape)
 
-    def _add_bytes(self, array: Any) -> int:
+    def _add_bytes(self, array: pa.Array) -> int:
         _, offsets, data = array.buffers()
         if data is None or len(array) == 0:
             return 0

@@ -7,7 +7,7 @@ computed.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordError
+from spark_kafka_sink.columns.arrow_types import (
+    ArrowArray,
+    ArrowBatch,
+    ArrowBuffer,
+    ArrowListArray,
+    check_types,
+)
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.record.views import (
     ABSENT_BYTES,
@@ -45,7 +52,7 @@ class ArrowRecords(NamedTuple):
     columns: RecordColumns
     fields: npt.NDArray[np.int64]
     timestamps: npt.NDArray[np.int64] | None
-    owner: Any
+    owner: ArrowBatch
     positions: ColumnPositions
 
     def partition_at(self, row: int) -> int:
@@ -55,12 +62,15 @@ class ArrowRecords(NamedTuple):
         return partition
 
 
-def arrow_records(arrow_batch: Any, positions: ColumnPositions, timestamp_ms: int) -> ArrowRecords:
+def arrow_records(
+    arrow_batch: ArrowBatch, positions: ColumnPositions, timestamp_ms: int
+) -> ArrowRecords:
     """Views of ``arrow_batch`` by ``positions``. ``timestamp_ms`` stands in for null timestamps.
 
-    Raises RecordError for what a type cannot rule out: a null topic, a null header key, a
-    timestamp before 1970.
+    Raises SchemaError for a type that cannot be read; RecordError for what a type cannot rule out:
+    a null topic, a null header key, a timestamp before 1970.
     """
+    check_types(arrow_batch, positions)
     key, headers, partition, timestamps = ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS, None
     if positions.key is not None:
         key = bytes_view(arrow_batch.column(positions.key))
@@ -88,7 +98,7 @@ def arrow_records(arrow_batch: Any, positions: ColumnPositions, timestamp_ms: in
     )
 
 
-def bytes_view(array: Any) -> BytesView:
+def bytes_view(array: ArrowArray) -> BytesView:
     """A view of a (large_)binary or (large_)string array, sliced or not."""
     is_large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     _, offsets, data = array.buffers()
@@ -98,7 +108,7 @@ def bytes_view(array: Any) -> BytesView:
     return BytesView(offset_bytes, offsets_address, data_address, *_validity(array))
 
 
-def headers_view(array: Any) -> HeadersView:
+def headers_view(array: ArrowListArray) -> HeadersView:
     """A view of a (large_)list<struct<key, value>> array. Raises RecordError for a null key."""
     entries = array.values
     if len(entries) == 0:
@@ -112,20 +122,21 @@ def headers_view(array: Any) -> HeadersView:
     return HeadersView(offset_bytes, offsets_address, *_validity(array), keys, values)
 
 
-def integers_view(array: Any) -> IntegersView:
+def integers_view(array: ArrowArray) -> IntegersView:
     """A view of an int32 array, sliced or not."""
-    values = array.buffers()[1]
+    values = _present(array.buffers()[1])
     return IntegersView(values.address + 4 * array.offset, *_validity(array))
 
 
-def timestamps_ms(array: Any, timestamp_ms: int) -> npt.NDArray[np.int64] | None:
+def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64] | None:
     """Milliseconds of a timestamp[us] array, ``timestamp_ms`` for nulls; None if all are null.
 
     Raises RecordError for an instant before 1970: Kafka has none.
     """
     if array.null_count == len(array):
         return None
-    micros = np.frombuffer(array.buffers()[1], np.int64)[array.offset : array.offset + len(array)]
+    data = memoryview(_present(array.buffers()[1]))
+    micros = np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)]
     millis: npt.NDArray[np.int64] = micros // _US_PER_MS
     if array.null_count:
         millis[array.is_null().to_numpy(zero_copy_only=False)] = timestamp_ms
@@ -138,19 +149,25 @@ def timestamps_ms(array: Any, timestamp_ms: int) -> npt.NDArray[np.int64] | None
     return millis
 
 
-def _validity(array: Any) -> tuple[int, int]:
+def _validity(array: ArrowArray) -> tuple[int, int]:
     """(address, bit of row 0) of the validity bitmap; (0, 0) when nothing is null."""
     if array.null_count == 0:
         return 0, 0
-    return array.buffers()[0].address, array.offset
+    return _present(array.buffers()[0]).address, array.offset
 
 
-def _offsets(array: Any, buffer: Any, is_large: bool) -> tuple[int, int]:
+def _offsets(array: ArrowArray, buffer: ArrowBuffer | None, is_large: bool) -> tuple[int, int]:
     offset_bytes = 8 if is_large else 4
-    return offset_bytes, buffer.address + offset_bytes * array.offset
+    return offset_bytes, _present(buffer).address + offset_bytes * array.offset
 
 
-def _check_headers(array: Any) -> None:
+def _present(buffer: ArrowBuffer | None) -> ArrowBuffer:
+    """A buffer that pyarrow makes no array of this type and length without."""
+    assert buffer is not None
+    return buffer
+
+
+def _check_headers(array: ArrowListArray) -> None:
     """Nulls that no row refers to are legal: look again, at those that a row does."""
     entries = array.flatten()
     if entries.null_count:
@@ -160,7 +177,7 @@ def _check_headers(array: Any) -> None:
 
 
 def _topics(
-    arrow_batch: Any, positions: ColumnPositions
+    arrow_batch: ArrowBatch, positions: ColumnPositions
 ) -> tuple[list[str], npt.NDArray[np.int32] | None]:
     if positions.topic_option is not None:
         return [positions.topic_option], None

@@ -12,7 +12,6 @@ import os
 import random
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -24,6 +23,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import PreparedTransaction
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -106,7 +106,7 @@ class KafkaProducer:
         """What was acknowledged of the task's records so far."""
         return self._totals.report
 
-    def append(self, arrow_batch: Any, positions: ColumnPositions) -> None:
+    def append(self, arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
         """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
 
         Raises RecordError, RecordTooLargeError, TopicError for rows that no broker would take;

@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from spark_kafka_sink.base.entry_points import Hook, load, run
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
 
 
 class Interceptors:
@@ -32,10 +35,10 @@ class Interceptors:
                 if method is not None:
                     hooks.append(Hook(f"{name} of interceptor '{entry_point}'", method))
 
-    def on_send(self, arrow_batch: Any) -> Any:
+    def on_send(self, arrow_batch: ArrowBatch) -> ArrowBatch:
         """The Arrow batch after all interceptors; each gets what the one before it returned."""
         for hook in self._on_send:
-            check = partial(_same_schema, arrow_batch.schema)
+            check = partial(_same_columns, arrow_batch)
             changed = run(hook, self._on_error, check, arrow_batch)
             if changed is not None:
                 arrow_batch = changed
@@ -47,9 +50,40 @@ class Interceptors:
             run(hook, self._on_error, lambda got: got, summary)
 
 
-def _same_schema(schema: Any, arrow_batch: Any) -> Any:
-    if arrow_batch is None or not hasattr(arrow_batch, "schema"):
-        raise TypeError(f"it returned {type(arrow_batch).__name__}, not a pyarrow.RecordBatch")
-    if not arrow_batch.schema.equals(schema):
-        raise TypeError(f"it changed the columns from {schema} to {arrow_batch.schema}")
-    return arrow_batch
+def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
+    """``after``, if it has the columns of ``before``: names and types, whatever may be null."""
+    if not isinstance(after, pa.RecordBatch):
+        raise TypeError(f"it returned {_name_of(after)}, not a pyarrow.RecordBatch")
+    if after.schema.names != before.schema.names:
+        raise TypeError(
+            f"it changed the columns from {before.schema.names} to {after.schema.names}"
+        )
+    for expected, got in zip(before.schema, after.schema, strict=True):
+        if _may_be_null(got.type) != _may_be_null(expected.type):
+            raise TypeError(
+                f"it changed the type of column '{got.name}' from {expected.type} to {got.type}: "
+                "cast the column to the type that it had"
+            )
+    checked: ArrowBatch = after
+    return checked
+
+
+def _may_be_null(kind: Any) -> Any:
+    """The type with everything inside nullable, as pyarrow's functions leave it."""
+    if isinstance(kind, pa.StructType):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([(field.name, _may_be_null(field.type)) for field in fields])
+    if isinstance(kind, pa.ListType):
+        return pa.list_(_may_be_null(kind.value_type))
+    if isinstance(kind, pa.LargeListType):
+        return pa.large_list(_may_be_null(kind.value_type))
+    return kind
+
+
+def _name_of(value: Any) -> str:
+    """``pyarrow.Table``, ``None``, ``list``."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    module = kind.__module__.split(".")[0]
+    return kind.__name__ if module == "builtins" else f"{module}.{kind.__name__}"

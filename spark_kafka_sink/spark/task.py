@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -47,7 +47,7 @@ def prepare_process() -> None:
 
 
 def write_rows(
-    arrow_batches: Iterable[Any],
+    arrow_batches: Iterable[ArrowBatch],
     options: SinkOptions,
     positions: ColumnPositions,
     message: KafkaCommitMessage,
@@ -92,7 +92,7 @@ class _TaskTransaction:
         reached("task.begin")
         producer.begin_transaction(self._transactional_id, plan.timeout_ms)
 
-    def add(self, arrow_batch: Any) -> None:
+    def add(self, arrow_batch: ArrowBatch) -> None:
         """Rows that were appended."""
         self._digest.add(arrow_batch)
         reached("task.written")

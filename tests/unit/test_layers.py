@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
 ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.worker": set(),
     "spark.input_schema": {"columns.positions"},
-    "spark.interceptors": set(),
+    "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.commit": {"producer.metrics", "transactions.model"},
     "spark.preflight": {"client", "config", "protocol", "spark.commit"},
@@ -63,9 +63,9 @@ ONLY_IN: dict[str, set[str]] = {
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
     "pyarrow": {
-        "columns.record_columns",
-        "columns.digest",
+        "columns",
         "producer.partitioner",
+        "spark.interceptors",
         "spark.task",
         "spark.writer",
     },

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base.errors import RecordError
+from spark_kafka_sink.base.errors import RecordError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import (
     arrow_records,
@@ -320,3 +320,70 @@ def test_a_null_topic() -> None:
         "null topic present in the data. Use the topic option for setting a default topic."
     )
     assert topics_of(names.slice(2)) == ["b"]
+
+
+# --- types are checked before addresses are taken -------------------------------------------------
+
+VALUES = pa.array([b"a", None, b"c"])
+
+
+def batch_of(**columns: pa.Array) -> tuple[pa.RecordBatch, ColumnPositions]:
+    columns = {"value": VALUES, **columns}
+    positions = {name: position for position, name in enumerate(columns)}
+    topic = None if "topic" in columns else "t"
+    return pa.RecordBatch.from_pydict(columns), ColumnPositions(**positions, topic_option=topic)
+
+
+def run_end_encoded() -> pa.Array:
+    return pa.RunEndEncodedArray.from_arrays(pa.array([3], pa.int32()), pa.array([b"a"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "array"),
+    [
+        ("value", pa.array(["a", "b", "c"]).dictionary_encode()),
+        ("value", pa.array([b"a", b"b", b"c"], pa.binary_view())),
+        ("value", pa.array(["a", "b", "c"], pa.string_view())),
+        ("value", pa.array([b"a", b"b", b"c"], pa.binary(1))),
+        ("value", run_end_encoded()),
+        ("value", pa.array([1, 2, 3])),
+        ("value", pa.nulls(3)),
+        ("key", pa.array(["a", "b", "c"]).dictionary_encode()),
+        ("key", pa.nulls(3)),
+        ("topic", pa.array([b"a", b"b", b"c"])),
+        ("topic", pa.array(["a", "b", "c"]).dictionary_encode()),
+        ("partition", pa.array([1, 2, 3], pa.int64())),
+        ("partition", pa.array([1, 2, 3], pa.int16())),
+        ("partition", pa.array([1, 2, 3], pa.uint32())),
+        ("timestamp", pa.array([1, 2, 3], pa.timestamp("ms"))),
+        ("timestamp", pa.array([1, 2, 3], pa.int64())),
+        ("headers", pa.array([[], [], []], pa.list_view(HEADER))),
+        ("headers", pa.array([[], [], []], pa.map_(pa.string(), pa.binary()))),
+        ("headers", pa.array([[], [], []], pa.list_(pa.binary()))),
+        (
+            "headers",
+            pa.array([[], [], []], pa.list_(pa.struct([("k", pa.string()), ("v", pa.int64())]))),
+        ),
+    ],
+    ids=lambda parameter: str(getattr(parameter, "type", parameter)),
+)
+def test_a_type_that_cannot_be_read_is_an_error(column: str, array: pa.Array) -> None:
+    arrow_batch, positions = batch_of(**{column: array})
+    with pytest.raises(SchemaError) as raised:
+        arrow_records(arrow_batch, positions, NOW_MS)
+    beginning = f"column '{column}' has the Arrow type {array.type}: it must be "
+    assert str(raised.value).startswith(beginning)
+
+
+@pytest.mark.parametrize("wrong", ["table", "rows", None])
+def test_what_is_no_record_batch_is_an_error(wrong: object) -> None:
+    arrow_batch, positions = batch_of()
+    rows: Any = pa.table(arrow_batch.to_pydict()) if wrong == "table" else wrong
+    with pytest.raises(SchemaError, match="rows must come as a pyarrow.RecordBatch, not "):
+        arrow_records(rows, positions, NOW_MS)
+
+
+def test_a_column_that_is_not_there_is_an_error() -> None:
+    arrow_batch, _ = batch_of()
+    with pytest.raises(SchemaError, match="column 'key' is missing in an Arrow batch"):
+        arrow_records(arrow_batch, ColumnPositions(0, key=1, topic_option="t"), NOW_MS)

@@ -1,0 +1,163 @@
+"""The interceptor and the partitioner of docs/your-own-code.md, as they stand there; and what is
+checked of what an interceptor returns.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_kafka_sink.base.entry_points import HookError
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.producer.partitioner import UserPartitioner
+from spark_kafka_sink.spark.interceptors import Interceptors
+
+ROOT = Path(__file__).parents[2]
+_MODULE = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
+_OPTION = re.compile(r'\.option\("(interceptors|kafka\.partitioner)", "([\w.]+:\w+)"\)')
+
+
+@pytest.fixture(autouse=True)
+def documented(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The documented modules, importable."""
+    text = (ROOT / "docs" / "your-own-code.md").read_text(encoding="utf-8")
+    for name, code in _MODULE.findall(text):
+        module = types.ModuleType(name)
+        exec(compile(code, f"{name}.py", "exec"), module.__dict__)
+        monkeypatch.setitem(sys.modules, name, module)
+    return text
+
+
+def entry_point(text: str, option: str) -> str:
+    return next(value for name, value in _OPTION.findall(text) if name == option)
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def intercepted(on_send: Any, arrow_batch: pa.RecordBatch) -> Any:
+    interceptor = type("Interceptor", (), {"on_send": staticmethod(on_send)})
+    module = types.ModuleType("intercepting")
+    module.Interceptor = interceptor  # type: ignore[attr-defined]
+    sys.modules["intercepting"] = module
+    try:
+        return Interceptors(["intercepting:Interceptor"], "fail").on_send(arrow_batch)
+    finally:
+        del sys.modules["intercepting"]
+
+
+def refusal(returned: Any) -> str:
+    with pytest.raises(HookError) as raised:
+        intercepted(lambda _: returned, batch(key=["k"], value=["v"]))
+    return str(raised.value.__cause__)
+
+
+# --- as documented --------------------------------------------------------------------------------
+
+
+def test_the_documented_interceptor(documented: str) -> None:
+    interceptors = Interceptors([entry_point(documented, "interceptors")], "fail")
+    written = interceptors.on_send(batch(key=["k"], value=["from a.b@example.org to you"]))
+    assert written.column(1).to_pylist() == ["from *** to you"]
+    interceptors.on_acknowledgement({"records": 1})
+
+
+def test_the_documented_partitioner(documented: str) -> None:
+    partitioner = UserPartitioner(entry_point(documented, "kafka.partitioner"), "fail")
+    rows = batch(key=["us-1", "eu-2", "ap-3", "zz-4", None], value=[b"v"] * 5)
+    records = arrow_records(rows, ColumnPositions(value=1, key=0, topic_option="t"), 0)
+    computed = partitioner.compute("t", records, None, [0, 1], 2)
+    assert computed is not None
+    assert computed.tolist()[:3] == [1, 0, 0]
+    assert set(computed.tolist()[3:]) == {-1}
+
+
+def test_the_readme_has_both(documented: str) -> None:
+    """Shorter there, and with the same names."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert entry_point(readme, "interceptors") == entry_point(documented, "interceptors")
+    assert entry_point(readme, "kafka.partitioner") == entry_point(documented, "kafka.partitioner")
+    (masking, interceptor), (regions, partitioner) = _MODULE.findall(readme)
+    assert (masking, regions) == ("masking", "regions")
+    rows = batch(key=["us-1", "eu-2"], value=["a@b.org", "none"])
+    namespace: dict[str, Any] = {}
+    exec(compile(interceptor + partitioner, "README.md", "exec"), namespace)
+    written = intercepted(namespace["DropEmails"]().on_send, rows)
+    assert written.column(1).to_pylist() == ["***", "none"]
+    assert namespace["by_region"](rows.column(0), rows.column(1), 3).to_pylist() == [1, 0]
+
+
+# --- what an interceptor may return ---------------------------------------------------------------
+
+HEADERS = pa.list_(
+    pa.field(
+        "element",
+        pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary(), False)]),
+        False,
+    )
+)
+
+
+def test_what_may_be_null_does_not_matter() -> None:
+    """pyarrow's own functions return nullable columns; Spark's literals are not."""
+    schema = pa.schema([pa.field("value", pa.string(), False), pa.field("headers", HEADERS, False)])
+    headers = pa.array([[{"key": "k", "value": b"v"}]], HEADERS)
+    rows = pa.RecordBatch.from_arrays([pa.array(["v"]), headers], schema=schema)
+
+    def upper(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        changed = arrow_batch.set_column(0, "value", pc.utf8_upper(arrow_batch.column(0)))
+        nullable = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        return changed.set_column(1, "headers", arrow_batch.column(1).cast(nullable))
+
+    written = intercepted(upper, rows)
+    assert written.column(0).to_pylist() == ["V"]
+    arrow_records(written, ColumnPositions(value=0, headers=1, topic_option="t"), 0)
+
+
+def test_rows_may_go() -> None:
+    written = intercepted(lambda rows: rows.slice(1), batch(value=["a", "b"]))
+    assert written.column(0).to_pylist() == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, "it returned None, not a pyarrow.RecordBatch"),
+        ([b"v"], "it returned list, not a pyarrow.RecordBatch"),
+        (
+            pa.table({"key": ["k"], "value": ["v"]}),
+            "it returned pyarrow.Table, not a pyarrow.RecordBatch",
+        ),
+        (batch(value=["v"]), "it changed the columns from ['key', 'value'] to ['value']"),
+        (
+            batch(value=["v"], key=["k"]),
+            "it changed the columns from ['key', 'value'] to ['value', 'key']",
+        ),
+        *[
+            (
+                batch(key=["k"], value=array),
+                f"it changed the type of column 'value' from string to {array.type}: cast the "
+                "column to the type that it had",
+            )
+            for array in (
+                pa.array(["v"]).dictionary_encode(),
+                pa.array(["v"], pa.string_view()),
+                pa.array([b"v"], pa.binary_view()),
+                pa.array([b"v"]),
+                pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array(["v"])),
+            )
+        ],
+    ],
+    ids=str,
+)
+def test_what_an_interceptor_must_not_return(returned: Any, message: str) -> None:
+    assert refusal(returned) == message
