@@ -9,6 +9,10 @@ Source: ``Sender.runOnce``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
 from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
@@ -47,7 +51,19 @@ _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
 _LONGEST_POLL_MS = 60_000
 
-BatchesByPartition = dict[TopicPartition, ProducerBatch]
+
+class SentBatches(NamedTuple):
+    """What a produce request carries. Topic ids are the request's own: metadata changes meanwhile.
+
+    ``topic_names``: by the ids that the request names topics by
+    """
+
+    by_partition: dict[TopicPartition, ProducerBatch]
+    topic_names: dict[UUID, str]
+
+    @property
+    def batches(self) -> Iterable[ProducerBatch]:
+        return self.by_partition.values()
 
 
 class Sender:
@@ -153,10 +169,9 @@ class Sender:
         return wait_ms
 
     def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:
-        by_partition = {batch.topic_partition: batch for batch in batches}
         if self._mutes_partitions:
-            for topic_partition in by_partition:
-                self._accumulator.mute(topic_partition)
+            for batch in batches:
+                self._accumulator.mute(batch.topic_partition)
         transaction, config = self.transaction, self._config
         self._metrics.requests += 1
         try:
@@ -167,12 +182,16 @@ class Sender:
                 config.request_timeout_ms,
                 transaction,
             )
+            sent = SentBatches(
+                {batch.topic_partition: batch for batch in batches},
+                {topic.topic_id: topic.name for topic in request.topic_data},
+            )
             check_adds_partitions(node, self._client.api_versions(node), transaction)
             self._client.send(
                 node,
                 request,
                 now_ms,
-                lambda result, at_ms: self._complete_request(by_partition, result, at_ms),
+                lambda result, at_ms: self._complete_request(sent, result, at_ms),
                 expect_response=config.acks != 0,
                 at_most_version=highest_version(request, transaction),
             )
@@ -181,9 +200,7 @@ class Sender:
 
     # --- answers -------------------------------------------------------------------------------
 
-    def _complete_request(
-        self, batches: BatchesByPartition, result: ClientResponse, now_ms: int
-    ) -> None:
+    def _complete_request(self, sent: SentBatches, result: ClientResponse, now_ms: int) -> None:
         if self._accumulator.failure is not None:
             return
         metrics = self._metrics
@@ -191,25 +208,24 @@ class Sender:
         metrics.request_latency_max_ms = max(metrics.request_latency_max_ms, result.latency_ms)
         if result.failure is not None:
             error = _REQUEST_TIMED_OUT if result.is_timeout else _NETWORK_EXCEPTION
-            for batch in batches.values():
+            for batch in sent.batches:
                 self._complete(batch, result.node, error, result.failure, now_ms)
         elif isinstance(result.response, ProduceResponse):
             metrics.throttle_time_ms += result.response.throttle_time_ms
             # All at once: a task that waits for memory wakes up to all that the answer sets free.
             with self._accumulator.monitor:
-                self._complete_answered(batches, result.response, result.node, now_ms)
+                self._complete_answered(sent, result.response, result.node, now_ms)
         else:
             # acks=0: sent is all that will ever be known.
-            for batch in batches.values():
+            for batch in sent.batches:
                 self._acknowledge(batch, NO_OFFSET)
 
     def _complete_answered(
-        self, batches: BatchesByPartition, response: ProduceResponse, node: Node, now_ms: int
+        self, sent: SentBatches, response: ProduceResponse, node: Node, now_ms: int
     ) -> None:
-        unanswered = dict(batches)
-        topic_names = {self._metadata.snapshot.topic_id(tp.topic): tp.topic for tp in batches}
+        unanswered = dict(sent.by_partition)
         for topic in response.responses:
-            name = topic.name or topic_names.get(topic.topic_id, "")
+            name = topic.name or sent.topic_names.get(topic.topic_id, "")
             for partition in topic.partition_responses:
                 batch = unanswered.pop(TopicPartition(name, partition.index), None)
                 if batch is not None:

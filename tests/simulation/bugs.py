@@ -104,11 +104,20 @@ def _no_renumbering(original):  # type: ignore[no-untyped-def]
 
 
 def _first_answer_for_all_partitions(original):  # type: ignore[no-untyped-def]
-    def complete(self, batches, response, node, now_ms):  # type: ignore[no-untyped-def]
+    def complete(self, sent, response, node, now_ms):  # type: ignore[no-untyped-def]
         answers = [p for topic in response.responses for p in topic.partition_responses]
         for answer in answers:
             answer.error_code, answer.base_offset = answers[0].error_code, answers[0].base_offset
-        original(self, batches, response, node, now_ms)
+        original(self, sent, response, node, now_ms)
+
+    return complete
+
+
+def _topic_ids_of_the_answers_time(original):  # type: ignore[no-untyped-def]
+    def complete(self, sent, response, node, now_ms):  # type: ignore[no-untyped-def]
+        cluster = self._metadata.snapshot
+        names = {cluster.topic_id(tp.topic): tp.topic for tp in sent.by_partition}
+        original(self, sent._replace(topic_names=names), response, node, now_ms)
 
     return complete
 
@@ -143,12 +152,12 @@ def _any_answer_is_success(original):  # type: ignore[no-untyped-def]
 
 
 def _timeout_taken_for_success(original):  # type: ignore[no-untyped-def]
-    def complete(self, batches, result, now_ms):  # type: ignore[no-untyped-def]
+    def complete(self, sent, result, now_ms):  # type: ignore[no-untyped-def]
         if result.is_timeout:
-            for batch in batches.values():
+            for batch in sent.batches:
                 self._acknowledge(batch, NO_OFFSET)
         else:
-            original(self, batches, result, now_ms)
+            original(self, sent, result, now_ms)
 
     return complete
 
@@ -213,6 +222,12 @@ BUGS: dict[str, Bug] = {
         Sender,
         "_complete_answered",
         _first_answer_for_all_partitions,
+    ),
+    "topic ids looked up when the answer comes": Bug(
+        "an answer is read by the topic ids of the metadata of its time, not of the request's",
+        Sender,
+        "_complete_answered",
+        _topic_ids_of_the_answers_time,
     ),
     "parts of a split batch reversed": Bug(
         "the second half is sent first", BatchSplitter, "split", _parts_in_reverse

@@ -66,6 +66,7 @@ class SimCluster:
         self.on_produce: ProduceHook | None = None
         self.on_receive: Callable[[SimBroker, bytes], None] | None = None
         self.on_init_producer_id: Callable[[], str] = lambda: "NONE"
+        self.on_describe: Callable[[str], str] = lambda topic: "NONE"
         self.throttle_time_ms = 0
         self.reports_new_leader = True
         self.metadata_requests = 0
@@ -316,6 +317,9 @@ class SimCluster:
         self, broker: SimBroker, name: str, request: metadata.MetadataRequest
     ) -> metadata.MetadataResponseTopic:
         topic = self.topics.get(name)
+        error = self.on_describe(name)
+        if error != "NONE":
+            return metadata.MetadataResponseTopic(code(error), name)
         if topic is None:
             if self.auto_create_partitions and request.allow_auto_topic_creation:
                 self.create_topic(name, self.auto_create_partitions)

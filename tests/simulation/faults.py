@@ -21,6 +21,8 @@ _RETRIABLE = (
     "CORRUPT_MESSAGE",
 )
 
+_TOPIC_ERRORS = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION")
+
 
 @dataclass
 class FaultRanges:
@@ -66,6 +68,7 @@ class FaultPlan:
         self._cluster.on_produce = None
         self._cluster.on_receive = None
         self._cluster.on_init_producer_id = lambda: "NONE"
+        self._cluster.on_describe = lambda topic: "NONE"
         self._cluster.throttle_time_ms = 0
         self._cluster.duplicate_produce = 0.0
         for node_id in self._cluster.brokers:
@@ -100,6 +103,7 @@ class FaultPlan:
                 self._broker_errors,
                 self._forget_producers,
                 self._producer_id_errors,
+                self._topic_error_in_flight,
                 self._clock_jump,
                 self._cut_everything,
             )
@@ -218,6 +222,26 @@ class FaultPlan:
         rng = random.Random(self._rng.random())
         names = ("COORDINATOR_LOAD_IN_PROGRESS", "NONE", "NONE")
         self._cluster.on_init_producer_id = lambda: rng.choice(names)
+
+    def _topic_error_in_flight(self) -> None:
+        """While the answer to the next record batch is on its way, metadata has a topic error."""
+        error = self._rng.choice(_TOPIC_ERRORS)
+        broken_ms = self._rng.randint(20, 3000)
+
+        def break_topic(broker: SimBroker, data: bytes) -> None:
+            if data[4:6] != _PRODUCE_KEY:
+                return
+            self._cluster.on_receive = None
+            self._note(f"topics are answered with {error} for {broken_ms} ms")
+            self._cluster.on_describe = lambda topic: error
+            self._network.faults.delay_next_response_ms = broken_ms // 2
+            self._simulation.producer._metadata.request_update_now()
+            self._network.wakeup()
+            self._simulation.scheduler.after(
+                broken_ms, lambda: setattr(self._cluster, "on_describe", lambda topic: "NONE")
+            )
+
+        self._cluster.on_receive = break_topic
 
     def _clock_jump(self) -> None:
         self._note("the wall clock jumps")

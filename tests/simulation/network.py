@@ -54,6 +54,7 @@ class NetworkFaults:
     cut_during_request: float = 0.0
     cut_before_response: float = 0.0
     cut_next_response: bool = False
+    delay_next_response_ms: int = 0
     drop_response: float = 0.0
     delay_response: float = 0.0
     long_delay_ms: tuple[int, int] = (1000, 40_000)
@@ -147,9 +148,9 @@ class SimNetwork:
             self.faults.cut_next_response = False
             self._after(lambda: self.cut(channel, "cut before the response"))
             return
-        delay_ms = 0
+        delay_ms, self.faults.delay_next_response_ms = self.faults.delay_next_response_ms, 0
         if self._chance(self.faults.delay_response):
-            delay_ms = self._rng.randint(*self.faults.long_delay_ms)
+            delay_ms += self._rng.randint(*self.faults.long_delay_ms)
         if self._chance(self.faults.drop_response):
             return  # as if the broker had forgotten to answer; the connection stays
         now_ms = self._scheduler.clock.ms

@@ -154,6 +154,7 @@ def _watch(life: Life) -> None:
     """Note acknowledgements, see that leader epochs never go back, and digest what happens."""
     producer, simulation = life.simulation.producer, life.simulation
     acknowledge, run_once = producer.sender._acknowledge, producer.sender.run_once
+    complete = producer.sender._complete
     epochs: dict[int, int] = {}
     digest = hashlib.sha256()
 
@@ -163,6 +164,12 @@ def _watch(life: Life) -> None:
         life.acknowledged.append((batch.topic_partition.partition, base_offset, values))
         digest.update(f"{simulation.clock.ms} {batch.topic_partition} {base_offset}".encode())
         acknowledge(batch, base_offset)
+
+    def watching_complete(batch, node, error, detail, *more):  # type: ignore[no-untyped-def]
+        # Simulated brokers answer all partitions of a request.
+        if detail is not None and "does not mention" in detail:
+            raise InvariantError(f"{batch.topic_partition}: an answered batch is sent again")
+        complete(batch, node, error, detail, *more)
 
     def watching_run_once(now_ms):  # type: ignore[no-untyped-def]
         run_once(now_ms)
@@ -176,6 +183,7 @@ def _watch(life: Life) -> None:
                 raise InvariantError(f"the leader epoch of t-{index} went back")
             epochs[index] = partition.leader_epoch
 
+    producer.sender._complete = watching_complete  # type: ignore[method-assign]
     producer.sender._acknowledge = noting_acknowledge  # type: ignore[method-assign]
     producer.sender.run_once = watching_run_once  # type: ignore[method-assign]
 

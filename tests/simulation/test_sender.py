@@ -132,6 +132,31 @@ def test_retriable_errors_are_retried_until_they_pass(error):
     assert simulation.producer.metrics.retries == 4
 
 
+@pytest.mark.parametrize("acks", ["1", "all"])
+def test_a_topic_error_while_an_answer_is_on_its_way_doubles_nothing(acks):
+    simulation = simulate(acks=acks, enable_idempotence=str(acks == "all").lower())
+    for partition in range(3):  # connections to all brokers, so that no answer waits for another
+        simulation.append_to(partition, [b"a"])
+    simulation.producer.flush()
+
+    def break_topic(*_):
+        simulation.cluster.on_produce = None
+        simulation.network.faults.delay_next_response_ms = 500
+        simulation.cluster.on_describe = lambda topic: "LEADER_NOT_AVAILABLE"
+        simulation.producer._metadata.request_update_now()
+        simulation.network.wakeup()
+        simulation.scheduler.after(
+            1000, lambda: setattr(simulation.cluster, "on_describe", lambda topic: "NONE")
+        )
+
+    simulation.cluster.on_produce = break_topic
+    simulation.append_to(0, [b"b"])
+    simulation.append_to(0, [b"c"])
+    simulation.producer.flush()
+    assert simulation.producer.metrics.retries == 0
+    assert simulation.values()[0] == [b"a", b"b", b"c"]
+
+
 def test_order_is_kept_when_the_first_of_several_batches_fails():
     simulation = simulate(partitions=1, batch_size="200", linger_ms="0")
     failures = iter(["NOT_ENOUGH_REPLICAS"])
