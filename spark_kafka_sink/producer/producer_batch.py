@@ -26,6 +26,11 @@ def increment_sequence(sequence: int, by: int) -> int:
     return (sequence + by) % _SEQUENCE_SPACE
 
 
+def is_before(sequence: int, other: int) -> bool:
+    """Whether ``sequence`` comes before ``other``, across the wrap."""
+    return 0 < (other - sequence) % _SEQUENCE_SPACE < _SEQUENCE_SPACE // 2
+
+
 @dataclass(slots=True, eq=False)
 class ProducerBatch:
     """Encoded, compressed records of one partition.
@@ -33,7 +38,8 @@ class ProducerBatch:
     buffers: the batch's bytes; the first begins with room for the header
     pages: of the buffer pool, given back when the batch is complete
     size_bytes: of all buffers; uncompressed_bytes: header and records before compression
-    created_at_ms: when the batch was closed; delivery.timeout.ms counts from here
+    created_at_ms: when the batch was finished; delivery.timeout.ms counts from here
+    is_renumbered: since it was last sent; an answer that comes now is about its old numbers
     """
 
     topic_partition: TopicPartition
@@ -51,7 +57,7 @@ class ProducerBatch:
     transactional_id: str | None = None
     base_sequence: int = NO_SEQUENCE
     is_sealed: bool = False
-    has_been_renumbered: bool = False
+    is_renumbered: bool = False
     attempts: int = 0
     drained_at_ms: int = 0
     retry_at_ms: int = 0
@@ -78,10 +84,7 @@ class ProducerBatch:
 
     def precedes(self, other: ProducerBatch) -> bool:
         """Whether this batch's sequence comes before ``other``'s, across the wrap."""
-        if not self.has_sequence:
-            return False
-        distance = (other.base_sequence - self.base_sequence) % _SEQUENCE_SPACE
-        return 0 < distance < _SEQUENCE_SPACE // 2
+        return self.has_sequence and is_before(self.base_sequence, other.base_sequence)
 
     def set_producer_state(
         self,
@@ -113,6 +116,7 @@ class ProducerBatch:
         )
         write_header(header, self.buffers, self.size_bytes)
         self.is_sealed = True
+        self.is_renumbered = False
 
     def note_failure(self, node: Node | None, error: KafkaErrorCode, detail: str | None) -> None:
         """Count a failed attempt, and remember why it failed."""

@@ -27,7 +27,7 @@ from spark_kafka_sink.base.model import (
     ProducerIdAndEpoch,
     TopicPartition,
 )
-from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
+from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence, is_before
 
 _MAX_EPOCH = 2**15 - 1
 # The broker recognises a repeated batch among the last five of a producer and partition.
@@ -111,6 +111,11 @@ class _PartitionSequences:
     last_acked_offset: int = NO_OFFSET
     in_flight: list[ProducerBatch] = field(default_factory=list)
 
+    def note_acknowledged(self, sequence: int) -> None:
+        """Acknowledgements may come in any order: the last sequence never goes back."""
+        if self.last_acked_sequence == NO_SEQUENCE or is_before(self.last_acked_sequence, sequence):
+            self.last_acked_sequence = sequence
+
 
 class ProducerState:
     """Sequences of all partitions. Used by the sender thread alone."""
@@ -169,8 +174,10 @@ class ProducerState:
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
         sequences = self._sequences(batch.topic_partition)
-        if batch.producer == sequences.producer and not batch.has_been_renumbered:
-            sequences.last_acked_sequence = batch.last_sequence
+        # Also for a batch that was renumbered while this answer was on its way: the next one is the
+        # next in line then, and what the broker says of it decides whether there is a gap.
+        if batch.producer == sequences.producer:
+            sequences.note_acknowledged(batch.last_sequence)
         if base_offset != NO_OFFSET:
             last_offset = base_offset + batch.records_count - 1
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
@@ -186,12 +193,12 @@ class ProducerState:
         """Whether sending ``batch`` again may help; asks for a new epoch where that is needed."""
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker itself is still finding its way.
-            if log_start_offset != NO_OFFSET and not batch.has_been_renumbered:
+            if log_start_offset != NO_OFFSET and not batch.is_renumbered:
                 self._to_renumber.add(batch.topic_partition)
             return True
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected when an earlier batch failed first; a gap if this is the next in line.
-            if self.is_next_in_line(batch) and not batch.has_been_renumbered:
+            if self.is_next_in_line(batch) and not batch.is_renumbered:
                 self._to_renumber.add(batch.topic_partition)
             return True
         return error.retriable
@@ -204,7 +211,7 @@ class ProducerState:
 
     def bump_epoch_if_needed(self) -> None:
         """Start a new epoch if a partition needs it. Epochs run out after 2^15: then a new id."""
-        if not self._to_renumber:
+        if not self._to_renumber or not self.has_producer_id:
             return
         producer_id, epoch = self.producer
         if epoch == _MAX_EPOCH:
@@ -223,7 +230,7 @@ class ProducerState:
         sequence = 0
         for batch in sequences.in_flight:
             batch.set_producer_state(self.producer, sequence)
-            batch.has_been_renumbered = True
+            batch.is_renumbered = True
             sequence = increment_sequence(sequence, batch.records_count)
         sequences.producer = self.producer
         sequences.next_sequence = sequence

@@ -113,6 +113,15 @@ def _first_answer_for_all_partitions(original):  # type: ignore[no-untyped-def]
     return complete
 
 
+def _renumbered_once_and_never_again(original):  # type: ignore[no-untyped-def]
+    def seal(self):  # type: ignore[no-untyped-def]
+        was_renumbered = self.is_renumbered
+        original(self)
+        self.is_renumbered = was_renumbered
+
+    return seal
+
+
 def _topic_ids_of_the_answers_time(original):  # type: ignore[no-untyped-def]
     def complete(self, sent, response, node, now_ms):  # type: ignore[no-untyped-def]
         cluster = self._metadata.snapshot
@@ -222,6 +231,12 @@ BUGS: dict[str, Bug] = {
         Sender,
         "_complete_answered",
         _first_answer_for_all_partitions,
+    ),
+    "numbered anew once only": Bug(
+        "a batch that was numbered anew once never leads to a new epoch again",
+        ProducerBatch,
+        "seal",
+        _renumbered_once_and_never_again,
     ),
     "topic ids looked up when the answer comes": Bug(
         "an answer is read by the topic ids of the metadata of its time, not of the request's",

@@ -11,6 +11,7 @@ from spark_kafka_sink.producer.sequences import NoNumbering
 from tests.simulation.broker import SimBroker
 from tests.simulation.harness import Simulation
 from tests.simulation.network import NetworkFaults
+from tests.twin import RecordBatch
 
 _PRODUCE_KEY = b"\x00\x00"
 _RETRIABLE = (
@@ -106,6 +107,7 @@ class FaultPlan:
                 self._topic_error_in_flight,
                 self._clock_jump,
                 self._cut_everything,
+                *([self._truncate_twice] * 6 if self._ranges.allow_unclean else []),
             )
         )
 
@@ -217,6 +219,26 @@ class FaultPlan:
         self._cluster.rejects_unknown_producers = True
         for log in topic.partitions[index].logs.values():
             log.producers.clear()
+
+    def _truncate_twice(self) -> None:
+        """Before each of two appends an unclean election takes the last batch of the log away.
+
+        Of appends with a sequence other than 0, so that the broker finds a gap.
+        """
+        left = 2
+
+        def truncate(broker: SimBroker, topic: str, index: int, batch: RecordBatch) -> None:
+            nonlocal left
+            if batch.header.base_sequence <= 0:
+                return
+            partition = self._cluster.topics[topic].partitions[index]
+            if partition.drop_last_batch():
+                self._note(f"{topic}-{index} loses its last batch")
+                left -= 1
+            if not left:
+                self._cluster.on_produce = None
+
+        self._cluster.on_produce = truncate
 
     def _producer_id_errors(self) -> None:
         rng = random.Random(self._rng.random())

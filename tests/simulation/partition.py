@@ -87,6 +87,18 @@ class Partition:
         if not is_clean:
             self.isr = {leader_id}
 
+    def drop_last_batch(self) -> bool:
+        """An unclean election: the leader's log ends one batch earlier. Whether it had two."""
+        if len(self.log.batches) < 2:
+            return False
+        self.log.drop_last_batch()
+        for log in self.logs.values():
+            if log is not self.log:
+                log.follow(self.log)
+        self.isr &= {self.leader_id}
+        self.is_tainted = True
+        return True
+
     def hear_from_followers(self) -> None:
         """They have fetched from the new leader: its high watermark is the true one."""
         self._lagging_high_watermark = None

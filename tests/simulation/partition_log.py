@@ -221,6 +221,16 @@ class PartitionLog:
             if not ended.is_committed and ended.first_offset < end and ended.marker_offset >= first
         ]
 
+    def drop_last_batch(self) -> None:
+        """Forget the last batch, and what followed from it."""
+        self._keep(len(self.batches) - 1)
+
+    def _keep(self, count: int) -> None:
+        kept = list(zip(self.batches, self.data, strict=True))[:count]
+        self._clear()
+        for batch, data in kept:
+            self.append(batch, data)
+
     def follow(self, leader: PartitionLog) -> None:
         """Become a copy of ``leader``: cut what it does not have, fetch what it has more."""
         common = 0
@@ -229,10 +239,7 @@ class PartitionLog:
                 break
             common += 1
         if common < len(self.batches):
-            kept = list(zip(self.batches, self.data, strict=True))[:common]
-            self._clear()
-            for batch, data in kept:
-                self.append(batch, data)
+            self._keep(common)
         for batch, data in zip(leader.batches[common:], leader.data[common:], strict=True):
             self.append(batch, data)
 

@@ -385,6 +385,29 @@ def test_a_producer_id_that_the_broker_forgot_is_replaced_by_a_new_epoch():
     assert (last.producer_epoch, last.base_sequence) == (1, 0)
 
 
+def test_two_truncations_in_a_row_lose_what_they_took_and_nothing_else():
+    simulation = simulate(partitions=1, batch_size="100")
+    partition = simulation.cluster.topics["t"].partitions[0]
+    for value in (b"first", b"second"):
+        simulation.append_to(0, [value])
+        simulation.producer.flush()
+    truncations = []
+
+    def truncate(broker, topic, index, batch):
+        """Once in each of the first two epochs, where the next sequence is not 0."""
+        epoch, sequence = batch.header.producer_epoch, batch.header.base_sequence
+        if sequence > 0 and epoch == len(truncations) < 2:
+            truncations.append(partition.drop_last_batch())
+
+    simulation.cluster.on_produce = truncate
+    values = [b"%d" % n + bytes(90) for n in range(4)]
+    simulation.append_to(0, values)
+    simulation.producer.flush()
+    assert truncations == [True, True]
+    assert simulation.values()[0] == [b"first", *values[1:]]
+    assert partition.log.batches[-1].header.producer_epoch == 2
+
+
 def test_sequences_wrap_after_the_last_integer():
     simulation = simulate(partitions=1)
     simulation.append_to(0, [b"a"])

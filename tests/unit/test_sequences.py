@@ -224,7 +224,7 @@ def test_a_lost_producer_state_is_numbered_anew_under_a_new_epoch(state: Produce
     state.bump_epoch_if_needed()
     assert state.producer == ProducerIdAndEpoch(42, 1)
     assert [b.base_sequence for b in (first, second)] == [0, 2]
-    assert all(b.producer == state.producer and b.has_been_renumbered for b in (first, second))
+    assert all(b.producer == state.producer and b.is_renumbered for b in (first, second))
     acknowledge(state, first, second)
     [third] = drained(state, 1)
     assert (third.base_sequence, third.producer) == (5, state.producer)
@@ -268,6 +268,64 @@ def test_a_renumbered_batch_does_not_bump_again(state: ProducerState) -> None:
         assert state.can_retry(batch, error, LOG_START)
         state.bump_epoch_if_needed()
         assert state.producer.producer_epoch == 1
+
+
+def test_a_second_gap_after_a_new_epoch_bumps_again(state: ProducerState) -> None:
+    """Two truncations: of what the first epoch wrote, then of what the second did."""
+    acknowledge(state, *drained(state, 10))
+    first, second = drained(state, 2, 3)
+    state.can_retry(first, OUT_OF_ORDER, LOG_START)
+    state.bump_epoch_if_needed()
+    for batch in (first, second):
+        batch.seal()  # as when it is sent again
+    acknowledge(state, first)
+    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
+    state.bump_epoch_if_needed()
+    assert state.producer == ProducerIdAndEpoch(42, 2)
+    assert (second.producer, second.base_sequence) == (state.producer, 0)
+
+
+def test_a_batch_acknowledged_by_its_old_number_does_not_stop_the_others(
+    state: ProducerState,
+) -> None:
+    """It was renumbered while its acknowledgement was on its way: those after it begin too high
+    for the new epoch, which the broker refuses.
+    """
+    acknowledge(state, *drained(state, 10))
+    first, second = drained(state, 2, 3)
+    state.can_retry(first, UNKNOWN_PRODUCER_ID, LOG_START)
+    state.bump_epoch_if_needed()
+    state.acknowledged(first, 10)
+    second.seal()
+    assert state.is_next_in_line(second)
+    assert state.can_retry(second, OUT_OF_ORDER, LOG_START)
+    state.bump_epoch_if_needed()
+    assert (second.producer.producer_epoch, second.base_sequence) == (2, 0)
+
+
+def test_acknowledgements_in_any_order_do_not_go_back(state: ProducerState) -> None:
+    first, second, third = drained(state, 2, 3, 1)
+    acknowledge(state, second, first)
+    assert state.is_next_in_line(third)
+
+
+def test_acknowledgements_in_any_order_across_the_wrap(state: ProducerState) -> None:
+    start_at(state, LAST_SEQUENCE - 1)
+    before, after, third = drained(state, 1, 3, 1)
+    assert (before.last_sequence, after.last_sequence) == (LAST_SEQUENCE - 1, 1)
+    acknowledge(state, after, before)
+    assert state.is_next_in_line(third)
+
+
+def test_no_epoch_is_made_up_while_a_new_producer_id_is_asked_for(state: ProducerState) -> None:
+    state.set_producer(ProducerIdAndEpoch(42, 2**15 - 1))
+    [batch] = drained(state, 1)
+    state.can_retry(batch, UNKNOWN_PRODUCER_ID, LOG_START)
+    for _ in range(3):
+        state.bump_epoch_if_needed()
+    assert state.producer == NO_PRODUCER
+    state.set_producer(ProducerIdAndEpoch(43, 0))
+    assert (batch.producer, batch.base_sequence) == (state.producer, 0)
 
 
 def test_other_partitions_end_the_old_epoch_before_they_begin_the_new(
