@@ -6,6 +6,7 @@
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
 # make exactly-once   300 micro-batches through killed drivers, workers and brokers, per Kafka version
+# make epoch-boundary   exactly-once across the last producer epoch, drivers dying; an hour per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
@@ -28,7 +29,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once chaos fuzz outage soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
+.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -66,6 +67,10 @@ simulate-queries: $(VENV)/dev.installed
 
 exactly-once: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.exactly_once
+
+epoch-boundary: $(VENV)/dev.installed
+	$(BIN)/python -m tests.epochs.boundary 4.3.0
+	$(BIN)/python -m tests.epochs.boundary 3.9.1
 
 chaos: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos

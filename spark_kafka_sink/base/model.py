@@ -43,6 +43,13 @@ class Node(NamedTuple):
         return self.address if self.node_id < 0 else f"broker {self.node_id} ({self.address})"
 
 
+# Source: ``TransactionMetadata.isEpochExhausted``: the highest that brokers give to a client.
+_LAST_EPOCH = 2**15 - 2
+# One for each end of a transaction, of which a driver has several under one identity, and two for
+# an abort by InitProducerId.
+_EPOCHS_IN_USE = 20
+
+
 class ProducerIdAndEpoch(NamedTuple):
     """Identity under which a broker deduplicates. Source: KIP-98, ``ProducerIdAndEpoch``."""
 
@@ -52,6 +59,14 @@ class ProducerIdAndEpoch(NamedTuple):
     @property
     def is_valid(self) -> bool:
         return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def is_near_the_end(self) -> bool:
+        """Whether epochs could run out while this identity is in use. Brokers give another
+        producer id in answer to an InitProducerId at the last epoch. With a transaction open at
+        that epoch, some can never end it (KAFKA-18660, -19367, -20090).
+        """
+        return self.producer_epoch > _LAST_EPOCH - _EPOCHS_IN_USE
 
 
 class PreparedTransaction(NamedTuple):

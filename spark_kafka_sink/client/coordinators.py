@@ -5,9 +5,10 @@ Source: ``CoordinatorStrategy``, ``TransactionManager.FindCoordinatorHandler``; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
@@ -17,6 +18,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.blocking import BlockingClient, Call
+from spark_kafka_sink.network.client import SOFTWARE_NAME
+from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     BATCHED_VERSION,
     TRANSACTION_KEY_TYPE,
@@ -38,11 +42,15 @@ ABOUT_COORDINATOR = _MOVED | _BUSY
 
 
 class Question(NamedTuple):
-    """One request to the coordinator that all ``ids`` have in common."""
+    """One request to the coordinator that all ``ids`` have in common.
+
+    at_most_version: by the transaction.version that the coordinator has when it is asked; None: the
+    highest common version
+    """
 
     ids: tuple[str, ...]
     request: Request
-    at_most_version: int | None = None
+    at_most_version: Callable[[int], int] | None = None
 
 
 class Coordinators:
@@ -51,10 +59,6 @@ class Coordinators:
     def __init__(self, admin: BlockingClient) -> None:
         self._admin = admin
         self._nodes: dict[str, Node] = {}
-
-    def known(self, transactional_id: str) -> Node:
-        """The coordinator that answered last for this id."""
-        return self._nodes[transactional_id]
 
     def ask(
         self,
@@ -68,18 +72,20 @@ class Coordinators:
         last_problem = "no answer"
         while waiting:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
-            calls = [Call(coordinators[q.ids[0]], q.request, q.at_most_version) for q in waiting]
+            calls = self._calls(waiting, coordinators, deadline_ms, attempts)
+            asked = [call for call in calls if call is not None]
+            told = iter(self._admin.request_all(asked, deadline_ms, attempts))
             again: list[Question] = []
-            answers = self._admin.request_all(calls, deadline_ms, attempts)
-            for question, call, answer in zip(waiting, calls, answers, strict=True):
+            for question, call in zip(waiting, calls, strict=True):
+                answer = None if call is None else next(told)
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
                     error = error_for_code(code_of(answer))
                 if answer is None or error.name in ABOUT_COORDINATOR:
-                    last_problem = f"{call.node}: {error}"
+                    last_problem = f"{coordinators[question.ids[0]]}: {error}"
                     again.append(question)
                     if answer is None or error.name in _MOVED:
-                        self._forget(question.ids)
+                        self.forget(question.ids)
                 else:
                     yield question.ids, answer
             waiting = again
@@ -90,7 +96,45 @@ class Coordinators:
                 )
             attempts += 1
 
-    def _forget(self, transactional_ids: Iterable[str]) -> None:
+    def _calls(
+        self,
+        questions: Sequence[Question],
+        coordinators: dict[str, Node],
+        deadline_ms: int,
+        attempts: int,
+    ) -> list[Call | None]:
+        """None for a coordinator that does not tell its transaction.version, where it matters."""
+        nodes = {coordinators[q.ids[0]] for q in questions if q.at_most_version is not None}
+        levels = self.transaction_versions(nodes, deadline_ms, attempts) if nodes else {}
+        calls: list[Call | None] = []
+        for question in questions:
+            node = coordinators[question.ids[0]]
+            if question.at_most_version is None:
+                calls.append(Call(node, question.request))
+            elif node not in levels:
+                calls.append(None)
+            else:
+                calls.append(Call(node, question.request, question.at_most_version(levels[node])))
+        return calls
+
+    def transaction_versions(
+        self, nodes: Collection[Node], deadline_ms: int, attempts: int
+    ) -> dict[Node, int]:
+        """The finalized transaction.version of each node that answers, as it is now.
+
+        What a connection was told when it was made may be old: the feature can be downgraded, and
+        brokers of transaction.version 0 take EndTxn v5, which leaves the transaction open for good.
+        """
+        calls = [Call(node, ApiVersionsRequest(SOFTWARE_NAME, __version__)) for node in nodes]
+        found = {}
+        answers = self._admin.request_all(calls, deadline_ms, attempts)
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
+                found[call.node] = BrokerApiVersions.from_response(answer).transaction_version
+        return found
+
+    def forget(self, transactional_ids: Iterable[str]) -> None:
+        """Find their coordinators again before they are asked next."""
         for transactional_id in transactional_ids:
             self._nodes.pop(transactional_id, None)
 

@@ -363,6 +363,8 @@ class NetworkClient:
             raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
         else:
             connection.api_versions = BrokerApiVersions.from_response(response)
+            if connection.state is ConnectionState.READY:
+                return  # somebody has asked once more: finalized features change
             connection.change(ConnectionEvent.VERSIONS_TOLD)
             connection.failed_attempts = 0
             connection.last_failure = None

@@ -3,7 +3,8 @@
 What is asked for next follows from what is known:
 
 1. no coordinator: FindCoordinator, of the least loaded node
-2. no producer id: InitProducerId, which fences whoever used the transactional id before
+2. no producer id: InitProducerId, which fences whoever used the transactional id before; again
+   near the last producer epoch, so that none runs out while the transaction is open
 3. below transaction.version 2, partitions with batches: AddPartitionsToTxn
 
 One request is under way at a time. Errors that pass lead back to where they came from, after a
@@ -231,7 +232,8 @@ class TransactionManager:
             self._refused(what, error_for_code(response.error_code), None, now_ms)
         else:
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            self.state.begin(identity, self._transaction_version)
+            if not identity.is_near_the_end:  # otherwise another one is asked for
+                self.state.begin(identity, self._transaction_version)
             self._succeeded()
 
     # --- partitions, below transaction.version 2 -----------------------------------------------

@@ -6,13 +6,13 @@ Source: ``TransactionManager``'s handlers and ``AdminClient``'s coordinator stra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
     RemoteProtocolError,
+    TransactionError,
     error_for_code,
     error_named,
 )
@@ -20,7 +20,6 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordinators import ABOUT_COORDINATOR, Coordinators, Question
-from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -31,11 +30,7 @@ from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from spark_kafka_sink.protocol.messages.end_txn import (
-    EPOCH_BUMP_VERSION,
-    EndTxnRequest,
-    EndTxnResponse,
-)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -45,6 +40,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, outcome_of
 from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
 from spark_kafka_sink.transactions.model import TaskTransaction
@@ -56,18 +52,7 @@ _ENDED_OTHERWISE = _FENCED | {
     "TRANSACTION_ABORTABLE",
 }
 _PATTERN_VERSION = 2
-_OPEN = "Ongoing"
-_COMMITTED = {"PrepareCommit", "CompleteCommit"}
 _ENDING = {"PrepareCommit", "PrepareAbort"}
-_ABORTED = {"PrepareAbort", "CompleteAbort"}
-
-
-class Outcome(Enum):
-    """What became of a transaction that was to be committed."""
-
-    COMMITTED = "committed"
-    LOST = "aborted by the brokers"
-    UNKNOWN = "unknown"
 
 
 class InitializedProducer(NamedTuple):
@@ -103,9 +88,17 @@ class TransactionClient:
     ) -> InitializedProducer:
         """Take a transactional id: whoever used it before is fenced, what it left open aborted.
 
+        Asks again near the last producer epoch, until there is another producer id.
+
         timeout_ms: transaction.timeout.ms of what is begun under the id.
         """
-        return self._initialize_all([transactional_id], timeout_ms, deadline_ms)[transactional_id]
+        while True:
+            found = self._initialize_all([transactional_id], timeout_ms, deadline_ms)
+            producer = found[transactional_id]
+            if not producer.is_near_the_end:
+                break
+        version = self.transaction_version(transactional_id, deadline_ms)
+        return InitializedProducer(producer, version)
 
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int, deadline_ms: int) -> None:
         """Abort what is open under these ids and keep their writers out.
@@ -116,7 +109,7 @@ class TransactionClient:
 
     def _initialize_all(
         self, transactional_ids: Sequence[str], timeout_ms: int, deadline_ms: int
-    ) -> dict[str, InitializedProducer]:
+    ) -> dict[str, ProducerIdAndEpoch]:
         questions = [
             Question((i,), InitProducerIdRequest(i, timeout_ms)) for i in transactional_ids
         ]
@@ -127,14 +120,23 @@ class TransactionClient:
             assert isinstance(response, InitProducerIdResponse)
             _raise_error(response.error_code, f"InitProducerId of {transactional_id}")
             producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            version = self._transaction_version(transactional_id)
-            initialized[transactional_id] = InitializedProducer(producer, version)
+            initialized[transactional_id] = producer
         return initialized
 
-    def _transaction_version(self, transactional_id: str) -> int:
-        """By the finalized feature: a broker advertises versions that it may not be asked in."""
-        versions = self.admin.api_versions(self._coordinators.known(transactional_id))
-        return 0 if versions is None else versions.transaction_version
+    def transaction_version(self, transactional_id: str, deadline_ms: int) -> int:
+        """The finalized feature as the id's coordinator has it now: it advertises versions that it
+        may not be asked in, and the feature can be downgraded between any two requests.
+        """
+        attempts = 0
+        while True:
+            node = self._coordinators.find([transactional_id], deadline_ms)[transactional_id]
+            found = self._coordinators.transaction_versions([node], deadline_ms, attempts)
+            if found:
+                return found[node]
+            self._coordinators.forget([transactional_id])
+            if not self.admin.pause(attempts, deadline_ms):
+                raise TransactionError(f"{node} does not tell its transaction.version")
+            attempts += 1
 
     # --- EndTxn --------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class TransactionClient:
         its transaction_version decides. ``on_first`` is called after the first one's answer.
         """
         by_id = {t.transactional_id: t for t in transactions}
-        questions = [_end_question(t, committed=True) for t in transactions]
+        questions = [end_question(t, committed=True) for t in transactions]
         outcomes: dict[str, Outcome] = {}
         unclear: list[TaskTransaction] = []
         first = 1 if on_first is not None else 0
@@ -177,7 +179,7 @@ class TransactionClient:
     ) -> dict[str, Outcome]:
         """What the coordinators still know of transactions that cannot be committed any more."""
         states = self.describe([t.transactional_id for t in transactions], deadline_ms)
-        return {t.transactional_id: _outcome(t, states[t.transactional_id]) for t in transactions}
+        return {t.transactional_id: outcome_of(t, states[t.transactional_id]) for t in transactions}
 
     def end(
         self,
@@ -191,7 +193,7 @@ class TransactionClient:
         Raises FencedError when another driver has taken the id.
         """
         transaction = TaskTransaction(transactional_id, *producer, transaction_version, -1, 0, "")
-        question = _end_question(transaction, committed=True)
+        question = end_question(transaction, committed=True)
         for _, response in self._coordinators.ask([question], _code_of, deadline_ms):
             assert isinstance(response, EndTxnResponse)
             raise_if_fenced(error_for_code(response.error_code), transactional_id)
@@ -253,7 +255,7 @@ class TransactionClient:
 
     def open_tasks(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
         """Open transactions of tasks under ``prefix``, on all brokers that can be reached."""
-        listed = self.list_transactions(task_id_pattern(prefix), [_OPEN], deadline_ms)
+        listed = self.list_transactions(task_id_pattern(prefix), [ONGOING], deadline_ms)
         return [t for t in listed if is_task_id(prefix, t.transactional_id)]
 
     def list_transactions(
@@ -300,13 +302,6 @@ def raise_if_fenced(error: KafkaErrorCode, transactional_id: str) -> None:
         )
 
 
-def _end_question(transaction: TaskTransaction, committed: bool) -> Question:
-    request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
-    bumps = transaction.transaction_version >= IMPLICIT_PARTITIONS_VERSION
-    at_most = EPOCH_BUMP_VERSION if bumps else EPOCH_BUMP_VERSION - 1
-    return Question((transaction.transactional_id,), request, at_most)
-
-
 def _code_of(message: Message) -> int:
     code: int = message.error_code  # type: ignore[attr-defined]
     return code
@@ -332,27 +327,6 @@ def _known(state: TransactionState) -> TransactionState | None:
         return None
     _raise_error(state.error_code, f"DescribeTransactions of {state.transactional_id}")
     return state
-
-
-def _outcome(transaction: TaskTransaction, state: TransactionState | None) -> Outcome:
-    """By the coordinator's last word, if that is about this transaction."""
-    if state is None or state.producer_id != transaction.producer_id:
-        return Outcome.UNKNOWN
-    if state.producer_epoch not in (transaction.producer_epoch, transaction.producer_epoch + 1):
-        return Outcome.UNKNOWN
-    if state.transaction_state in _COMMITTED:
-        return Outcome.COMMITTED
-    return Outcome.LOST if state.transaction_state in _ABORTED else Outcome.UNKNOWN
-
-
-def is_open(transaction: TaskTransaction, state: TransactionState | None) -> bool:
-    """Whether the transaction is still as its task has left it."""
-    return (
-        state is not None
-        and state.transaction_state == _OPEN
-        and state.producer_id == transaction.producer_id
-        and state.producer_epoch == transaction.producer_epoch
-    )
 
 
 def _merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:

@@ -19,9 +19,10 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.transactions import ownership, repair
-from spark_kafka_sink.transactions.client import Outcome, TransactionClient, is_open
+from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.ending import Outcome, is_open
 from spark_kafka_sink.transactions.errors import TransactionLostError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.model import (

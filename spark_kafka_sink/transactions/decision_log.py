@@ -128,7 +128,9 @@ class DecisionLog:
         """
         transactional_id = driver_transactional_id(self._prefix)
         producer = token.producer
-        is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS_VERSION
+        # The feature may have been downgraded since the token was made.
+        now = self._client.transaction_version(transactional_id, deadline_ms)
+        is_implicit = min(token.transaction_version, now) >= IMPLICIT_PARTITIONS_VERSION
         if not is_implicit:
             self._client.add_partition(
                 transactional_id, producer, self._topic_partition, deadline_ms

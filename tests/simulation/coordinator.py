@@ -164,7 +164,8 @@ class TransactionCoordinator:
             entry = loaded.entries.get(transactional_id)
             if entry is None:
                 producer_id = self._transactions.new_producer_id()
-                metadata = TransactionMetadata(transactional_id, producer_id, timeout_ms)
+                before = self._transactions.first_epoch - 1
+                metadata = TransactionMetadata(transactional_id, producer_id, timeout_ms, before)
                 entry = loaded.entries[transactional_id] = Entry(metadata)
             new = self._next_producer(entry, timeout_ms, expected)
         except CoordinatorError as error:
@@ -231,8 +232,16 @@ class TransactionCoordinator:
         raise CoordinatorError("PRODUCER_FENCED")
 
     def _fence(self, entry: Entry, then: Answer) -> None:
-        """Abort an open transaction under the next epoch: its writer is shut out."""
+        """Abort an open transaction under the next epoch: its writer is shut out.
+
+        With transaction.version 2 brokers before 4.1 raise the epoch once more, which fails at the
+        last one: the transaction stays open for good (KAFKA-19367).
+        """
         metadata = entry.metadata
+        raises_twice = self._transactions.aborts_raise_twice
+        if raises_twice and is_exhausted(metadata.producer_epoch):
+            self._wedge(entry, PREPARE_ABORT, lambda _: then("UNKNOWN_SERVER_ERROR"))
+            return
         fenced = replace(
             metadata,
             state=PREPARE_ABORT,

@@ -6,15 +6,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.coordinators import Question
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client as client_module
-from spark_kafka_sink.transactions import commit_protocol, repair
-from spark_kafka_sink.transactions.client import Outcome, TransactionClient
+from spark_kafka_sink.transactions import commit_protocol, ending, repair
+from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.ending import Outcome
 from spark_kafka_sink.transactions.model import NO_UNIT, Phase, TaskTransaction
 from tests.simulation.bugs import Bug
 
@@ -41,7 +43,9 @@ def _end_txn_instead_of_fencing(original):  # type: ignore[no-untyped-def]
         states = self.describe(list(transactional_ids), deadline_ms)
         questions = [
             Question(
-                (name,), EndTxnRequest(name, state.producer_id, state.producer_epoch, False), 4
+                (name,),
+                EndTxnRequest(name, state.producer_id, state.producer_epoch, False),
+                lambda now: 4,
             )
             for name, state in states.items()
             if state is not None and state.transaction_state == "Ongoing"
@@ -72,17 +76,6 @@ def _list_an_empty_transaction(options, plan, message: KafkaCommitMessage):  # t
     message.transaction = TaskTransaction(
         transactional_id, *producer, version, message.partition_id, 0, "0-0"
     )
-
-
-def _other_version_on_retry(original):  # type: ignore[no-untyped-def]
-    def resolve(self, decision, token, deadline_ms):  # type: ignore[no-untyped-def]
-        flipped = tuple(
-            t._replace(transaction_version=0 if t.transaction_version >= 2 else 2)
-            for t in decision.transactions
-        )
-        return original(self, replace(decision, transactions=flipped), token, deadline_ms)
-
-    return resolve
 
 
 def _committed_list_not_cumulative(original):  # type: ignore[no-untyped-def]
@@ -167,6 +160,15 @@ def _refused_taken_for_lost(original):  # type: ignore[no-untyped-def]
     return settle
 
 
+def _versions_of_the_past(original):  # type: ignore[no-untyped-def]
+    """As the feature was when the transaction began."""
+    return lambda begun, now: original(begun, begun)
+
+
+def _epochs_used_up(original):  # type: ignore[no-untyped-def]
+    return property(lambda self: False)
+
+
 BUGS: dict[str, Bug] = {
     "no decision log": Bug(
         "transactions are committed, and nothing says that they were to be",
@@ -186,12 +188,6 @@ BUGS: dict[str, Bug] = {
         writer,
         "write_partition",
         _empty_transactions_listed,
-    ),
-    "other EndTxn version on retry": Bug(
-        "recovery ends transactions in a version of its own choice",
-        CommitProtocol,
-        "_resolve",
-        _other_version_on_retry,
     ),
     "list of what is committed not cumulative": Bug(
         "a repair that is cut off forgets what was visible before",
@@ -244,10 +240,22 @@ BUGS: dict[str, Bug] = {
     "lost taken for committed": Bug(
         "a transaction that timed out counts as visible",
         client_module,
-        "_outcome",
+        "outcome_of",
         _lost_taken_for_committed,
     ),
     "refused taken for lost": Bug(
         "EndTxn's refusal counts as an abort", TransactionClient, "_settle", _refused_taken_for_lost
+    ),
+    "EndTxn as before a downgrade": Bug(
+        "transactions are ended in the version that was right when they began",
+        ending,
+        "_end_version",
+        _versions_of_the_past,
+    ),
+    "epochs used up": Bug(
+        "a transaction may begin with the last producer epoch",
+        ProducerIdAndEpoch,
+        "is_near_the_end",
+        _epochs_used_up,
     ),
 }

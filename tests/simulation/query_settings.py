@@ -17,6 +17,10 @@ _DECIDED_POINTS = ("commit.deciding", "commit.decided", "commit.ending", "commit
 _BEFORE_SWEEPS = ("plan.resolved", "sweep.listed", "abort.settled", "commit.done")
 
 
+# The highest epoch that brokers give to a client.
+_LAST_EPOCH = 2**15 - 2
+
+
 @dataclass
 class Blow:
     """At the ``countdown``-th time that ``point`` is reached, ``kind`` happens.
@@ -32,7 +36,7 @@ class Blow:
 
 @dataclass
 class Settings:
-    """What a seed chooses."""
+    """What a seed chooses. ``first_epoch``: of every transactional id."""
 
     transaction_version: int
     api_versions: dict[int, tuple[int, int]]
@@ -52,6 +56,7 @@ class Settings:
     is_lost: float
     speculates: float
     is_job: bool = False
+    first_epoch: int = 0
 
 
 def choose_settings(rng: random.Random) -> Settings:
@@ -111,6 +116,10 @@ def choose_settings(rng: random.Random) -> Settings:
             if blow.kind in ("freeze driver", "hang process"):
                 # Whoever repeats a job whose driver may still live must expect it twice.
                 blow.kind = "kill driver"
+    if version == 2 and rng.random() < 0.15:
+        _make_downgrade_likely(settings, rng)
+    if rng.random() < 0.2:
+        settings.first_epoch = rng.randint(_LAST_EPOCH - 20, _LAST_EPOCH)
     return settings
 
 
@@ -182,3 +191,13 @@ def _make_late_drivers_likely(settings: Settings, rng: random.Random) -> None:
         kind = rng.choice(("freeze driver", "hang process"))
         late = Blow(rng.choice(_BEFORE_SWEEPS), number, kind, pause_ms)
     settings.blows = [late, Blow(rng.choice(_DECIDED_POINTS[1:]), number, "kill driver")]
+
+
+def _make_downgrade_likely(settings: Settings, rng: random.Random) -> None:
+    """transaction.version is downgraded in the middle of a commit, when no task is writing: a task
+    that writes meanwhile leaves its transaction open for good, and no client can help that.
+    """
+    settings.is_lost = settings.speculates = 0.0
+    points = ("commit.checked", *_DECIDED_POINTS, "commit.done", "plan.fenced", "plan.resolved")
+    blows = [b for b in settings.blows if b.kind in ("kill driver", "kill process")]
+    settings.blows = [*blows, Blow(rng.choice(points), rng.randint(1, 3), "downgrade")]

@@ -79,6 +79,9 @@ class Transactions:
         self.transaction_version = transaction_version
         self.verifies_partitions = True
         self.max_timeout_ms = 900_000
+        # Of ids that nobody has used yet.
+        self.first_epoch = 0
+        self.aborts_raise_twice = False
         # (id, producer id, epoch) of transactions that took too long.
         self.timed_out: set[tuple[str, int, int]] = set()
         self.load_delay_ms = (0, 50)

@@ -1,0 +1,40 @@
+"""transaction.version of a real broker is downgraded while transactions are open."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.ending import Outcome
+from spark_kafka_sink.transactions.model import TaskTransaction
+from tests.broker.creating import producer_for
+from tests.broker.processes import eventually
+from tests.broker.test_transactions import committed, rows, write
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
+    """By a client whose connection is older: as the broker told it then, EndTxn v5 was right. At 0
+    that leaves the transaction open until the broker is restarted.
+    """
+    topic, name = "downgraded", "p.0123456789ab.0"
+    with LocalKafka() as kafka, AdminClient.connect(kafka.bootstrap_servers) as admin:
+        kafka.create_topic(topic, 3)
+        client = TransactionClient(admin)
+        assert client.initialize("p.driver", 60_000, admin.deadline_in(60_000)).transaction_version
+        with producer_for(kafka.bootstrap_servers) as producer:
+            prepared = write(producer, topic, name, [rows(0)])
+        assert prepared is not None
+        assert prepared.transaction_version == 2
+        transaction = TaskTransaction(*prepared, 0, 300, "0-0")
+        client.describe([name], admin.deadline_in(60_000))
+        feature = f"transaction.version={version}"
+        servers = ("--bootstrap-server", kafka.bootstrap_servers)
+        kafka.run_tool("FeatureCommand", *servers, "downgrade", "--feature", feature)
+        outcomes = client.commit_all([transaction], admin.deadline_in(60_000))
+        assert outcomes == {name: Outcome.COMMITTED}
+        assert eventually(lambda: committed(kafka, topic) == list(range(300)))
+        again = client.commit_all([transaction], admin.deadline_in(60_000))
+        assert again == {name: Outcome.COMMITTED}
