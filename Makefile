@@ -6,7 +6,7 @@
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
 # make exactly-once   300 micro-batches through killed drivers, workers and brokers, per Kafka version
-# make epoch-boundary   exactly-once across the last producer epoch, drivers dying; an hour per version
+# make epoch-boundary   exactly-once across the last producer epoch, drivers dying; minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
