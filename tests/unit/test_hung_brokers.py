@@ -149,8 +149,8 @@ def test_the_version_of_a_transaction_is_that_of_its_answer(world, failure):
     """Even if the connection is gone when it is looked at: a wrong one ends it the wrong way."""
     world.connect_to_all()
     world.answers_to_init = [None, failure]
-    begun = world.client._initialize_all(["q.0", "q.1"], 60_000, MINUTE_MS)
-    assert [b.transaction_version for b in begun.values()] == [2, 2]
+    begun = [world.client.initialize(name, 60_000, MINUTE_MS) for name in ("q.0", "q.1")]
+    assert [b.transaction_version for b in begun] == [2, 2]
 
 
 def test_a_real_listener_that_never_answers():
