@@ -10,10 +10,14 @@ as possible, for it is also how long a restart may take in the middle of a commi
 
 
 class ExactlyOnceConfig(NamedTuple):
-    """prefix: ``transactional.id.prefix``; log_*: of the decision log's topic."""
+    """prefix: ``transactional.id.prefix``; log_*: of the decision log's topic.
+
+    accepts_missing_record: a prefix or query that is not new may begin without a record in the log
+    """
 
     prefix: str
     transaction_timeout_ms: int
     log_topic: str
     log_replication_factor: int
     log_min_isr: int
+    accepts_missing_record: bool = False

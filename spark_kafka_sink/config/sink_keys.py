@@ -77,6 +77,16 @@ SINK_OPTIONS = ConfigDef(
             "missing; queries may share it. Only for exactly-once.",
         ),
         ConfigKey(
+            "transaction.log.missing",
+            ConfigType.STRING,
+            "refuse",
+            one_of("refuse", "accept"),
+            Importance.MEDIUM,
+            "What happens when the decision log has no record of transactional.id.prefix although "
+            "the query is not new: refuse, as the log may be lost, or accept, for one start, to "
+            "move a query from at-least-once to exactly-once.",
+        ),
+        ConfigKey(
             "transaction.log.replication.factor",
             ConfigType.INT,
             3,

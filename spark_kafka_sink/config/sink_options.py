@@ -24,6 +24,7 @@ _ASKED_FOR = "delivery.guarantee=exactly-once"
 _EXACTLY_ONCE_ONLY = (
     "transactional.id.prefix",
     "transaction.log.topic",
+    "transaction.log.missing",
     "transaction.log.replication.factor",
     "transaction.log.min.isr",
 )
@@ -170,4 +171,11 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
             f"transaction.log.replication.factor = {replicas}: nothing could be written"
         )
     timeout_ms = producer.transaction_timeout_ms
-    return ExactlyOnceConfig(prefix, timeout_ms, sink["transaction_log_topic"], replicas, min_isr)
+    return ExactlyOnceConfig(
+        prefix,
+        timeout_ms,
+        sink["transaction_log_topic"],
+        replicas,
+        min_isr,
+        accepts_missing_record=sink["transaction_log_missing"] == "accept",
+    )

@@ -21,11 +21,12 @@ from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.transactions import ownership, repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
-from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
 from spark_kafka_sink.transactions.ending import Outcome, is_open
 from spark_kafka_sink.transactions.errors import TransactionLostError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
     Decision,
     Driver,
     DriverToken,
@@ -69,24 +70,22 @@ class CommitProtocol:
 
         job_id: of a batch job, None for a micro-batch.
 
-        Raises FencedError for a driver that was superseded and PrefixInUseError for another query's
-        prefix: both before anything is changed, so that whoever has the prefix goes on. Raises
-        OutcomeError for a batch that only the user can settle.
+        Raises FencedError for a driver that was superseded, PrefixInUseError for another query's
+        prefix and MissingRecordError where the log may be lost: all before anything is changed, so
+        that whoever has the prefix goes on. Raises OutcomeError for a batch that only the user can
+        settle.
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
-        decision = self.log.read(deadline_ms)
-        if decision is None or decision.owner.driver_id != driver.driver_id:
-            # A record whose marker is not written yet would not be seen.
-            self._client.settled_state(self._driver_transactional_id, deadline_ms)
-            decision = self.log.read_current(deadline_ms)
-        self._check_may_take(decision, driver, job_id)
-        reached("plan.checked")
+        may_begin_later = self._check_before_taking(driver, job_id, deadline_ms)
         token = self._take_over(deadline_ms)
         reached("plan.fenced")
+        # Nobody else can write any more: what is in the log now is the last word.
         decision = self.log.read_current(deadline_ms)
         self._check_may_take(decision, driver, job_id)
         claimed = Decision.claimed_by(decision, driver, is_query=job_id is None)
+        if may_begin_later:
+            claimed = replace(claimed, may_begin_later=True)
         if claimed != decision:
             token = self.log.write(claimed, token, deadline_ms)
             reached("plan.claimed")
@@ -99,6 +98,30 @@ class CommitProtocol:
         ownership.check_settled(decision, self._config.prefix)
         timeout_ms = self._config.transaction_timeout_ms
         return Plan(self._config.prefix, driver, token, decision, job_id, timeout_ms)
+
+    def _check_before_taking(self, driver: Driver, job_id: str | None, deadline_ms: int) -> bool:
+        """Raise for who may not have the prefix, while nothing is changed yet.
+
+        Returns whether the query may begin with another micro-batch than 0.
+        """
+        accepts = self._config.accepts_missing_record
+        decision = self.log.read(deadline_ms)
+        if decision is not None and decision.owner.driver_id == driver.driver_id:
+            self._check_may_take(decision, driver, job_id)
+            return accepts
+        # A record whose marker is not written yet would not be seen.
+        state = self._client.settled_state(self._driver_transactional_id, deadline_ms)
+        decision = self.log.read_current(deadline_ms)
+        self._check_may_take(decision, driver, job_id)
+        if decision is not None:
+            return accepts
+        mark = self.log.read_mark(deadline_ms)
+        if mark is None:
+            if state is not None and not accepts:
+                raise ownership.missing_record(self._config.prefix, self._config.log_topic)
+            # The brokers know the prefix from the next step on, the log only after the claim.
+            self.log.write_mark(Mark(is_released=False), deadline_ms)
+        return accepts or (mark is not None and mark.is_released)
 
     def _take_over(self, deadline_ms: int) -> DriverToken:
         transactional_id = self._driver_transactional_id
@@ -125,7 +148,9 @@ class CommitProtocol:
         deadline_ms = self._deadline()
         decision = plan.decision
         ownership.check_order(decision, unit, self._config.prefix)
-        if decision.unit == unit and decision.phase is Phase.DONE:
+        ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
+        if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
             dropped = [t.transactional_id for t in transactions]
             self._client.fence(dropped, plan.timeout_ms, deadline_ms)
             return False
@@ -133,8 +158,9 @@ class CommitProtocol:
         if decision.unit == unit and decision.phase is Phase.PARTIAL:
             committed = decision.committed
             transactions = repair.missing_of(decision, transactions, self._config.prefix)
-        if not transactions:
-            return True  # no task has written anything: there is nothing to decide
+        if not transactions:  # no task has written anything: there is nothing to decide
+            self._note_first(decision, unit, plan.token, deadline_ms)
+            return True
         self._check_open(transactions, deadline_ms)
         reached("commit.checked")
         decided = replace(
@@ -160,14 +186,33 @@ class CommitProtocol:
         reached("commit.swept")
         return True
 
-    def commit_nothing(self, unit: Unit) -> None:
+    def commit_nothing(self, unit: Unit, driver: Driver) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""
-        decision = self.log.read_current(self._deadline())
-        if decision is None or decision.phase is not Phase.PARTIAL:
+        deadline_ms = self._deadline()
+        decision = self.log.read_current(deadline_ms)
+        if decision is None:
             return
+        if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:
+            # Without a task nobody has brought the token; no task can lose by another one.
+            token = self._take_over(deadline_ms)
+            decision = self.log.read_current(deadline_ms)
+            if decision is not None and decision.owner.driver_id == driver.driver_id:
+                self._note_first(decision, unit, token, deadline_ms)
         # Without a task nobody has told the query's id; the prefix is the query's own.
-        if unit.batch_id is not None and unit.batch_id == decision.unit.batch_id:
+        elif decision.phase is Phase.PARTIAL and unit.batch_id == decision.unit.batch_id:
             repair.missing_of(decision, [], self._config.prefix)
+
+    def _note_first(
+        self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int
+    ) -> None:
+        """A query's first micro-batch is in the log even if it has no rows: a later one without
+        any record before it shows that the log was lost.
+        """
+        if decision.unit != NO_UNIT or unit.batch_id is None:
+            return
+        ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms())
+        self.log.write(noted, token, deadline_ms)
 
     def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> None:
         """Raise TransactionLostError unless all can be committed: before anything is decided."""

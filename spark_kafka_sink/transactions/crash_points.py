@@ -16,7 +16,6 @@ VARIABLE = "PYKAFKA_SINK_CRASH_HOOK"
 
 POINTS = (
     "plan.begin",
-    "plan.checked",
     "plan.fenced",
     "plan.claimed",
     "plan.resolved",

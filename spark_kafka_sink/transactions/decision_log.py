@@ -15,6 +15,10 @@ prefix can have, and belongs to no transaction, so that it replaces nothing.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import BrokerError, TransactionError, error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, TopicPartition
@@ -34,7 +38,18 @@ LOG_PARTITION = 0
 _FIRST_WINDOW = 50
 _COMPRESSED_FROM_BYTES = 4096
 _WINDOW_GROWTH = 8
-_BARRIER_KEY = b"\xff"  # no prefix begins with it: they are UTF-8
+# No prefix begins with these, for they are UTF-8.
+_BARRIER_KEY = b"\xff"
+_MARK_KEY = b"\xfe"
+
+
+class Mark(NamedTuple):
+    """This log knows the prefix, also where it has no record of it.
+
+    is_released: an operator has removed the record; else no driver has written one yet
+    """
+
+    is_released: bool
 
 
 class DecisionLog:
@@ -62,7 +77,10 @@ class DecisionLog:
 
     def _append_barrier(self, deadline_ms: int) -> int:
         """The barrier's offset. A request that is repeated leaves two, which does no harm."""
-        record = NewRecord(_BARRIER_KEY + self._key, None)
+        return self._append_plain(NewRecord(_BARRIER_KEY + self._key, None), deadline_ms)
+
+    def _append_plain(self, record: NewRecord, deadline_ms: int) -> int:
+        """Write a record outside of all transactions; its offset."""
         now_ms = self._clock.timestamp_ms()
         batch = encode_batch([record], now_ms, NO_PRODUCER, -1, is_transactional=False)
         answer = self._partition.append(None, batch, ADDS_PARTITIONS_VERSION, deadline_ms)
@@ -72,24 +90,61 @@ class DecisionLog:
             )
         return answer.base_offset
 
+    # --- the mark ------------------------------------------------------------------------------
+
+    def read_mark(self, deadline_ms: int) -> Mark | None:
+        """What says that this log has known the prefix before; None if nothing does."""
+        first = self._partition.first_offset(deadline_ms)
+        end = self._partition.end_offset(deadline_ms)
+        value = self._last_value(self._latest_mark, first, end, deadline_ms)
+        mark = None if value is None else json.loads(value)
+        if mark is None or mark["log"] != self._partition.topic_id(deadline_ms).hex:
+            return None
+        return Mark(is_released=mark["released"])
+
+    def write_mark(self, mark: Mark, deadline_ms: int) -> None:
+        """Remember that this log knows the prefix, also while it has no record of it.
+
+        With the topic's id: a log that was restored from a copy is another one.
+        """
+        topic_id = self._partition.topic_id(deadline_ms)
+        value = json.dumps({"log": topic_id.hex, "released": mark.is_released}).encode()
+        self._append_plain(NewRecord(_MARK_KEY + self._key, value), deadline_ms)
+
+    def _latest_mark(self, start: int, end: int, deadline_ms: int) -> bytes | None:
+        key, latest = _MARK_KEY + self._key, None
+        for batch in self._partition.read(start, end, deadline_ms):
+            if batch.is_transactional or batch.is_control:
+                continue
+            latest = next((r.value for r in batch.records if r.key == key), latest)
+        return latest
+
+    # --- reading -------------------------------------------------------------------------------
+
     def _read_before(self, end: int, deadline_ms: int) -> Decision | None:
         try:
             # Compaction does not move the log's start.
-            found = self._last_value(0, end, deadline_ms)
+            found = self._last_value(self._latest, 0, end, deadline_ms)
         except BrokerError as error:
             if error.error.name != "OFFSET_OUT_OF_RANGE":
                 raise
             # Somebody has deleted records.
             first = self._partition.first_offset(deadline_ms)
-            found = self._last_value(first, end, deadline_ms)
+            found = self._last_value(self._latest, first, end, deadline_ms)
         return None if found is None else self._decoded(found)
 
-    def _last_value(self, first: int, end: int, deadline_ms: int) -> bytes | None:
+    def _last_value(
+        self,
+        latest: Callable[[int, int, int], bytes | None],
+        first: int,
+        end: int,
+        deadline_ms: int,
+    ) -> bytes | None:
         """Looks from ``end`` backwards, further each time, to ``first``."""
         window = _FIRST_WINDOW
         while True:
             start = max(first, end - window)
-            found = self._latest(start, end, deadline_ms)
+            found = latest(start, end, deadline_ms)
             if found is not None or start == first:
                 return found
             window *= _WINDOW_GROWTH
@@ -126,6 +181,8 @@ class DecisionLog:
         Raises FencedError when the token is no longer good; nothing is written then. After any
         other error the record may be written or not: initialize the driver's id and read.
         """
+        if decision is None:
+            self.write_mark(Mark(is_released=True), deadline_ms)
         transactional_id = driver_transactional_id(self._prefix)
         producer = token.producer
         # The feature may have been downgraded since the token was made.

@@ -19,3 +19,7 @@ class TransactionLostError(TransactionError):
 
 class OutcomeError(TransactionError):
     """A decided batch is visible in part, and no replay can repair it: the user must choose."""
+
+
+class MissingRecordError(TransactionError):
+    """The decision log has no record of a prefix or query that is not new: it may be lost."""

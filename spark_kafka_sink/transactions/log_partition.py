@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
+from uuid import UUID
 
 from spark_kafka_sink.base.errors import (
     BrokerError,
@@ -158,6 +159,17 @@ class LogPartition:
                 name = type(request).__name__.removesuffix("Request")
                 raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
             attempts += 1
+
+    def topic_id(self, deadline_ms: int) -> UUID:
+        """Of the topic as it is now: a topic of the same name that is created later has another.
+
+        Zero where brokers have no topic ids (KIP-516).
+        """
+        (described,) = self._admin.metadata(
+            [self._topic_partition.topic], False, deadline_ms
+        ).topics
+        self._raise_error(described.error_code, "Metadata")
+        return described.topic_id
 
     def _find_leader(self, deadline_ms: int) -> tuple[Node | None, KafkaErrorCode]:
         """The leader, or why there is none yet."""

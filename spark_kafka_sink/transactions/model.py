@@ -111,6 +111,7 @@ class Decision:
     needs_confirmation: a job's driver died in the middle; it was finished without anybody knowing
     superseded: ids of earlier drivers, which must not come back
     is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
+    may_begin_later: the first micro-batch under the prefix may have another number than 0
     """
 
     owner: Driver
@@ -123,6 +124,7 @@ class Decision:
     needs_confirmation: bool = False
     superseded: tuple[str, ...] = ()
     is_query: bool = False
+    may_begin_later: bool = False
 
     @staticmethod
     def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
@@ -148,6 +150,7 @@ class Decision:
             "owner": self.owner._asdict(),
             "superseded": list(self.superseded),
             "is_query": self.is_query,
+            "may_begin_later": self.may_begin_later,
         }
         return json.dumps(body, separators=(",", ":"))
 
@@ -170,6 +173,7 @@ class Decision:
                 superseded=tuple(body["superseded"]),
                 # Older records do not say; theirs was a query's if Spark told a checkpoint.
                 is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
+                may_begin_later=body.get("may_begin_later", True),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a decision: {error!r}") from error

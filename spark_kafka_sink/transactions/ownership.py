@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.transactions import repair
-from spark_kafka_sink.transactions.errors import FencedError, OutcomeError, PrefixInUseError
-from spark_kafka_sink.transactions.model import Decision, Driver, Phase, Unit
+from spark_kafka_sink.transactions.errors import (
+    FencedError,
+    MissingRecordError,
+    OutcomeError,
+    PrefixInUseError,
+)
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Driver, Phase, Unit
+
+_ACCEPT = "start it once with transaction.log.missing=accept"
 
 
 def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
@@ -52,6 +59,29 @@ def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
         )
     if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
         raise OutcomeError(repair.explain(decision, prefix))
+
+
+def check_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: str) -> None:
+    """Raise MissingRecordError for a first micro-batch in the log that is not the query's first."""
+    if decision.unit == NO_UNIT and unit.batch_id and not decision.may_begin_later:
+        raise MissingRecordError(
+            f"{unit} is not its query's first, and the decision log, topic '{log_topic}', has no "
+            f"record of an earlier one under transactional.id.prefix '{prefix}'. If it had one, "
+            "the topic was deleted or restored, or transaction.log.topic or the prefix is not "
+            "what it was: give the query back what it had. If the query wrote at-least-once "
+            f"until now: {_ACCEPT}. Nothing of this micro-batch is visible"
+        )
+
+
+def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
+    """For a prefix that the brokers know, and its decision log does not."""
+    return MissingRecordError(
+        f"the decision log, topic '{log_topic}', has no record of transactional.id.prefix "
+        f"'{prefix}', and the brokers know that it was used: the topic was deleted or restored, or "
+        "transaction.log.topic is not what it was. Give the query back the topic that it had. If "
+        "that is gone for good, the last micro-batch may be visible in part, and its replay "
+        f"doubles that part: {_ACCEPT}. Nothing was changed"
+    )
 
 
 def _in_use(by: str, prefix: str) -> str:

@@ -83,7 +83,7 @@ def commit_unit(
     started_ms = _clock.now_ms()
     is_new = True
     if plan is None:
-        _protocol(options).commit_nothing(unit)
+        _protocol(options).commit_nothing(unit, _driver(options))
     else:
         is_new = _protocol(options).commit(plan, unit, transactions)
     told: dict[str, Any] = {"transactions": len(transactions)}

@@ -113,6 +113,18 @@ class SimCluster:
         self.publish(now=True)
         return self.topics[name]
 
+    def empty_topic(self, name: str) -> None:
+        """Somebody deletes the topic and creates it anew: another one, of the same name."""
+        topic = self.topics[name]
+        for index, old in enumerate(topic.partitions):
+            old.drop_waiters_of(old.leader_id, "UNKNOWN_TOPIC_OR_PARTITION")
+            new = Partition(old.replicas, old.min_insync)
+            new.elect(old.leader_id)
+            new.hear_from_followers()
+            topic.partitions[index] = new
+        topic.topic_id = UUID(int=self.rng.getrandbits(128) | 1)
+        self.publish(now=True)
+
     def records(self, topic: str) -> dict[int, list[twin.Record]]:
         return {i: p.log.records() for i, p in enumerate(self.topics[topic].partitions)}
 

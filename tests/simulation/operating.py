@@ -31,6 +31,8 @@ class CrashError(BaseException):
 class Prefix:
     """One cluster with a topic ``t``, and the commit protocol under prefix ``p``."""
 
+    accepts_missing_record = False
+
     def __init__(self, transaction_version: int = 2) -> None:
         self.world = World(transaction_version=transaction_version)
         cluster = self.world.cluster
@@ -49,7 +51,9 @@ class Prefix:
         self.protocol = self.protocol_of("p")
 
     def protocol_of(self, prefix: str) -> CommitProtocol:
-        config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 3, 2)
+        config = ExactlyOnceConfig(
+            prefix, TIMEOUT_MS, LOG_TOPIC, 3, 2, accepts_missing_record=self.accepts_missing_record
+        )
         return CommitProtocol(self.client, config, self.world.clock, PATIENCE_MS)
 
     def write(self, plan: Plan, partition: int, value: bytes) -> TaskTransaction:
@@ -73,8 +77,31 @@ class Prefix:
         return [name for name, _ in self.world.list(states=("Ongoing",))]
 
 
+class Lives(Prefix):
+    """Drivers and tasks of the prefix."""
+
+    def batch(self, batch_id: int, driver: Driver, tasks: int = 2, job: str | None = None) -> None:
+        """A whole micro-batch or job: values ``b"{batch}-{task}"``."""
+        plan = self.protocol.plan(driver, job)
+        written = [self.write(plan, n, b"%d-%d" % (batch_id, n)) for n in range(tasks)]
+        self.protocol.commit(plan, unit(batch_id, job), written)
+
+
+def crash_at(point: str) -> None:
+    """Whoever reaches ``point`` next is no more."""
+
+    def hook(reached: str) -> None:
+        if reached == point:
+            crash_points.set_hook(None)
+            raise CrashError(point)
+
+    crash_points.set_hook(hook)
+
+
 class Operated(Prefix):
-    """Whatever happens under the prefix, and its operators."""
+    """Whatever happens under the prefix, from any micro-batch on, and its operators."""
+
+    accepts_missing_record = True
 
     def __init__(self, transaction_version: int = 2) -> None:
         super().__init__(transaction_version)

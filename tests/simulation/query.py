@@ -17,7 +17,7 @@ from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import repair, session
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.errors import OutcomeError
+from spark_kafka_sink.transactions.errors import MissingRecordError, OutcomeError
 from spark_kafka_sink.transactions.model import Decision, Phase
 from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
 from tests.simulation.cluster import SimCluster
@@ -65,7 +65,7 @@ class Life:
     options: SinkOptions
     story: list[str] = field(default_factory=list)
     applications: list[Application] = field(default_factory=list)
-    outcome: OutcomeError | None = None
+    outcome: OutcomeError | MissingRecordError | None = None
     decision: Decision | None = None
     has_late_sweep: bool = False
     job_ids: set[str] = field(default_factory=set)
@@ -203,6 +203,11 @@ def _run(life: Life, application: Application) -> BaseException | None:
 def _judge(life: Life, error: BaseException) -> None:
     """Raise InvariantError for what must never stop a query."""
     cause = error.__cause__
+    if isinstance(cause, MissingRecordError) and life.settings.loses_log:
+        life.outcome = cause
+        return
+    if isinstance(cause, MissingRecordError):
+        raise InvariantError("the log is there") from cause
     if isinstance(cause, OutcomeError):
         if not life.settings.is_job:
             life.outcome = cause
@@ -279,6 +284,10 @@ def _settle(life: Life, faults: QueryFaults) -> None:
         application.call("planner", lambda: session.plan_unit(life.options, is_job))
     except OutcomeError as error:
         life.outcome = error
+    except MissingRecordError as error:
+        # Nothing is swept: what is open may be decided. The brokers end it.
+        life.outcome = error
+        life.world.sleep(life.settings.timeout_ms + 15_000)
     life.decision = application.call("planner", lambda: _read_decision(life))
     life.world.sleep(_SETTLED_MS)
 

@@ -62,6 +62,10 @@ def _strike(life: Life, blow: Blow, process: Process) -> None:
     if blow.kind == "stranger":
         _send_stranger(life)
         return
+    if blow.kind == "lose log":
+        life.cluster.empty_topic(life.log_topic)
+        life.note("the decision log is deleted, and created anew")
+        blow.kind = "kill driver"
     if blow.kind == "depose":
         _depose_log_leader(life, blow.pause_ms)
         return

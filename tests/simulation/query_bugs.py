@@ -15,7 +15,7 @@ from spark_kafka_sink.transactions import client as client_module
 from spark_kafka_sink.transactions import commit_protocol, ending, repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.decision_log import DecisionLog
+from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
 from spark_kafka_sink.transactions.ending import Outcome
 from spark_kafka_sink.transactions.model import NO_UNIT, Phase, TaskTransaction
 from tests.simulation.bugs import Bug
@@ -121,6 +121,11 @@ def _no_barrier(original):  # type: ignore[no-untyped-def]
     return DecisionLog.read
 
 
+def _lost_log_not_noticed(original):  # type: ignore[no-untyped-def]
+    """Whatever the log does not know counts as new."""
+    return lambda self, deadline_ms: Mark(is_released=True)
+
+
 def _not_swept(original):  # type: ignore[no-untyped-def]
     return lambda self, token, deadline_ms, only=None: ()
 
@@ -221,6 +226,12 @@ BUGS: dict[str, Bug] = {
         DecisionLog,
         "read_current",
         _no_barrier,
+    ),
+    "lost log not noticed": Bug(
+        "a decision that was lost with the log is swept, and written again",
+        DecisionLog,
+        "read_mark",
+        _lost_log_not_noticed,
     ),
     "not swept": Bug(
         "nobody aborts what losers and dead tasks leave open", CommitProtocol, "sweep", _not_swept

@@ -57,6 +57,7 @@ class Settings:
     speculates: float
     is_job: bool = False
     first_epoch: int = 0
+    loses_log: bool = False
 
 
 def choose_settings(rng: random.Random) -> Settings:
@@ -110,7 +111,9 @@ def choose_settings(rng: random.Random) -> Settings:
         _send_strangers(settings, rng)
     elif kind < 0.45:
         _make_stale_reads_likely(settings, rng)
-    elif kind < 0.55:
+    elif kind < 0.5:
+        _lose_the_log(settings, rng)
+    elif kind < 0.6:
         settings.is_job = True
         for blow in settings.blows:
             if blow.kind in ("freeze driver", "hang process"):
@@ -127,7 +130,7 @@ def _choose_blow(rng: random.Random) -> Blow:
     if rng.random() < 0.2:
         kind = rng.choice(("kill process", "lose worker", "kill driver"))
         return Blow(rng.choice(_TASK_POINTS), rng.randint(1, 8), kind)
-    if rng.random() < 0.1:
+    if rng.random() < 0.2:
         return Blow(rng.choice(_DECIDED_POINTS), rng.randint(1, 3), "outsider")
     kind = rng.choice(
         ("kill process", "kill driver", "kill driver", "freeze driver", "hang process")
@@ -159,6 +162,14 @@ def _make_stale_reads_likely(settings: Settings, rng: random.Random) -> None:
         after = rng.choice(_DECIDED_POINTS[1:])
         settings.blows.append(Blow(before, number, "depose", rng.choice((500, 3000, 8000))))
         settings.blows.append(Blow(after, number, "kill driver"))
+
+
+def _lose_the_log(settings: Settings, rng: random.Random) -> None:
+    """Somebody deletes the decision log in the middle of a commit, and the driver dies."""
+    settings.is_lost = settings.is_killed = settings.fails = 0.0
+    settings.ranges.events = 0
+    settings.loses_log = True
+    settings.blows = [Blow(rng.choice(_DECIDED_POINTS[1:]), rng.randint(1, 3), "lose log")]
 
 
 def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:

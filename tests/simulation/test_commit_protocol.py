@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -14,40 +15,18 @@ from spark_kafka_sink.transactions.errors import (
     TransactionError,
     TransactionLostError,
 )
-from spark_kafka_sink.transactions.model import Driver, Phase, Unit
-from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, CrashError, Prefix, driver, unit
+from spark_kafka_sink.transactions.model import Phase, Unit
+from tests.simulation.operating import (
+    PATIENCE_MS,
+    TIMEOUT_MS,
+    CrashError,
+    Lives,
+    crash_at,
+    driver,
+    unit,
+)
 
 DRIVER_POINTS = [p for p in crash_points.POINTS if p.startswith(("plan.", "commit."))]
-
-
-class Lives(Prefix):
-    """Drivers and tasks of the prefix."""
-
-    def batch(self, batch_id: int, driver: Driver, tasks: int = 2, job: str | None = None) -> None:
-        """A whole micro-batch or job: values ``b"{batch}-{task}"``."""
-        plan = self.protocol.plan(driver, job)
-        written = [self.write(plan, n, b"%d-%d" % (batch_id, n)) for n in range(tasks)]
-        self.protocol.commit(plan, unit(batch_id, job), written)
-
-
-@pytest.fixture(params=[2, 1], ids=["TV2", "TV1"])
-def lives(request: pytest.FixtureRequest) -> Lives:
-    return Lives(request.param)
-
-
-@pytest.fixture(autouse=True)
-def no_hook_is_left() -> Iterator[None]:
-    yield
-    crash_points.set_hook(None)
-
-
-def crash_at(point: str) -> None:
-    def hook(reached: str) -> None:
-        if reached == point:
-            crash_points.set_hook(None)
-            raise CrashError(point)
-
-    crash_points.set_hook(hook)
 
 
 # --- what is decided is visible, once -----------------------------------------------------------
@@ -240,17 +219,19 @@ def test_a_query_without_a_known_checkpoint_is_no_job(lives: Lives) -> None:
 
 def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> None:
     """A query claims the prefix just after a job has looked."""
-    plans = []
+    query, job = lives.protocol_of("p"), lives.protocol_of("p")
+    check = job._check_before_taking
 
-    def claim(point: str) -> None:
-        if point == "plan.checked":
-            crash_points.set_hook(None)
-            plans.append(lives.protocol.plan(driver(1), None))
-            lives.write(plans[0], 0, b"open")
+    def check_and_hang(*arguments: Any) -> bool:
+        found = check(*arguments)
+        lives.write(query.plan(driver(1), None), 0, b"open")
+        return found
 
-    crash_points.set_hook(claim)
-    with pytest.raises(PrefixInUseError, match="driver driver-1"):
-        lives.protocol.plan(driver(2, None), "job")
+    with (
+        mock.patch.object(job, "_check_before_taking", check_and_hang),
+        pytest.raises(PrefixInUseError, match="driver driver-1"),
+    ):
+        job.plan(driver(2, None), "job")
     decision = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
     assert decision is not None
     assert (decision.owner, decision.superseded) == (driver(1), ())
@@ -349,8 +330,8 @@ def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
         lives.batch(0, driver(2), tasks=tasks)
     assert len(lives.visible()) == 1
     with pytest.raises(OutcomeError, match="visible in part"):
-        lives.protocol.commit_nothing(Unit(None, 0, None))
-    lives.protocol.commit_nothing(Unit(None, 1, None))
+        lives.protocol.commit_nothing(Unit(None, 0, None), driver(2))
+    lives.protocol.commit_nothing(Unit(None, 1, None), driver(2))
 
 
 def test_an_outcome_that_nobody_can_know(lives: Lives) -> None:

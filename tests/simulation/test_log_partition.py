@@ -80,7 +80,7 @@ def test_a_barrier_replaces_nothing_and_is_nobodys_record(operated):
     deadline_ms = operated.world.clock.ms + PATIENCE_MS
     assert log.read_current(deadline_ms) == before == log.read(deadline_ms)
     records = operated.world.cluster.partition(LOG).log.records()
-    assert {r.key for r in records} == {b"p", b"\xffp"}
+    assert {r.key for r in records} == {b"p", b"\xffp", b"\xfep"}
     overviews = Inspection(operated.client, LOG_TOPIC, PATIENCE_MS).overview(None)
     assert [overview.prefix for overview in overviews] == ["p"]
 

@@ -280,6 +280,15 @@ def test_a_released_prefix_is_anybodys(operated):
     assert "nothing to release" in operated.operations_of("other").release(never).message
 
 
+def test_a_released_query_goes_on_where_it_was(operated):
+    """Its checkpoint was moved; that its record is gone is no loss of the log."""
+    operated.batch(7, [A], driver(1))
+    operated.operations.release(agree)
+    operated.accepts_missing_record = False
+    operated.batch(8, [B], driver(2, "/moved"))
+    assert operated.visible() == [A, B]
+
+
 @pytest.mark.parametrize("how", [decided, in_part, unknown])
 def test_what_is_not_settled_is_not_released(operated, how):
     how(operated)

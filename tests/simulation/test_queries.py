@@ -14,7 +14,8 @@ MOST_SEEDS_FOR_A_BUG = 500
 def test_no_seed_breaks_an_invariant():
     endings, decided, failures = queries.run_range(0, SEEDS)
     assert not failures, "\n".join(failures[:3])
-    assert endings["complete"] > 0.9 * SEEDS
+    # A lost log, an outsider, or an outage in the middle of a commit are left to the user.
+    assert endings["complete"] > 0.85 * SEEDS
     # What the protocol is made for does happen.
     assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "UNKNOWN", "repaired"}
 

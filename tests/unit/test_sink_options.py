@@ -316,7 +316,7 @@ EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix":
 
 def test_exactly_once_brings_its_own_defaults() -> None:
     options = parse(EXACTLY_ONCE)
-    assert options.exactly_once == ("orders", 900_000, "pykafka-sink-transactions", 3, 2)
+    assert options.exactly_once == ("orders", 900_000, "pykafka-sink-transactions", 3, 2, False)
     assert options.producer.transaction_timeout_ms == 900_000
     assert options.producer.enable_idempotence
     assert options.notes == ()
@@ -343,7 +343,10 @@ def test_exactly_once_takes_what_is_given() -> None:
         "queryName": "orders",
     }
     options = parse({**EXACTLY_ONCE, **given})
-    assert options.exactly_once == ("orders", 60_000, "decisions", 1, 1)
+    assert options.exactly_once == ("orders", 60_000, "decisions", 1, 1, False)
+    accepting = parse({**EXACTLY_ONCE, "transaction.log.missing": "accept"}).exactly_once
+    assert accepting is not None
+    assert accepting.accepts_missing_record
     assert (options.checkpoint, options.query_name) == ("/ck/orders", "orders")
 
 
@@ -355,6 +358,7 @@ def test_exactly_once_takes_what_is_given() -> None:
         ({**EXACTLY_ONCE, "kafka.acks": "1"}, "needs kafka.acks=all"),
         ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
         ({**EXACTLY_ONCE, "transaction.log.min.isr": "4"}, "nothing could be written"),
+        ({**EXACTLY_ONCE, "transaction.log.missing": "ignore"}, "refuse, accept"),
         ({"delivery.guarantee": "twice"}, "at-least-once, exactly-once, none"),
         ({"kafka.transactional.id": "mine"}, "would fence each other"),
     ],
