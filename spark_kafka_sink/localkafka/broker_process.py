@@ -63,7 +63,7 @@ class BrokerProcess:
     def kill(self) -> None:
         if self.is_alive:
             self._signal(signal.SIGKILL)
-            self._await_end(_KILL_TIMEOUT_MS, "it hangs in the kernel")
+            self._await_end(_KILL_TIMEOUT_MS, "it is in a system call that cannot be interrupted")
 
     def pause(self) -> None:
         self._require(_State.RUNNING, "pause")

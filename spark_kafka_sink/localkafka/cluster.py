@@ -33,7 +33,7 @@ _PORT_TAKEN = "Address already in use"
 _FORMAT_TIMEOUT_MS = 300_000
 _ASK_TIMEOUT_MS = 2_000
 _ASK_AGAIN_MS = 25
-# Kafka's own dependencies bring no logger: without one, a dying broker says nothing.
+# Kafka's own dependencies bring no logger: without one, a broker that fails logs nothing.
 LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
 
 
@@ -238,7 +238,7 @@ class LocalKafka:
         self._broker(broker_id).kill()
 
     def pause(self, broker_id: int) -> None:
-        """Freeze a broker (SIGSTOP): its connections stay open, and nobody answers."""
+        """Stop a broker without ending it (SIGSTOP): connections stay open, it answers nothing."""
         self._broker(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
@@ -260,7 +260,7 @@ class LocalKafka:
         self._await(readiness.is_in_sync(self._running()), "replicas", timeout_ms)
 
     def await_failure(self, timeout_ms: int) -> str | None:
-        """Wait for a broker that ends although nobody stopped it; what it said, or None."""
+        """Wait for a broker that ends without being stopped; the end of its log, or None."""
         alive = {broker.name: broker for broker in self._brokers.values() if broker.is_alive}
         for name, code in self._running_keeper().wait(list(alive), timeout_ms).items():
             return alive[name].failure(code)
@@ -324,7 +324,7 @@ class LocalKafka:
                 )
 
     def _launch_all(self) -> None:
-        """Start every broker; with other ports if somebody took one in the meantime."""
+        """Start every broker; with other ports if another process has taken one."""
         for attempts_left in reversed(range(_PORT_ATTEMPTS)):
             for broker in self._brokers.values():
                 self._launch(broker)
@@ -352,7 +352,7 @@ class LocalKafka:
         self._await(check, f"Kafka {self.version}", self._start_timeout_ms)
 
     def _await(self, check: readiness.Check, what: str, timeout_ms: int) -> None:
-        """Ask every running broker until ``check`` is content with each."""
+        """Ask every running broker until ``check`` returns None for each."""
         deadline_ms = self._clock.now_ms() + timeout_ms
         running = self._running()
         with self._admin(running) as admin:

@@ -1,4 +1,4 @@
-"""The process that runs a LocalKafka's JVMs, and ends them when its parent is gone.
+"""The process that runs a LocalKafka's JVMs, and ends them when its parent has ended.
 
 ::
 
@@ -50,7 +50,7 @@ class _Wait(NamedTuple):
 
 
 class Keeper:
-    """Serves one parent until it is gone."""
+    """Serves one parent until that ends."""
 
     def __init__(self, parent_pid: int, folder: Path) -> None:
         self._parent_pid = parent_pid
@@ -61,7 +61,7 @@ class Keeper:
         self._wait: _Wait | None = None
 
     def run(self) -> None:
-        """Serve commands until the parent is gone."""
+        """Serve commands until the parent ends."""
         self._answer(0, {"folder": str(self._folder)})
         while os.getppid() == self._parent_pid:
             timeout = _IDLE_S if self._wait is None else _WAITING_S
@@ -132,7 +132,7 @@ class Keeper:
             try:
                 process.wait(_KILL_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                pass  # hangs in the kernel; it will die as soon as it can
+                pass  # in a system call that cannot be interrupted; it ends when that returns
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

@@ -91,8 +91,8 @@ class KeeperClient:
         with suppress(OSError):
             self._stdin.close()
         self._drain()
-        # Normally all are gone by now. The group outlives a keeper that was itself killed, and its
-        # id cannot belong to anybody else before wait().
+        # Normally all have ended by now. The group outlives a keeper that was itself killed, and
+        # its id cannot belong to another group before wait().
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -116,7 +116,7 @@ class KeeperClient:
                 self._stdin.write(line.encode())
                 self._stdin.flush()
             except (OSError, ValueError) as error:
-                raise LocalKafkaError(f"the keeper process is gone: {error}") from error
+                raise LocalKafkaError(f"the keeper process has ended: {error}") from error
             return self._receive(request_id)
 
     def _receive(self, request_id: int) -> Any:

@@ -14,11 +14,11 @@ _ATTEMPTS = 1000
 
 
 def free_ports(count: int, host: str) -> list[int]:
-    """``count`` different ports of ``host`` on which nobody listens at the moment.
+    """``count`` different ports of ``host`` that no process listens on at the moment.
 
     They lie below the range from which the operating system takes ports for outgoing connections:
-    a broker must find its port free again after a restart, and a client that knocks at a closed
-    port of that range can even end up connected to itself. Nothing reserves the ports, another
+    a broker must find its port free again after a restart, and a client that connects to a closed
+    port of that range can be connected to itself. Nothing reserves the ports, another
     process may still be faster.
     """
     candidates = range(_FIRST_PORT, _first_ephemeral_port())

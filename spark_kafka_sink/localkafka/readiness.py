@@ -1,7 +1,7 @@
 """When a cluster is ready, judged by the metadata of each of its brokers. Pure.
 
 A check looks at what one broker says about the cluster, and returns why it is not good enough yet,
-or None. Partitions with a replica on a broker that does not run are nobody's fault, and ignored.
+or None. Partitions with a replica on a broker that does not run are ignored.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FAST_FAILOVER: Mapping[str, str] = {
 }
 """Server properties for tests that kill brokers. By default it takes 9 s until a dead broker's
 partitions get other leaders, and as long until the broker itself may come back. Not a default here:
-on a starved machine a broker that is only slow would be taken for dead."""
+on a machine with too little CPU, a broker that is only slow would count as dead."""
 
 # As kafka-run-class.sh starts brokers, so that measurements hold.
 _BROKER_JVM = (

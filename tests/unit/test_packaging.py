@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -36,6 +37,28 @@ def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
         files = {p.relative_to(REPOSITORY) for p in (REPOSITORY / folder).rglob("*.*")}
         files = {path for path in files if "__pycache__" not in path.parts}
         assert {f"spark_kafka_sink/share/{path}" for path in files} <= set(names)
+
+
+def test_the_install_commands_of_the_readme_work(wheel, tmp_path):
+    """All but the download: nothing is installed."""
+    section = (REPOSITORY / "README.md").read_text("utf-8").partition("\n## Install\n")[2]
+    block = section.partition("```\n")[2].partition("```")[0]
+    commands = [line.partition("#")[0].strip() for line in block.splitlines()]
+    assert len(commands) == 2
+    (tmp_path / "dist").mkdir()
+    shutil.copy(wheel, tmp_path / "dist")
+    pip = f"{sys.executable} -m pip install --dry-run --no-deps --ignore-installed"
+    for command in commands:
+        run = subprocess.run(
+            command.replace("pip install", pip),
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        assert "Would install pykafka-sink" in run.stdout
 
 
 def test_pyspark_is_only_an_extra(wheel):
