@@ -111,6 +111,5 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
     for row in rows:
         table.add_row(*row)
-    # Paths are to be copied: a long line is wrapped by the terminal, not by the table.
-    Console(soft_wrap=True, highlight=False, markup=False).print(table)
+    Console(highlight=False, markup=False).print(table)
     return True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +50,30 @@ def test_the_path_of_one(
     arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert printed(capsys, *arguments) == f"{REPOSITORY / file}\n"
+
+
+def shown_on_a_terminal(*arguments: str) -> str:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "spark_kafka_sink", *arguments]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(command, stdout=theirs, env=environment):
+        os.close(theirs)
+        shown = b""
+        try:
+            while part := os.read(ours, 65536):
+                shown += part
+        except OSError:
+            pass  # Linux: the other end is closed
+    os.close(ours)
+    return shown.decode()
+
+
+def test_a_terminal_gets_colour_if_rich_is_installed() -> None:
+    shown = shown_on_a_terminal("jobs")
+    assert "batch_to_kafka" in shown
+    assert ("\x1b[" in shown) == (importlib.util.find_spec("rich") is not None)
+    assert "\x1b[" not in shown_on_a_terminal("jobs", "--json")
 
 
 def test_a_wrong_name_is_answered_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
