@@ -72,8 +72,9 @@ class _ColumnDigest:
         if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
             self._add_integers(array)
             return 0
-        self._add_integers(pc.binary_length(array))
-        return self._add_bytes(array)
+        lengths = pc.binary_length(array)
+        self._add_integers(lengths)
+        return self._add_bytes(array, pc.sum(lengths).as_py() or 0)
 
     def _child(self, index: int) -> _ColumnDigest:
         while len(self._children) <= index:
@@ -88,12 +89,16 @@ class _ColumnDigest:
         if len(array):
             self._shape = crc32c(array.to_numpy(zero_copy_only=False).data.cast("B"), self._shape)
 
-    def _add_bytes(self, array: pa.Array) -> int:
+    def _add_bytes(self, array: pa.Array, count: int) -> int:
+        """The ``count`` bytes of all values that are not null."""
         _, offsets, data = array.buffers()
-        if data is None or len(array) == 0:
+        if data is None or count == 0:
             return 0
         large = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
         ends = np.frombuffer(offsets, np.int64 if large else np.int32)
         first, last = int(ends[array.offset]), int(ends[array.offset + len(array)])
+        if last - first != count:
+            # Bytes lie behind nulls, which is rare: values without them are copied together.
+            return self._add_bytes(array.drop_null(), count)
         self._data = crc32c(memoryview(data)[first:last], self._data)
-        return last - first
+        return count
