@@ -39,13 +39,15 @@ class BatchSplitter:
         count as not tried yet; their delivery time goes on. The batch keeps its memory.
         """
         records = np.frombuffer(_records_of(batch), np.uint8)
-        out = np.empty(len(records), np.uint8)
+        # What take_records may write: target_bytes, or one record, which does not grow.
+        out = np.empty(max(target_bytes, len(records)), np.uint8)
         address, parts, sequence = records.ctypes.data, [], batch.base_sequence
         left = batch.records_count
         while left:
             taken, read, written, base_timestamp, max_timestamp = take_records(
                 address, left, batch.base_timestamp, target_bytes, out.ctypes.data
             )
+            assert written <= len(out), f"{written} bytes for {len(out)}: take_records' bound"
             part = self._part(batch, out[:written].data, taken, base_timestamp, max_timestamp)
             if sequence != NO_SEQUENCE:
                 part.set_producer_state(batch.producer, sequence, batch.transactional_id)

@@ -46,7 +46,9 @@ def take_records(
     """Copy records from ``address`` until ``limit_bytes`` are written, one at least.
 
     base_timestamp: of the batch that the records come from
-    out_address: of a buffer for as many bytes as the records have from ``address`` on
+    out_address: of a buffer for ``limit_bytes``, or for the first record if that is larger. The
+        first record does not grow, as both its deltas become 0. Later ones may: a timestamp delta
+        counts from the first record taken, and may take nine bytes more than before.
 
     Returns (records taken, bytes read, bytes written, base timestamp, max timestamp).
     """

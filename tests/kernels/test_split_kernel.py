@@ -1,0 +1,77 @@
+"""The split kernel: how much it may write, and that what it writes are the same records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spark_kafka_sink.producer import batch_splitter
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.record.kernels.split import take_records
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+from tests import twin
+from tests.unit.batches import T0
+
+FAR_MS = 1 << 45
+GUARD = 0xA5
+GUARD_BYTES = 256
+
+
+def records_at(*timestamps: int) -> bytes:
+    """Records without key or value, as small as they can be."""
+    return b"".join(
+        twin.encode_record(timestamp, offset, None, None)
+        for offset, timestamp in enumerate(timestamps)
+    )
+
+
+def taken(records: bytes, count: int, limit_bytes: int) -> tuple[int, int, int]:
+    """(records taken, bytes written, bytes that were touched)."""
+    data = np.frombuffer(records, np.uint8)
+    out = np.full(len(records) + limit_bytes + GUARD_BYTES, GUARD, np.uint8)
+    count, _, written, _, _ = take_records(data.ctypes.data, count, 0, limit_bytes, out.ctypes.data)
+    return count, written, int(np.flatnonzero(out != GUARD)[-1]) + 1
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 1, 20, 33, 34, 50, 1000])
+def test_it_writes_no_more_than_the_limit_or_one_record(limit_bytes: int) -> None:
+    # The first is far from those after it: their deltas get larger than they were.
+    records = records_at(FAR_MS, *[0] * 9)
+    count, written, touched = taken(records, 10, limit_bytes)
+    first_size = len(records_at(FAR_MS))
+    assert written == touched <= max(limit_bytes, first_size)
+    assert count == 10 or written <= limit_bytes or count == 1
+
+
+def test_records_may_grow_beyond_the_bytes_that_were_read() -> None:
+    records = records_at(FAR_MS, *[0] * 9)
+    count, written, _ = taken(records, 10, 10_000)
+    assert count == 10
+    assert written > len(records)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_parts_of_few_tiny_records_stay_within_their_buffer(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A header is longer than such records: half the batch is more than all its records."""
+    guarded: list[np.ndarray] = []
+
+    def guarded_empty(size: int, dtype: type) -> np.ndarray:
+        guarded.append(np.full(size + GUARD_BYTES, GUARD, dtype))
+        return guarded[-1][:size]
+
+    monkeypatch.setattr(batch_splitter.np, "empty", guarded_empty)
+    records = records_at(FAR_MS, *[0] * (count - 1))
+    size_bytes = RECORD_BATCH_OVERHEAD + len(records)
+    whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)
+    batch = ProducerBatch(T0, [whole], [], size_bytes, size_bytes, count, 0, 0, FAR_MS, 0)
+    parts = BatchSplitter(None).split(batch, size_bytes // 2)
+    monkeypatch.undo()
+    assert all((memory[-GUARD_BYTES:] == GUARD).all() for memory in guarded)
+    timestamps = []
+    for part in parts:
+        part.seal()
+        timestamps += [r.timestamp for r in twin.decode_batch(b"".join(part.buffers)).records]
+    assert timestamps == [FAR_MS, *[0] * (count - 1)]
