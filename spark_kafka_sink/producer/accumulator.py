@@ -55,7 +55,7 @@ class RecordAccumulator:
         # Only partitions that have something queued, in the order in which they are served.
         self._queues: OrderedDict[TopicPartition, deque[ProducerBatch]] = OrderedDict()
         self._muted: set[TopicPartition] = set()
-        # Queued or in flight, in the order in which they were closed.
+        # Queued or in flight, in the order in which they were finished.
         self._incomplete: dict[ProducerBatch, object] = {}
         self.failure: Exception | None = None
         self.slow_nodes: frozenset[int] = frozenset()
@@ -178,12 +178,12 @@ class RecordAccumulator:
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Queue the parts of a split batch in its place; its memory is free."""
         with self.monitor:
-            if self._incomplete.pop(batch, _ABSENT) is _ABSENT:
+            if batch not in self._incomplete:
                 return  # the producer has failed in the meantime
+            self._incomplete = _with_parts(self._incomplete, batch, parts)
             queue = self._queue(batch.topic_partition)
             position = self._position(queue, batch)
             for offset, part in enumerate(parts):
-                self._incomplete[part] = None
                 queue.insert(position + offset, part)
             self.pool.give_back(batch.pages)
             batch.pages = []
@@ -199,7 +199,7 @@ class RecordAccumulator:
             self.monitor.notify_all()
 
     def oldest_incomplete(self) -> ProducerBatch | None:
-        """The batch, queued or in flight, that was closed first."""
+        """The batch, queued or in flight, that was finished first."""
         with self.monitor:
             return next(iter(self._incomplete), None)
 
@@ -236,3 +236,16 @@ class RecordAccumulator:
         while position < len(queue) and queue[position].precedes(batch):
             position += 1
         return position
+
+
+def _with_parts(
+    incomplete: Iterable[ProducerBatch], split: ProducerBatch, parts: list[ProducerBatch]
+) -> dict[ProducerBatch, object]:
+    """``incomplete`` with ``parts`` in the place of the batch that they are of: they are as old.
+
+    All of it anew: batches are split rarely, and looked up by age in every round.
+    """
+    batches: list[ProducerBatch] = []
+    for batch in incomplete:
+        batches += parts if batch is split else [batch]
+    return dict.fromkeys(batches)

@@ -279,6 +279,17 @@ def test_parts_of_a_batch_that_was_too_large(
     assert sent == [*parts, behind]
 
 
+def test_parts_of_a_split_batch_keep_its_place_in_time(accumulator: RecordAccumulator) -> None:
+    """The oldest batch decides when delivery.timeout.ms is over, and parts are no younger."""
+    first, split, last = fill(accumulator, T0, 3)
+    parts = [make_batch(T0, 2), make_batch(T0, 2)]
+    accumulator.replace(split, parts)
+    for batch in (first, *parts, last):
+        assert accumulator.oldest_incomplete() is batch
+        accumulator.complete(batch)
+    assert accumulator.oldest_incomplete() is None
+
+
 def test_parts_of_a_batch_that_was_not_sent_yet(accumulator: RecordAccumulator) -> None:
     batch = make_batch(T0, 4, pages=accumulator.pool.take(3))
     parts = [make_batch(T0, 2), make_batch(T0, 2)]
