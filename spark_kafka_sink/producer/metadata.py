@@ -9,6 +9,7 @@ KIP-516 (topic ids), KIP-951 (new leader in the produce response).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -32,12 +33,23 @@ class TopicMetadata(NamedTuple):
     partitions: Sequence[PartitionMetadata]
 
 
+class TopicProblem(NamedTuple):
+    """Why a topic has no usable metadata. A fatal one will not go away by asking again."""
+
+    message: str
+    is_fatal: bool
+
+
+_NO_PROBLEMS: Mapping[str, TopicProblem] = MappingProxyType({})
+
+
 class ClusterSnapshot(NamedTuple):
-    """The cluster at one moment."""
+    """The cluster at one moment. ``problems``: of topics that are not among ``topics``."""
 
     nodes: Mapping[int, Node]
     topics: Mapping[str, TopicMetadata]
     cluster_id: str | None = None
+    problems: Mapping[str, TopicProblem] = _NO_PROBLEMS
 
     def leader(self, topic_partition: TopicPartition) -> Node | None:
         """The partition's leader, if it and its address are known."""
@@ -74,13 +86,6 @@ class ClusterSnapshot(NamedTuple):
         return topic.partitions[topic_partition.partition]
 
 
-class TopicProblem(NamedTuple):
-    """Why a topic has no usable metadata. A fatal one will not go away by asking again."""
-
-    message: str
-    is_fatal: bool
-
-
 class MetadataSettings(NamedTuple):
     """``metadata.max.age.ms``, ``metadata.max.idle.ms`` and ``metadata.recovery.*``."""
 
@@ -104,7 +109,6 @@ class Metadata:
         ]
         self.snapshot = ClusterSnapshot({}, {})
         self.version = 0
-        self.problems: dict[str, TopicProblem] = {}
         # Topics of interest, and when rows were last appended for each.
         self._topics: dict[str, int] = {}
         # The id under which each topic was first seen: what is written belongs to that topic.
@@ -119,6 +123,11 @@ class Metadata:
         self._failed_attempts = 0
         self._trying_since_ms: int | None = None
         self._is_rebootstrapping = False
+
+    @property
+    def problems(self) -> Mapping[str, TopicProblem]:
+        """Of topics, as the current snapshot has them."""
+        return self.snapshot.problems
 
     # --- what to ask, and when -----------------------------------------------------------------
 
@@ -187,31 +196,32 @@ class Metadata:
         ``has_epochs``: whether the leader epochs in it can be relied on.
         """
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
-        topics, is_incomplete = {}, False
+        topics, problems, is_incomplete = {}, dict(self.problems), False
         for topic in response.topics:
             name = topic.name or ""
             error = error_for_code(topic.error_code)
             if topic.error_code:
-                self.problems[name] = _problem(name, error)
+                problems[name] = _problem(name, error)
                 is_incomplete = is_incomplete or error.retriable
                 continue
             first_id = self._topic_ids.get(name, ZERO_UUID)
             if first_id == ZERO_UUID:
                 self._topic_ids[name] = topic.topic_id
             elif topic.topic_id not in (first_id, ZERO_UUID):
-                self.problems[name] = _recreated(name, first_id, topic.topic_id)
+                problems[name] = _recreated(name, first_id, topic.topic_id)
                 continue
-            self.problems.pop(name, None)
+            problems.pop(name, None)
             topics[name] = self._last_seen[name] = _merge(
                 self._last_seen.get(name), topic, has_epochs
             )
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
-        self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id)
+        for name in self._forget_idle_topics(now_ms):
+            problems.pop(name, None)
+        self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
         self.version += 1
         self._last_success_ms = now_ms
         self._trying_since_ms = None
         self._is_rebootstrapping = False
-        self._forget_idle_topics(now_ms)
         self._is_update_requested = is_incomplete or not self._topics.keys() <= topics.keys()
         if self._is_update_requested:
             self.failed_update(now_ms)
@@ -219,14 +229,16 @@ class Metadata:
             self._failed_attempts = 0
             self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(0)
 
-    def _forget_idle_topics(self, now_ms: int) -> None:
+    def _forget_idle_topics(self, now_ms: int) -> set[str]:
+        """Returns which topics are of interest no longer."""
         oldest_ms = now_ms - self._settings.max_idle_ms
         kept = {topic: used_ms for topic, used_ms in self._topics.items() if used_ms > oldest_ms}
-        for topic in self._topics.keys() - kept.keys():
+        forgotten = self._topics.keys() - kept.keys()
+        for topic in forgotten:
             self._topic_ids.pop(topic, None)
             self._last_seen.pop(topic, None)
-            self.problems.pop(topic, None)
         self._topics = kept
+        return forgotten
 
     def update_leader(
         self, topic_partition: TopicPartition, leader: PartitionMetadata, nodes: Iterable[Node]

@@ -5,7 +5,9 @@ Imported in tasks only: it loads numba and the kernels.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 
@@ -14,6 +16,7 @@ import pyarrow as pa
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
@@ -26,6 +29,8 @@ from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+
+logger = logging.getLogger("spark_kafka_sink")
 
 
 @cache
@@ -79,7 +84,20 @@ def write_rows(
         if transaction is not None:
             transaction.abort(options)
         raise
-    POOL.release(options.producer, producer)
+    _keep(producer, options.producer)
+
+
+def _keep(producer: ThreadedProducer, config: ProducerConfig) -> None:
+    """Give the producer up for the next task.
+
+    All rows are acknowledged: whatever goes wrong with the pool, this task has succeeded.
+    """
+    try:
+        POOL.release(config, producer)
+    except Exception:
+        logger.warning("the next task will have a producer of its own", exc_info=True)
+        with suppress(Exception):
+            producer.close()
 
 
 class _TaskTransaction:

@@ -286,6 +286,16 @@ def test_a_retriable_problem_goes_away_with_a_good_answer() -> None:
     assert metadata.problems == {}
 
 
+def test_problems_that_were_read_do_not_change() -> None:
+    """The task thread goes over them while the sender thread takes over the next answer."""
+    metadata = make_metadata()
+    metadata.update(answer(topic(error_code=UNKNOWN_TOPIC)), 0)
+    snapshot, problems = metadata.snapshot, metadata.problems
+    metadata.update(answer(topic((1, 0)), topic(name="u", error_code=UNKNOWN_TOPIC)), 100)
+    assert problems.keys() == snapshot.problems.keys() == {"t"}
+    assert metadata.problems.keys() == metadata.snapshot.problems.keys() == {"u"}
+
+
 def test_a_fatal_problem() -> None:
     metadata = make_metadata()
     metadata.update(answer(topic(error_code=TOPIC_AUTHORIZATION_FAILED)), 0)
