@@ -54,9 +54,10 @@ def test_the_properties_file() -> None:
     assert settings.get("max_files") == "2"
 
 
-def test_the_command_line() -> None:
+@pytest.mark.parametrize("name", ["--bootstrap-servers", "--bootstrap-server"])
+def test_the_command_line(name: str) -> None:
     settings = parse(
-        "--bootstrap-servers",
+        name,
         "a:1,b:2",
         "--topic",
         "t",
