@@ -19,9 +19,10 @@ from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_named
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.schema import Message, Request
 

@@ -18,27 +18,15 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.blocking import BlockingClient, Call
+from spark_kafka_sink.client.coordination import Verdict, find_requests, found_in, verdict_on
 from spark_kafka_sink.network.client import SOFTWARE_NAME
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    BATCHED_VERSION,
-    TRANSACTION_KEY_TYPE,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorResponse
 from spark_kafka_sink.protocol.schema import Message, Request
 
-_MOVED = {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"}
-_BUSY = {
-    "COORDINATOR_LOAD_IN_PROGRESS",
-    "CONCURRENT_TRANSACTIONS",
-    "REQUEST_TIMED_OUT",
-    "NOT_ENOUGH_REPLICAS",
-    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-}
-ABOUT_COORDINATOR = _MOVED | _BUSY
-"""Errors that say nothing of the transaction: the same question again has an answer later."""
+_NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
+_SETTLED = (Verdict.DONE, Verdict.FATAL)
 
 
 class Question(NamedTuple):
@@ -78,16 +66,17 @@ class Coordinators:
             again: list[Question] = []
             for question, call in zip(waiting, calls, strict=True):
                 answer = None if call is None else next(told)
-                error = error_named("NETWORK_EXCEPTION")
+                error = _NETWORK_EXCEPTION
                 if answer is not None:
                     error = error_for_code(code_of(answer))
-                if answer is None or error.name in ABOUT_COORDINATOR:
-                    last_problem = f"{coordinators[question.ids[0]]}: {error}"
-                    again.append(question)
-                    if answer is None or error.name in _MOVED:
-                        self.forget(question.ids)
-                else:
+                verdict = verdict_on(error)
+                if answer is not None and verdict in _SETTLED:
                     yield question.ids, answer
+                    continue
+                last_problem = f"{coordinators[question.ids[0]]}: {error}"
+                again.append(question)
+                if verdict is Verdict.FIND_AGAIN:
+                    self.forget(question.ids)
             waiting = again
             if waiting and not self._admin.pause(attempts, deadline_ms):
                 raise TransactionError(
@@ -146,7 +135,8 @@ class Coordinators:
             last_error = self._find_now(missing, deadline_ms, attempts)
             if last_error is None:
                 continue
-            if not (last_error.retriable and self._admin.pause(attempts, deadline_ms)):
+            is_final = verdict_on(last_error) is Verdict.FATAL
+            if is_final or not self._admin.pause(attempts, deadline_ms):
                 raise BrokerError(last_error, f"FindCoordinator of {missing[0]}")
             attempts += 1
         return {i: self._nodes[i] for i in wanted}
@@ -157,39 +147,18 @@ class Coordinators:
         """Ask once; the last error, None if there was none."""
         node = self._admin.any_node(deadline_ms)
         versions = self._admin.api_versions(node)
-        is_batched = (
-            versions is not None and versions.highest(FindCoordinatorRequest) >= BATCHED_VERSION
-        )
-        groups = [list(missing)] if is_batched else [[i] for i in missing]
-        calls = [
-            Call(
-                node,
-                FindCoordinatorRequest(
-                    key="" if is_batched else ids[0],
-                    key_type=TRANSACTION_KEY_TYPE,
-                    coordinator_keys=ids if is_batched else [],
-                ),
-            )
-            for ids in groups
-        ]
+        assert versions is not None, "the node is ready"
+        requests = find_requests(missing, versions)
+        calls = [Call(node, request) for request in requests]
         last_error: KafkaErrorCode | None = None
         answers = self._admin.request_all(calls, deadline_ms, attempts)
-        for ids, answer in zip(groups, answers, strict=True):
-            for key, code, found in _coordinators_of(answer, ids[0]):
-                if code == 0:
-                    self._nodes[key] = found
+        for request, answer in zip(requests, answers, strict=True):
+            if not isinstance(answer, FindCoordinatorResponse):
+                last_error = _NETWORK_EXCEPTION
+                continue
+            for found in found_in(request, answer):
+                if verdict_on(found.error) is Verdict.DONE:
+                    self._nodes[found.transactional_id] = found.coordinator
                 else:
-                    last_error = error_for_code(code)
-            if answer is None:
-                last_error = error_named("NETWORK_EXCEPTION")
+                    last_error = found.error
         return last_error
-
-
-def _coordinators_of(answer: Message | None, only_key: str) -> Iterable[tuple[str, int, Node]]:
-    if not isinstance(answer, FindCoordinatorResponse):
-        return
-    if answer.coordinators:
-        for c in answer.coordinators:
-            yield c.key, c.error_code, Node(c.node_id, c.host, c.port)
-    else:
-        yield only_key, answer.error_code, Node(answer.node_id, answer.host, answer.port)

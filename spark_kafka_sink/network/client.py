@@ -9,7 +9,6 @@ Source: ``NetworkClient``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
@@ -37,6 +36,7 @@ from spark_kafka_sink.network.node_connection import (
     NodeConnection,
     OnComplete,
 )
+from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.protocol.api import (
     UNSUPPORTED_VERSION_CODE,
     BrokerApiVersions,
@@ -48,24 +48,6 @@ from spark_kafka_sink.protocol.schema import Request
 
 SOFTWARE_NAME = "pykafka-sink"
 _SLOW_CONNECT_MS = 1_000
-
-
-class ClientSettings(NamedTuple):
-    """The network part of the producer's configuration; Kafka's keys with dots as underscores."""
-
-    client_id: str
-    request_timeout_ms: int
-    max_in_flight_requests_per_connection: int
-    reconnect_backoff_ms: int
-    reconnect_backoff_max_ms: int
-    socket_connection_setup_timeout_ms: int
-    socket_connection_setup_timeout_max_ms: int
-    connections_max_idle_ms: int
-
-    @classmethod
-    def of(cls, config: Any) -> ClientSettings:
-        """The settings out of a configuration that has fields of the same names."""
-        return cls(**{name: getattr(config, name) for name in cls._fields})
 
 
 class NetworkClient:
@@ -333,7 +315,7 @@ class NetworkClient:
         in_flight = connection.in_flight.popleft()
         connection.last_used_ms = now_ms
         if isinstance(received.response, ApiVersionsResponse):
-            self._finish_api_versions(connection, received, received.response, now_ms)
+            self._take_api_versions(connection, received, received.response, now_ms)
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent
         if (
@@ -349,22 +331,23 @@ class NetworkClient:
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
         self._send(connection, request, version, now_ms, on_complete=None)
 
-    def _finish_api_versions(
+    def _take_api_versions(
         self,
         connection: NodeConnection,
         received: ResponseReceived,
         response: ApiVersionsResponse,
         now_ms: int,
     ) -> None:
-        if response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
+        if connection.is_connected:  # somebody has asked once more: finalized features change
+            if response.error_code == 0:
+                connection.api_versions = BrokerApiVersions.from_response(response)
+        elif response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
             version = fallback_version(response, received.sent.version)
             self._ask_api_versions(connection, version, now_ms)
         elif response.error_code:
             raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
         else:
             connection.api_versions = BrokerApiVersions.from_response(response)
-            if connection.state is ConnectionState.READY:
-                return  # somebody has asked once more: finalized features change
             connection.change(ConnectionEvent.VERSIONS_TOLD)
             connection.failed_attempts = 0
             connection.last_failure = None

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
-from spark_kafka_sink.base.errors import KafkaErrorCode
+from spark_kafka_sink.base.errors import KafkaErrorCode, advice_for, transaction_advice_for
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_id import ProducerIdRequester
+from spark_kafka_sink.producer.repeated_request import Backoffs, RepeatedRequest
 from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
@@ -25,12 +26,12 @@ from spark_kafka_sink.producer.transaction_manager import (
 
 
 class IdentitySource(Protocol):
-    """Gets a producer id, and whatever else batches need before they may be sent.
+    """Gets a producer id, and whatever else batches need before they may be sent."""
 
-    last_failure: why there is no producer id yet, or why some batches must still wait
-    """
-
-    last_failure: str | None
+    @property
+    def last_failure(self) -> str | None:
+        """Why there is no producer id yet, or why some batches must still wait."""
+        ...
 
     @property
     def state(self) -> BatchNumbering:
@@ -79,10 +80,10 @@ class Identities:
         self._client = client
         self._metadata = metadata
         self._accumulator = accumulator
-        self._retry_backoff = retry_backoff
-        self._concurrent_backoff = ExponentialBackoff(
+        concurrent_backoff = ExponentialBackoff(
             CONCURRENT_TRANSACTIONS_BACKOFF_MS, config.retry_backoff_max_ms, rng
         )
+        self._backoffs = Backoffs(retry_backoff, concurrent_backoff)
 
     def first(self) -> IdentitySource:
         """What a new producer begins with."""
@@ -103,17 +104,13 @@ class Identities:
             self._client,
             self._metadata,
             self._accumulator.queued_partitions,
-            self._retry_backoff,
-            self._concurrent_backoff,
-            self._accumulator.fail,
+            self._asking(transaction_advice_for),
+            self._backoffs,
         )
 
     def _idempotent(self, is_wanted: Callable[[], bool]) -> ProducerIdRequester:
-        return ProducerIdRequester(
-            self._client,
-            self._metadata,
-            ProducerState(),
-            self._retry_backoff,
-            self._accumulator.fail,
-            is_wanted,
-        )
+        asking = self._asking(advice_for)
+        return ProducerIdRequester(self._client, self._metadata, ProducerState(), asking, is_wanted)
+
+    def _asking(self, advice: Callable[[KafkaErrorCode], str]) -> RepeatedRequest:
+        return RepeatedRequest(self._client, self._backoffs, self._accumulator.fail, advice)

@@ -27,8 +27,9 @@ from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Network
+from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender

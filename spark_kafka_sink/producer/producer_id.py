@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.errors import (
-    BrokerError,
-    KafkaErrorCode,
-    UnsupportedVersionError,
-    error_for_code,
-)
+from spark_kafka_sink.base.errors import KafkaErrorCode, error_for_code
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.repeated_request import CONNECTING_RECHECK_MS, RepeatedRequest
 from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -25,7 +21,6 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 )
 
 _INT_MAX = 2**31 - 1
-_CONNECTING_RECHECK_MS = 1000
 
 
 class ProducerIdRequester:
@@ -39,37 +34,31 @@ class ProducerIdRequester:
         client: NetworkClient,
         metadata: Metadata,
         state: ProducerState,
-        retry_backoff: ExponentialBackoff,
-        fail: Callable[[Exception], None],
+        asking: RepeatedRequest,
         is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
+        self.state = state
         self._client = client
         self._metadata = metadata
-        self.state = state
-        self._retry_backoff = retry_backoff
-        self._fail = fail
+        self._asking = asking
         self._is_wanted = is_wanted
-        self._is_in_progress = False
-        self._failed_attempts = 0
-        self._retry_at_ms = 0
-        self.last_failure: str | None = None
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why there is no producer id yet."""
+        return self._asking.last_failure
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; returns after how long to call again."""
-        if self.state.has_producer_id or self._is_in_progress or not self._is_wanted():
+        if self.state.has_producer_id or self._asking.is_in_progress or not self._is_wanted():
             return None
-        if now_ms < self._retry_at_ms:
-            return self._retry_at_ms - now_ms
+        if pause_ms := self._asking.pause_ms(now_ms):
+            return pause_ms
         node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
         if node is None or not self._client.ready(node, now_ms):
-            return _CONNECTING_RECHECK_MS
+            return CONNECTING_RECHECK_MS
         request = InitProducerIdRequest(transaction_timeout_ms=_INT_MAX)
-        try:
-            self._client.send(node, request, now_ms, self._complete)
-        except UnsupportedVersionError as error:
-            self._fail(error)
-        else:
-            self._is_in_progress = True
+        self._asking.send(node, request, self._complete, now_ms)
         return None
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
@@ -77,23 +66,14 @@ class ProducerIdRequester:
         return None
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
-        self._is_in_progress = False
+        self._asking.is_in_progress = False
         response = result.response
+        what = f"no producer id from {result.node}"
         if not isinstance(response, InitProducerIdResponse):
-            self._retry(f"no producer id from {result.node}: {result.failure}", now_ms)
-            return
-        error = error_for_code(response.error_code)
-        if response.error_code == 0:
-            self.last_failure = None
-            self._failed_attempts = 0
-            identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            self.state.set_producer(identity)
-        elif error.retriable:
-            self._retry(f"no producer id from {result.node}: {error}", now_ms)
+            self._asking.retry(f"{what}: {result.failure}", now_ms)
+        elif response.error_code:
+            self._asking.refused(what, error_for_code(response.error_code), None, now_ms)
         else:
-            self._fail(BrokerError(error, f"no producer id from {result.node}"))
-
-    def _retry(self, failure: str, now_ms: int) -> None:
-        self.last_failure = failure
-        self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._failed_attempts)
-        self._failed_attempts += 1
+            self._asking.succeed()
+            producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            self.state.set_producer(producer)

@@ -19,11 +19,16 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
-from spark_kafka_sink.client.coordinators import ABOUT_COORDINATOR, Coordinators, Question
+from spark_kafka_sink.client.coordination import (
+    Verdict,
+    add_partitions_request,
+    results_in,
+    verdict_on,
+    worst_of,
+)
+from spark_kafka_sink.client.coordinators import Coordinators, Question
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
 )
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -210,11 +215,15 @@ class TransactionClient:
         deadline_ms: int,
     ) -> None:
         """Make a partition part of the transaction; needed below transaction.version 2."""
-        topic = AddPartitionsToTxnTopic(topic_partition.topic, [topic_partition.partition])
-        request = AddPartitionsToTxnRequest(transactional_id, *producer, [topic])
+        request = add_partitions_request(transactional_id, producer, [topic_partition])
         question = Question((transactional_id,), request)
-        for _, response in self._coordinators.ask([question], _code_of_added, deadline_ms):
-            code = _code_of_added(response)
+
+        def code_of(response: Message) -> int:
+            assert isinstance(response, AddPartitionsToTxnResponse)
+            return worst_of(results_in(request, response))[1].code
+
+        for _, response in self._coordinators.ask([question], code_of, deadline_ms):
+            code = code_of(response)
             raise_if_fenced(error_for_code(code), transactional_id)
             _raise_error(code, f"AddPartitionsToTxn of {transactional_id}")
 
@@ -307,13 +316,6 @@ def _code_of(message: Message) -> int:
     return code
 
 
-def _code_of_added(message: Message) -> int:
-    assert isinstance(message, AddPartitionsToTxnResponse)
-    topics = message.results_by_topic_v3_and_below
-    codes = [p.partition_error_code for topic in topics for p in topic.results_by_partition]
-    return next((code for code in codes if code), 0)
-
-
 def _code_of_description(message: Message) -> int:
     assert isinstance(message, DescribeTransactionsResponse)
     if len(message.transaction_states) != 1:
@@ -337,7 +339,7 @@ def _merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransacti
         if not isinstance(answer, ListTransactionsResponse):
             continue
         error = error_for_code(answer.error_code)
-        if error.name in ABOUT_COORDINATOR:
+        if verdict_on(error) not in (Verdict.DONE, Verdict.FATAL):
             is_complete = False
             continue
         _raise_error(answer.error_code, "ListTransactions")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.settings import ClientSettings
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
@@ -117,3 +119,18 @@ def test_the_pause_grows_until_a_connection_is_ready_again(world):
     world.network.down.add(1)
     world.fails_after()
     assert world.wait_for_back_off() == 2 * BACKOFF_MS
+
+
+def test_versions_are_asked_for_again_while_the_broker_wants_a_pause(world):
+    """Finalized features change; whatever state the connection is in, the answer counts."""
+    world.become_ready()
+    world.network.features["transaction.version"] = 2
+    answers = []
+    request = ApiVersionsRequest("test", "1")
+    world.client.send(NODE, request, world.clock.ms, lambda result, _: answers.append(result))
+    world.client._connection(NODE).throttle(world.clock.ms + 1_000)
+    world.client.poll(0, world.clock.ms)
+    assert answers[0].failure is None
+    versions = world.client.api_versions(NODE)
+    assert versions is not None
+    assert versions.transaction_version == 2

@@ -8,10 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.errors import BrokerError, UnsupportedVersionError, error_named
+from spark_kafka_sink.base.errors import (
+    BrokerError,
+    UnsupportedVersionError,
+    error_named,
+    transaction_advice_for,
+)
 from spark_kafka_sink.base.model import PreparedTransaction, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.network.client import ClientSettings, NetworkClient
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
+from spark_kafka_sink.producer.repeated_request import Backoffs, RepeatedRequest
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
     TransactionManager,
@@ -81,14 +88,15 @@ class World:
             backoff,
         )
         self.metadata.update(MetadataResponse(brokers=brokers), self.clock.ms, True)
+        concurrent = ExponentialBackoff(CONCURRENT_TRANSACTIONS_BACKOFF_MS, 1_000, NoJitter())
+        backoffs = Backoffs(backoff, concurrent)
         self.manager = TransactionManager(
             TransactionSettings(NAME, TIMEOUT_MS),
             self.client,
             self.metadata,
             lambda: self.queued,
-            backoff,
-            ExponentialBackoff(CONCURRENT_TRANSACTIONS_BACKOFF_MS, 1_000, NoJitter()),
-            self.failures.append,
+            RepeatedRequest(self.client, backoffs, self.failures.append, transaction_advice_for),
+            backoffs,
         )
 
     @property
