@@ -15,8 +15,9 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
-from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -27,8 +28,9 @@ class KafkaCommitMessage(WriterCommitMessage):
 
     partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters
     query_id: of a streaming query, else None
-    transaction: what the task has written in and left open; plan: whose task it was. Both only with
-    exactly-once delivery, the first only if there were rows
+    transaction: what the task has written in and left open, if there were rows; token: of the plan
+    that it belongs to; plan: from Spark partition 0 alone, for it may be as large as all messages.
+    All three only with exactly-once delivery
     """
 
     partition_id: int
@@ -37,7 +39,13 @@ class KafkaCommitMessage(WriterCommitMessage):
     partitions: DeliveryReport = field(default_factory=dict)
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
     transaction: TaskTransaction | None = None
+    token: DriverToken | None = None
     plan: Plan | None = None
+
+    def belong_to(self, plan: Plan) -> None:
+        """Tell the driver whose task it was: Spark commits in another process than it plans in."""
+        self.token = plan.token
+        self.plan = plan if self.partition_id == 0 else None
 
     @property
     def records(self) -> int:
@@ -54,6 +62,23 @@ class KafkaCommitMessage(WriterCommitMessage):
             "metrics": self.metrics.report(),
             "partitions": _by_topic(self.partitions),
         }
+
+
+def common_plan(messages: Sequence[KafkaCommitMessage]) -> Plan | None:
+    """The plan that all of these tasks belong to; None if there was no task.
+
+    Raises TransactionError for messages of several plans, or of one that nobody has sent.
+    """
+    tokens = {m.token for m in messages}
+    if not tokens:
+        return None
+    plan = next((m.plan for m in messages if m.plan is not None), None)
+    if plan is None or tokens != {plan.token}:
+        raise TransactionError(
+            f"{len(tokens)} plan(s) in the messages of one batch, "
+            f"{'none' if plan is None else 'one'} of them sent: this is a defect of the sink"
+        )
+    return plan
 
 
 @dataclass

@@ -56,8 +56,11 @@ def write_rows(
     options: SinkOptions,
     positions: ColumnPositions,
     message: KafkaCommitMessage,
+    plan: Plan | None = None,
 ) -> None:
     """Write all ``arrow_batches`` and note in ``message`` what was acknowledged.
+
+    plan: with exactly-once delivery
 
     Raises what the producer raises; nothing of it is kept for the next task then.
     """
@@ -66,8 +69,8 @@ def write_rows(
     producer = POOL.acquire(options.producer, topics)
     transaction = None
     try:
-        if message.plan is not None:
-            transaction = _TaskTransaction(producer, message.plan, positions)
+        if plan is not None:
+            transaction = _TaskTransaction(producer, plan, positions)
         for arrow_batch in arrow_batches:
             written = interceptors.on_send(arrow_batch)
             producer.append(written, positions)

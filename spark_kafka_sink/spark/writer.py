@@ -16,12 +16,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_NOTE,
     KafkaCommitMessage,
+    common_plan,
     report_abort,
     report_commit,
 )
@@ -51,8 +51,9 @@ def write_partition(
         partition_id=context.partitionId(),
         attempt_number=context.attemptNumber(),
         query_id=context.getLocalProperty(_QUERY_ID_PROPERTY),
-        plan=transactions,
     )
+    if transactions is not None:
+        message.belong_to(transactions)
     arrow_batches = (arrow_batch for arrow_batch in iterator if arrow_batch.num_rows)
     first = next(arrow_batches, None)
     if first is None:
@@ -63,7 +64,7 @@ def write_partition(
     prepare_process()
     rows = chain((first,), arrow_batches)
     del first
-    write_rows(rows, options, positions, message)
+    write_rows(rows, options, positions, message, transactions)
     return message
 
 
@@ -122,10 +123,7 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], un
 
         written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         transactions = [m.transaction for m in written if m.transaction is not None]
-        plans = {m.plan for m in written if m.plan is not None}
-        if len(plans) > 1:
-            raise TransactionError("tasks of two plans in one batch: this is a defect of the sink")
-        more = commit_unit(options, next(iter(plans), None), unit, transactions)
+        more = commit_unit(options, common_plan(written), unit, transactions)
     report_commit(messages, unit.batch_id, options.metrics_log, options.metrics_path, **more)
     freeze_loaded()
 
