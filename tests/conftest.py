@@ -36,7 +36,9 @@ LONGEST_FIRST = (
 def group_of(item: pytest.Item) -> str:
     """Tests of a group run in one process, one after the other."""
     used = getattr(item, "fixturenames", ())
-    return next((name for name in SHARED if name in used), item.nodeid.split("::")[0])
+    of_file = item.nodeid.split("::")[0]
+    is_alone = item.get_closest_marker("slow") is not None
+    return next((name for name in SHARED if name in used), item.nodeid if is_alone else of_file)
 
 
 def place_of(group: str) -> int:

@@ -49,6 +49,7 @@ def test_our_table_of_versions_agrees_with_the_clients(name):
         assert java["oldest"] <= message.min_version <= message.max_version <= java["latest"]
 
 
+@pytest.mark.slow
 def test_generator_writes_the_committed_files(tmp_path):
     if find_javac() is None:
         pytest.skip("no JDK 17: the generator needs its javac")

@@ -10,6 +10,7 @@ import multiprocessing
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tests.simulation import query
@@ -37,20 +38,28 @@ def try_seed(seed: int) -> Ending:
     return Ending(how, phases(life), None)
 
 
-def run_range(
-    first: int, last: int, processes: int | None = None
-) -> tuple[Counter[str], Counter[str], list[str]]:
-    """Endings and phases of seeds ``first … last-1``, and all failures."""
-    endings: Counter[str] = Counter()
-    decided: Counter[str] = Counter()
-    failures = []
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for ending in pool.imap_unordered(try_seed, range(first, last), chunksize=20):
-            endings[ending.how] += 1
-            decided += ending.phases
-            if ending.failure is not None:
-                failures.append(ending.failure)
-    return endings, decided, failures
+class Tally(NamedTuple):
+    """How often each ending and each phase of a decision was seen, and all failures."""
+
+    endings: Counter[str]
+    decided: Counter[str]
+    failures: list[str]
+
+
+def tally(lives: Iterable[Ending]) -> Tally:
+    found = Tally(Counter(), Counter(), [])
+    for ending in lives:
+        found.endings[ending.how] += 1
+        found.decided.update(ending.phases)
+        if ending.failure is not None:
+            found.failures.append(ending.failure)
+    return found
+
+
+def run_range(first: int, last: int) -> Tally:
+    """Seeds ``first … last-1``, on all cores."""
+    with multiprocessing.get_context("fork").Pool() as pool:
+        return tally(pool.imap_unordered(try_seed, range(first, last), chunksize=20))
 
 
 def replay(seed: int) -> int:

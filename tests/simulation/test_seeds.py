@@ -12,7 +12,8 @@ MOST_SEEDS_FOR_A_BUG = 2000
 
 
 def test_no_seed_breaks_an_invariant():
-    failures = seeds.run_range(0, SEEDS)
+    # In this process: others run tests beside it.
+    failures = [failure for failure in map(seeds.try_seed, range(SEEDS)) if failure is not None]
     assert not failures, "\n".join(failures[:3])
 
 
@@ -21,6 +22,7 @@ def test_the_same_seed_gives_the_same_trace(seed):
     assert seeds.live(seed).trace == seeds.live(seed).trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug):
     with BUGS[bug].planted():
