@@ -46,7 +46,7 @@ test: lint
 	$(call run-tests)
 
 test-fast: lint
-	$(call run-tests,-m 'not slow' $(FAST_TESTS))
+	$(call run-tests,-m 'not slow and not long' $(FAST_TESTS))
 
 wheel: | $(BIN)/python
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from spark_kafka_sink.base.model import format_address
+from tests.patience import PATIENCE_S
 
 _CHUNK_BYTES = 1 << 16
 _NO_LINGER = struct.pack("ii", 1, 0)
@@ -97,7 +98,7 @@ class TcpProxy:
             except OSError:
                 return  # closed
             try:
-                broker = socket.create_connection(self._target(), timeout=10)
+                broker = socket.create_connection(self._target(), timeout=PATIENCE_S)
             except OSError:
                 client.close()
                 continue

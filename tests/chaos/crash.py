@@ -24,7 +24,8 @@ KILL_DRIVER, KILL_WORKER, FAIL, HOLD, STRAGGLE = (
     "straggle",
 )
 STRAGGLE_S = 2.0
-_HELD_AT_MOST_S = 180.0
+# Whoever forgets a process does not keep it for ever.
+_HELD_AT_MOST_S = 3600.0
 DRIVER = "driver.json"
 """Process ids of the Spark driver that runs now."""
 ATTEMPTS = "attempts.txt"

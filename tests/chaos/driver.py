@@ -17,9 +17,9 @@ from tests.broker.processes import eventually
 from tests.chaos.crash import DRIVER, FOLDER, kill_driver
 from tests.chaos.query import Settings
 from tests.chaos.traps import Traps
+from tests.patience import PATIENCE_S
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_START_TIMEOUT_S = 120.0
 IN_ONE_JVM = "local[2,2]"
 """A master with two task slots, that tries a task twice."""
 
@@ -93,7 +93,7 @@ class SparkDriver:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def wait(self, timeout_s: float = _START_TIMEOUT_S) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end; the exit status, negative for a signal."""
         assert self._process is not None
         return self._process.wait(timeout_s)
@@ -149,7 +149,7 @@ class SparkDriver:
         self._read_events()
         return self._committed
 
-    def await_committed(self, batch_id: int, timeout_s: float = _START_TIMEOUT_S) -> None:
+    def await_committed(self, batch_id: int, timeout_s: float = PATIENCE_S) -> None:
         """Wait until a micro-batch is committed. Raises if the driver ends, or time is up."""
         deadline = time.monotonic() + timeout_s
         while self.committed < batch_id:
@@ -157,7 +157,7 @@ class SparkDriver:
             assert time.monotonic() < deadline, f"still at {self.committed}:\n{self.tail()}"
             time.sleep(0.02)
 
-    def await_sprung(self, name: str, timeout_s: float = _START_TIMEOUT_S) -> dict[str, Any]:
+    def await_sprung(self, name: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait until a trap is reached."""
         assert eventually(
             lambda: self.traps.sprung(name) is not None or not self.is_running, timeout_s

@@ -70,9 +70,19 @@ class Lag(NamedTuple):
 
 
 class EndOffsets:
-    """Asks for both ends of a topic's partitions."""
+    """Asks for both ends of a topic's partitions.
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+    timeout_s: of each question; brokers that are away are asked again soon
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions: int,
+        timeout_s: float = _ASK_TIMEOUT_S,
+    ) -> None:
+        self._timeout_s = timeout_s
         self._admin = AdminClient(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -93,7 +103,7 @@ class EndOffsets:
         asked = self._admin.list_offsets(
             {partition: OffsetSpec.latest() for partition in self._partitions},
             isolation_level=level,
-            request_timeout=_ASK_TIMEOUT_S,
+            request_timeout=self._timeout_s,
         )
         return {p.partition: future.result().offset for p, future in asked.items()}
 

@@ -26,7 +26,7 @@ from spark_kafka_sink.localkafka.java import find_java_for_kafka
 from tests.golden.case_files import CLIENT_VERSION, FOLDER
 
 _SOURCES = Path(__file__).parent / "generator"
-_TIMEOUT_S = 240
+_TIMEOUT_S = 1000
 
 
 def find_javac() -> str | None:

@@ -102,7 +102,7 @@ class TestJob:
         bad = numbers(spark).select(failing("id").alias("id")).selectExpr(*AS_RECORDS)
         with pytest.raises(Exception, match="the last row of the last task"):
             write(bad, topic, **options)
-        ends = EndOffsets(kafka.bootstrap_servers, topic, 3)
+        ends = EndOffsets(kafka.bootstrap_servers, topic, 3, PATIENCE_S)
         assert sum(ends.ask().high.values()) > 0, "no task has written: this proves nothing"
         assert eventually(lambda: ends.ask().is_all_stable)
         assert ids(kafka, topic) == []
@@ -214,7 +214,8 @@ class TestRefusals:
         message = self.refused(spark, write, topic, **options)
         assert "kafka.transaction.timeout.ms = 900001" in message
         assert "transaction.max.timeout.ms = 900000" in message
-        assert sum(EndOffsets(kafka.bootstrap_servers, topic, 1).ask().high.values()) == 0
+        ends = EndOffsets(kafka.bootstrap_servers, topic, 1, PATIENCE_S)
+        assert sum(ends.ask().high.values()) == 0
 
     def test_a_log_that_is_not_compacted(self, spark, new_topic, write):
         log = new_topic(1, cleanup_policy="delete")

@@ -16,7 +16,7 @@ from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
 from spark_kafka_sink.record.record_batch import is_crc_valid
-from tests.patience import PATIENCE_S
+from tests.patience import AN_HOUR_MS, PATIENCE_S
 from tests.unit.batches import NODES, T0, T1, T2, make_batch, make_cluster
 
 CLUSTER = make_cluster({"t": [(1, 0), (2, 0), (1, 0)]})
@@ -324,7 +324,7 @@ def waiting_task(
         with accumulator.monitor:
             while accumulator.pool.free_count == 0 and accumulator.failure is None:
                 waits.set()
-                accumulator.monitor.wait(60_000)
+                accumulator.monitor.wait(AN_HOUR_MS)
 
     thread = threading.Thread(target=wait, daemon=True)
     yield waits, thread
