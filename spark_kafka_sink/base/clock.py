@@ -9,6 +9,15 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+LONGEST_WAIT_MS = 3_600_000
+"""No wait is longer; whoever waits looks again after it. The operating system refuses waits as
+long as the options allow, for which the largest number is a way to say "for ever"."""
+
+
+def wait_seconds(timeout_ms: int) -> float:
+    """``timeout_ms`` as the operating system takes it: in seconds, not negative, not too long."""
+    return min(max(timeout_ms, 0), LONGEST_WAIT_MS) / 1000
+
 
 class Clock(Protocol):
     """What the producer needs to know about time."""

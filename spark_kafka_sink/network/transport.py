@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
+from spark_kafka_sink.base.clock import wait_seconds
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
@@ -191,7 +192,7 @@ class SelectorNetwork:
 
     def _select(self, timeout_ms: int) -> list[tuple[selectors.SelectorKey, int]]:
         self._is_asleep = True
-        ready = self._selector.select(0.0 if self._is_wakeup_asked else timeout_ms / 1000)
+        ready = self._selector.select(0.0 if self._is_wakeup_asked else wait_seconds(timeout_ms))
         self._is_asleep = False
         # Whatever is asked for from now on is for the next poll; what came before ends this one.
         self._is_wakeup_asked = False

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
+from spark_kafka_sink.base.clock import wait_seconds
+
 
 class Monitor(Protocol):
     """A lock that can be waited on."""
@@ -18,7 +20,10 @@ class Monitor(Protocol):
     def __exit__(self, *exception: object) -> None: ...
 
     def wait(self, timeout_ms: int) -> None:
-        """Release the lock, wait for ``notify_all`` or the timeout, take the lock again."""
+        """Release the lock, wait for ``notify_all`` or the timeout, take the lock again.
+
+        It may return earlier: whoever waits looks again at what it waits for.
+        """
         ...
 
     def notify_all(self) -> None:
@@ -39,7 +44,7 @@ class ThreadMonitor:
         self._condition.release()
 
     def wait(self, timeout_ms: int) -> None:
-        self._condition.wait(timeout_ms / 1000)
+        self._condition.wait(wait_seconds(timeout_ms))
 
     def notify_all(self) -> None:
         self._condition.notify_all()
