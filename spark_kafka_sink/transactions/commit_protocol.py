@@ -32,6 +32,7 @@ from spark_kafka_sink.transactions.model import (
     DriverToken,
     Phase,
     Plan,
+    Rows,
     TaskTransaction,
     Unit,
 )
@@ -142,7 +143,8 @@ class CommitProtocol:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
 
         Returns False for a unit that is done already: its new output is dropped. Raises
-        TransactionLostError when brokers have aborted some before they could be committed.
+        ReplayError where that is not the same, TransactionLostError when brokers have aborted some
+        before they could be committed.
         """
         reached("commit.begin")
         deadline_ms = self._deadline()
@@ -151,6 +153,7 @@ class CommitProtocol:
         ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
         # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
         if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
+            repair.check_replay(decision, transactions, self._config.prefix)
             dropped = [t.transactional_id for t in transactions]
             self._client.fence(dropped, plan.timeout_ms, deadline_ms)
             return False
@@ -171,6 +174,7 @@ class CommitProtocol:
             records=sum(t.records for t in (*transactions, *committed)),
             transactions=tuple(transactions),
             committed=committed,
+            rows=Rows.of((*transactions, *committed)),
         )
         token = self.log.write(decided, plan.token, deadline_ms)
         reached("commit.decided")

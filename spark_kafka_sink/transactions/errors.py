@@ -23,3 +23,7 @@ class OutcomeError(TransactionError):
 
 class MissingRecordError(TransactionError):
     """The decision log has no record of a prefix or query that is not new: it may be lost."""
+
+
+class ReplayError(TransactionError):
+    """A micro-batch that is committed comes again with other rows, which must not be lost."""

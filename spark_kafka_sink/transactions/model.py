@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -31,6 +33,35 @@ class TaskTransaction(NamedTuple):
     @property
     def producer(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+
+class Rows(NamedTuple):
+    """What a unit has written, to compare a replay with.
+
+    records, data_bytes: of all tasks; digest: of the tasks' digests, in whatever order
+    """
+
+    records: int
+    data_bytes: int
+    digest: str
+
+    @classmethod
+    def of(cls, transactions: Iterable[TaskTransaction]) -> Rows:
+        """Of all tasks of a unit."""
+        tasks = sorted((t.digest, t.records) for t in transactions)
+        data_bytes = sum(_data_bytes(digest) for digest, _ in tasks)
+        digest = hashlib.sha256(repr(tasks).encode()).hexdigest()[:32]
+        return cls(sum(records for _, records in tasks), data_bytes, digest)
+
+    def has_as_many(self, other: Rows) -> bool:
+        """Whether it may be the same rows, in another order or by other tasks."""
+        return (self.records, self.data_bytes) == (other.records, other.data_bytes)
+
+
+def _data_bytes(digest: str) -> int:
+    """The second part of a task's digest, see ``columns/digest.py``."""
+    parts = digest.split("-")
+    return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
 
 
 class DriverToken(NamedTuple):
@@ -108,6 +139,7 @@ class Decision:
     transactions: to be committed (DECIDED), lost (PARTIAL, VOID) or unknown (UNKNOWN)
     committed: those known to be visible, from earlier attempts at the same unit too
     records: of the whole unit
+    rows: what the unit has written; None where nobody knows, or it does not matter any more
     needs_confirmation: a job's driver died in the middle; it was finished without anybody knowing
     superseded: ids of earlier drivers, which must not come back
     is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
@@ -125,6 +157,7 @@ class Decision:
     superseded: tuple[str, ...] = ()
     is_query: bool = False
     may_begin_later: bool = False
+    rows: Rows | None = None
 
     @staticmethod
     def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
@@ -151,6 +184,7 @@ class Decision:
             "superseded": list(self.superseded),
             "is_query": self.is_query,
             "may_begin_later": self.may_begin_later,
+            "rows": None if self.rows is None else self.rows._asdict(),
         }
         return json.dumps(body, separators=(",", ":"))
 
@@ -174,6 +208,7 @@ class Decision:
                 # Older records do not say; theirs was a query's if Spark told a checkpoint.
                 is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
                 may_begin_later=body.get("may_begin_later", True),
+                rows=None if body.get("rows") is None else Rows(**body["rows"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a decision: {error!r}") from error

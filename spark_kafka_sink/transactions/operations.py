@@ -125,6 +125,7 @@ class Operations:
             transactions=(),
             committed=(),
             needs_confirmation=False,
+            rows=None,  # whatever comes again, the operator has decided what becomes of it
         )
         token = self._write(settled, token)
         aborted = self._protocol.sweep(token, self._deadline())

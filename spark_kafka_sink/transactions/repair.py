@@ -1,11 +1,14 @@
-"""A decided unit of which the brokers have aborted a part: what a replay may fill in, what not."""
+"""A unit that was decided, and comes again: what its replay may fill in, what is dropped of it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
-from spark_kafka_sink.transactions.errors import OutcomeError
-from spark_kafka_sink.transactions.model import Decision, Phase, TaskTransaction
+from spark_kafka_sink.transactions.errors import OutcomeError, ReplayError
+from spark_kafka_sink.transactions.model import Decision, Phase, Rows, TaskTransaction
+
+logger = logging.getLogger("spark_kafka_sink")
 
 
 def missing_of(
@@ -27,6 +30,38 @@ def missing_of(
             f"same: Spark partitions {_some(differing)} differ."
         )
     return [t for t in replayed if t.partition_id in lost]
+
+
+def check_replay(decision: Decision, replayed: Sequence[TaskTransaction], prefix: str) -> None:
+    """Raise ReplayError when what is about to be dropped is not what was committed.
+
+    A replay without any row has nothing to lose. The same number of records and bytes, in another
+    order or by other tasks, counts as the same: shuffles bring rows in any order.
+    """
+    if not replayed:
+        return
+    if decision.rows is None:
+        logger.warning(
+            f"{decision.unit} is committed, and there is no record of its rows to compare its "
+            "replay with: the replay is dropped"
+        )
+        return
+    rows = Rows.of(replayed)
+    if not rows.has_as_many(decision.rows):
+        raise ReplayError(
+            f"{decision.unit} is committed with {decision.rows.records} records of "
+            f"{decision.rows.data_bytes} bytes, and has come again with {rows.records} records of "
+            f"{rows.data_bytes} bytes: the checkpoint has lost offsets, as an old backup has, or "
+            "the source does not give the same rows again. These records are aborted, and the "
+            "query stops, for to drop them may lose them. Restore the checkpoint. Or, to write "
+            "them too, which doubles those that are there already: pykafka-sink transactions "
+            f"release --prefix {prefix}, and start the query again"
+        )
+    if rows != decision.rows:
+        logger.warning(
+            f"the replay of {decision.unit} has as many records and bytes as what is committed, in "
+            "another order or by other tasks: it is dropped"
+        )
 
 
 def explain(decision: Decision, prefix: str) -> str:

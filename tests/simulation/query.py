@@ -17,7 +17,7 @@ from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import repair, session
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.errors import MissingRecordError, OutcomeError
+from spark_kafka_sink.transactions.errors import MissingRecordError, OutcomeError, ReplayError
 from spark_kafka_sink.transactions.model import Decision, Phase
 from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
 from tests.simulation.cluster import SimCluster
@@ -52,6 +52,7 @@ class Life:
     has_late_sweep: somebody hung between listing what is open and aborting it
     taken: transactional ids that outsiders have initialized
     doomed: who is to be swept; swept: who was, and must be heard of no more
+    replaced_ids: rows that were committed before the checkpoint lost their offsets
     strangers: processes that plan jobs with the query's prefix; intruders: those that took it
     """
 
@@ -65,13 +66,14 @@ class Life:
     options: SinkOptions
     story: list[str] = field(default_factory=list)
     applications: list[Application] = field(default_factory=list)
-    outcome: OutcomeError | MissingRecordError | None = None
+    outcome: OutcomeError | MissingRecordError | ReplayError | None = None
     decision: Decision | None = None
     has_late_sweep: bool = False
     job_ids: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     swept: list[SweptWriter] = field(default_factory=list)
     doomed: dict[str, list[tuple[str, ProducerIdAndEpoch]]] = field(default_factory=dict)
+    replaced_ids: set[int] = field(default_factory=set)
     strangers: list[PythonProcess] = field(default_factory=list)
     intruders: list[str] = field(default_factory=list)
 
@@ -203,11 +205,13 @@ def _run(life: Life, application: Application) -> BaseException | None:
 def _judge(life: Life, error: BaseException) -> None:
     """Raise InvariantError for what must never stop a query."""
     cause = error.__cause__
-    if isinstance(cause, MissingRecordError) and life.settings.loses_log:
+    settings = life.settings
+    if isinstance(cause, (MissingRecordError, ReplayError)):
+        is_lost = isinstance(cause, MissingRecordError)
+        if not (settings.loses_log if is_lost else settings.loses_offsets):
+            raise InvariantError("nothing was lost") from cause
         life.outcome = cause
         return
-    if isinstance(cause, MissingRecordError):
-        raise InvariantError("the log is there") from cause
     if isinstance(cause, OutcomeError):
         if not life.settings.is_job:
             life.outcome = cause

@@ -11,6 +11,7 @@ from spark_kafka_sink.transactions.ids import is_task_id
 from tests.simulation.processes import Process
 from tests.simulation.python_process import PythonProcess
 from tests.simulation.query_settings import Blow
+from tests.simulation.spark import Batch
 from tests.simulation.transaction_log import ONGOING
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def _strike(life: Life, blow: Blow, process: Process) -> None:
         life.cluster.empty_topic(life.log_topic)
         life.note("the decision log is deleted, and created anew")
         blow.kind = "kill driver"
+    if blow.kind == "lose offsets":
+        _lose_offsets(life)
+        blow.kind = "kill driver"
     if blow.kind == "depose":
         _depose_log_leader(life, blow.pause_ms)
         return
@@ -109,6 +113,16 @@ def _send_stranger(life: Life) -> None:
     options = replace(life.options, checkpoint=None)
     life.note(f"{stranger.name} plans a job")
     life.world.spawn(stranger, lambda: session.plan_unit(options, True))
+
+
+def _lose_offsets(life: Life) -> None:
+    """The micro-batch that is committed and not finished has other rows when it comes again."""
+    index = life.checkpoint.first()
+    before = life.checkpoint.batches[index]
+    other = Batch(before.batch_id, range(1000, 1001 + len(before.ids)))
+    life.checkpoint.batches[index] = other
+    life.replaced_ids |= set(before.ids)
+    life.note(f"the checkpoint has lost the offsets of batch {before.batch_id}")
 
 
 def _depose_log_leader(life: Life, unaware_ms: int) -> None:

@@ -126,6 +126,10 @@ def _lost_log_not_noticed(original):  # type: ignore[no-untyped-def]
     return lambda self, deadline_ms: Mark(is_released=True)
 
 
+def _replay_dropped_unseen(original):  # type: ignore[no-untyped-def]
+    return lambda decision, replayed, prefix: None
+
+
 def _not_swept(original):  # type: ignore[no-untyped-def]
     return lambda self, token, deadline_ms, only=None: ()
 
@@ -232,6 +236,12 @@ BUGS: dict[str, Bug] = {
         DecisionLog,
         "read_mark",
         _lost_log_not_noticed,
+    ),
+    "replay dropped unseen": Bug(
+        "whatever comes as a micro-batch that is committed is dropped",
+        repair,
+        "check_replay",
+        _replay_dropped_unseen,
     ),
     "not swept": Bug(
         "nobody aborts what losers and dead tasks leave open", CommitProtocol, "sweep", _not_swept

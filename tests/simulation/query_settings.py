@@ -58,6 +58,7 @@ class Settings:
     is_job: bool = False
     first_epoch: int = 0
     loses_log: bool = False
+    loses_offsets: bool = False
 
 
 def choose_settings(rng: random.Random) -> Settings:
@@ -113,6 +114,8 @@ def choose_settings(rng: random.Random) -> Settings:
         _make_stale_reads_likely(settings, rng)
     elif kind < 0.5:
         _lose_the_log(settings, rng)
+    elif kind < 0.53:
+        _lose_offsets(settings, rng)
     elif kind < 0.6:
         settings.is_job = True
         for blow in settings.blows:
@@ -170,6 +173,15 @@ def _lose_the_log(settings: Settings, rng: random.Random) -> None:
     settings.ranges.events = 0
     settings.loses_log = True
     settings.blows = [Blow(rng.choice(_DECIDED_POINTS[1:]), rng.randint(1, 3), "lose log")]
+
+
+def _lose_offsets(settings: Settings, rng: random.Random) -> None:
+    """The checkpoint loses the offsets of a micro-batch that is committed: it gets other rows."""
+    settings.is_lost = settings.is_killed = settings.fails = 0.0
+    settings.ranges.events = 0
+    settings.loses_offsets = True
+    point = rng.choice(("commit.done", "commit.swept"))
+    settings.blows = [Blow(point, rng.randint(1, 3), "lose offsets")]
 
 
 def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:

@@ -62,13 +62,6 @@ def test_a_crash_at_any_point_and_a_replay_by_another_driver(lives: Lives, point
     assert lives.open_ids() == []
 
 
-def test_a_replay_of_a_finished_batch_is_dropped(lives: Lives) -> None:
-    lives.batch(0, driver(1))
-    lives.batch(0, driver(1))
-    assert lives.visible() == [b"0-0", b"0-1"]
-    assert lives.open_ids() == []
-
-
 def test_nothing_written_needs_no_decision(lives: Lives) -> None:
     plan = lives.protocol.plan(driver(1), None)
     lives.protocol.commit(plan, unit(0), [])

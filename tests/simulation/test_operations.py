@@ -169,6 +169,14 @@ def test_the_choice_decides_what_a_replay_does(operated, how, choice, before, af
     assert operated.visible() == [*after, b"c"]
 
 
+def test_what_counts_as_written_is_not_compared_with_its_replay(operated):
+    """The replay differs: that may be why somebody had to choose."""
+    in_part(operated)
+    operated.operations.resolve(Choice.AS_WRITTEN, agree)
+    operated.batch(7, [A, B, b"other"], driver(2))
+    assert operated.visible() == [A]
+
+
 def test_a_lost_batch_needs_no_choice(operated):
     for transaction in decided(operated):
         operated.lose(transaction)
