@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_sink.base.errors import BrokerError, ConfigError, TopicError, error_for_code
+from spark_kafka_sink.base.errors import (
+    BrokerError,
+    ConfigError,
+    KafkaSinkError,
+    TopicError,
+    error_for_code,
+)
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
@@ -25,6 +31,9 @@ from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
 logger = logging.getLogger("spark_kafka_sink")
 
 _CREATE_TIMEOUT_MS = 8_000
+_MIN_ISR = "min.insync.replicas"
+_FEWEST_REPLICAS_WITH_A_CHOICE = 2
+_UNCLEAN = "unclean.leader.election.enable"
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
 _NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
 
@@ -77,7 +86,7 @@ def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms
 
 
 def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
-    names = ["cleanup.policy", "min.insync.replicas"]
+    names = ["cleanup.policy", "min.insync.replicas", _UNCLEAN]
     node = admin.any_node(deadline_ms)
     told = _configs(admin, node, TOPIC_RESOURCE, config.log_topic, names, deadline_ms)
     policy = told.get("cleanup.policy", "compact")
@@ -93,6 +102,33 @@ def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
             f"the decision log, topic '{config.log_topic}', has min.insync.replicas={in_sync}, "
             f"less than transaction.log.min.isr = {config.log_min_isr}. Alter the topic, or lower "
             "the option"
+        )
+    if told.get(_UNCLEAN) == "true":
+        logger.warning(
+            f"the decision log, topic '{config.log_topic}', has {_UNCLEAN}=true: a broker that is "
+            "behind may become its leader, and decisions are lost. Alter the topic"
+        )
+
+
+def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None:
+    """Log where committed records may be lost with one broker although there are more replicas.
+
+    What cannot be found out now is left alone: the topic may not be there yet.
+    """
+    try:
+        (described,) = admin.metadata([topic], False, deadline_ms).topics
+        replicas = min((len(p.replica_nodes) for p in described.partitions), default=1)
+        if replicas < _FEWEST_REPLICAS_WITH_A_CHOICE:
+            return
+        node = admin.any_node(deadline_ms)
+        told = _configs(admin, node, TOPIC_RESOURCE, topic, [_MIN_ISR], deadline_ms)
+    except KafkaSinkError:
+        return
+    if told.get(_MIN_ISR) == "1":
+        logger.warning(
+            f"topic '{topic}' has {replicas} replicas and {_MIN_ISR}=1: when only its leader is in "
+            "sync, records are acknowledged and committed that are lost with that broker. With "
+            f"delivery.guarantee=exactly-once, alter the topic: {_MIN_ISR}=2"
         )
 
 
@@ -122,6 +158,8 @@ def _create(admin: AdminClient, config: ExactlyOnceConfig) -> None:
     configs = {
         "cleanup.policy": "compact",
         "min.insync.replicas": str(config.log_min_isr),
+        # Whatever the brokers' default is: a decision that was acknowledged is never given up.
+        "unclean.leader.election.enable": "false",
         # Read from the end at every start: the part that is not compacted yet stays small.
         "segment.bytes": str(16 * 1024 * 1024),
         "min.cleanable.dirty.ratio": "0.1",

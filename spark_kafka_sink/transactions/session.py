@@ -19,7 +19,11 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.ids import current_driver
-from spark_kafka_sink.transactions.log_topic import check_brokers, prepare_log_topic
+from spark_kafka_sink.transactions.log_topic import (
+    check_brokers,
+    prepare_log_topic,
+    warn_of_weak_topic,
+)
 from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit
 
 _TASK_ABORT_TIMEOUT_MS = 5_000
@@ -70,6 +74,8 @@ def _prepare(options: SinkOptions) -> None:
         deadline_ms = admin.deadline_in(options.producer.max_block_ms)
         check_brokers(admin, options.exactly_once, deadline_ms)
         prepare_log_topic(admin, options.exactly_once, deadline_ms)
+        if prepared_at_ms is None and options.topic is not None:
+            warn_of_weak_topic(admin, options.topic, deadline_ms)
     _prepared_at_ms[key] = now_ms
 
 

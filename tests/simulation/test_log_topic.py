@@ -1,0 +1,64 @@
+"""The topics that exactly-once relies on: how the log is created, and what is said of weak ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.transactions.log_topic import prepare_log_topic, warn_of_weak_topic
+from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
+
+CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3, 2)
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@pytest.fixture
+def made() -> Prefix:
+    return Prefix()
+
+
+def prepare(made: Prefix) -> None:
+    prepare_log_topic(made.client.admin, CONFIG, made.world.clock.ms + PATIENCE_MS)
+
+
+def test_the_log_is_created_so_that_no_decision_is_given_up(
+    made: Prefix, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare(made)
+    configs = made.world.cluster.topics["new-log"].configs
+    assert configs[UNCLEAN] == "false"
+    assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
+    prepare(made)
+    assert caplog.text == ""
+
+
+def test_a_log_that_may_have_an_unclean_leader_is_warned_of(
+    made: Prefix, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepare(made)
+    made.world.cluster.topics["new-log"].configs[UNCLEAN] = "true"
+    prepare(made)
+    assert f"topic 'new-log', has {UNCLEAN}=true" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("replicas", "min_insync", "is_warned_of"), [(3, 1, True), (3, 2, False), (1, 1, False)]
+)
+def test_an_output_topic_that_one_broker_may_lose_is_warned_of(
+    made: Prefix,
+    caplog: pytest.LogCaptureFixture,
+    replicas: int,
+    min_insync: int,
+    is_warned_of: bool,
+) -> None:
+    made.world.cluster.create_topic("weak", 2, replicas, min_insync)
+    warn_of_weak_topic(made.client.admin, "weak", made.world.clock.ms + PATIENCE_MS)
+    assert ("topic 'weak' has 3 replicas and min.insync.replicas=1" in caplog.text) is is_warned_of
+    assert (caplog.text != "") is is_warned_of
+
+
+def test_an_output_topic_that_is_not_there_yet(
+    made: Prefix, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_weak_topic(made.client.admin, "absent", made.world.clock.ms + PATIENCE_MS)
+    assert caplog.text == ""
