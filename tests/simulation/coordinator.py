@@ -6,14 +6,21 @@ Source: ``TransactionCoordinator``; KIP-98, KIP-360, KIP-890.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from tests.simulation.coordinator_checks import (
+    CoordinatorError,
+    Entry,
+    Loaded,
+    check_with_bump,
+    check_without_bump,
+    completed,
+    retry_later,
+)
 from tests.simulation.markers import MarkerWriter
 from tests.simulation.transaction_log import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
     EMPTY,
     ONGOING,
     PREPARE_ABORT,
@@ -28,32 +35,6 @@ if TYPE_CHECKING:
 
 Answer = Callable[[str], None]
 ProducerAnswer = Callable[[str, ProducerIdAndEpoch], None]
-
-_COMPLETE = (COMPLETE_COMMIT, COMPLETE_ABORT)
-
-
-@dataclass
-class Entry:
-    """A transactional id in a coordinator's memory. ``pending``: the state that is being written."""
-
-    metadata: TransactionMetadata
-    pending: str | None = None
-
-
-@dataclass
-class Loaded:
-    """One partition of the transaction log in memory, as its leader of that epoch."""
-
-    leader_epoch: int
-    entries: dict[str, Entry] = field(default_factory=dict)
-
-
-class CoordinatorError(Exception):
-    """A request is refused; ``name`` is Kafka's name of the error."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 class TransactionCoordinator:
@@ -172,7 +153,7 @@ class TransactionCoordinator:
             answer(error.name, NO_PRODUCER)
             return
         if new is None:
-            self._fence(entry, lambda error: answer(_retry_later(error), NO_PRODUCER))
+            self._fence(entry, lambda error: answer(retry_later(error), NO_PRODUCER))
             return
         producer = new.producer
         self._write(
@@ -316,7 +297,7 @@ class TransactionCoordinator:
         """``bumps_epoch``: EndTxn v5, which leaves the next transaction with the next epoch."""
         try:
             entry = self._existing(transactional_id)
-            check = _check_with_bump if bumps_epoch else _check_without_bump
+            check = check_with_bump if bumps_epoch else check_without_bump
             is_ended = check(entry, producer, is_commit)
         except CoordinatorError as error:
             answer(error.name, NO_PRODUCER)
@@ -327,7 +308,7 @@ class TransactionCoordinator:
             self._wedge(entry, ONGOING, lambda error: answer(error, NO_PRODUCER))
         else:
             new = self._prepared(entry.metadata, is_commit, bumps_epoch)
-            ended = _completed(new).producer
+            ended = completed(new).producer
             self._end(
                 entry, new, lambda error: answer(error, ended if error == "NONE" else NO_PRODUCER)
             )
@@ -367,7 +348,7 @@ class TransactionCoordinator:
         entry = self._loaded[index].entries[prepared.transactional_id]
         assert entry.metadata == prepared
         assert entry.pending is None
-        self._write(entry, _completed(prepared), lambda error: None)
+        self._write(entry, completed(prepared), lambda error: None)
 
     def _wedge(self, entry: Entry, state: str, answer: Answer) -> None:
         """Brokers of transaction.version 0 offer what they cannot write, and never recover."""
@@ -393,74 +374,3 @@ class TransactionCoordinator:
         if entry is None:
             raise CoordinatorError("TRANSACTIONAL_ID_NOT_FOUND")
         return entry.metadata
-
-
-def _retry_later(error: str) -> str:
-    return "CONCURRENT_TRANSACTIONS" if error == "NONE" else error
-
-
-def _completed(prepared: TransactionMetadata) -> TransactionMetadata:
-    state = COMPLETE_COMMIT if prepared.state == PREPARE_COMMIT else COMPLETE_ABORT
-    completed = replace(prepared, state=state, partitions=frozenset(), next_producer_id=-1)
-    if prepared.next_producer_id == -1:
-        return completed
-    return replace(
-        completed,
-        producer_id=prepared.next_producer_id,
-        producer_epoch=0,
-        last_producer_id=prepared.producer_id,
-    )
-
-
-def _check_without_bump(entry: Entry, producer: ProducerIdAndEpoch, is_commit: bool) -> bool:
-    """EndTxn up to v4: whether the transaction has ended so already. Raises CoordinatorError."""
-    metadata = entry.metadata
-    if metadata.producer_id != producer.producer_id:
-        raise CoordinatorError("INVALID_PRODUCER_ID_MAPPING")
-    if metadata.producer_epoch != producer.producer_epoch:
-        raise CoordinatorError("PRODUCER_FENCED")
-    _refuse_while_busy(entry, is_commit)
-    if metadata.state == ONGOING:
-        return False
-    if metadata.state == (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT):
-        return True
-    raise CoordinatorError("INVALID_TXN_STATE")
-
-
-def _check_with_bump(entry: Entry, producer: ProducerIdAndEpoch, is_commit: bool) -> bool:
-    """EndTxn v5: as above; here the epoch tells a repetition from the next transaction."""
-    metadata = entry.metadata
-    is_overflow = (
-        metadata.last_producer_id == producer.producer_id
-        and is_exhausted(producer.producer_epoch)
-        and metadata.producer_epoch == 0
-    )
-    if metadata.producer_id != producer.producer_id and not is_overflow:
-        raise CoordinatorError("INVALID_PRODUCER_ID_MAPPING")
-    is_current = metadata.producer_epoch == producer.producer_epoch
-    is_retry = metadata.producer_epoch == producer.producer_epoch + 1 or is_overflow
-    is_valid = is_current if metadata.state in (ONGOING, EMPTY) else is_retry
-    if metadata.state in _COMPLETE:
-        is_valid = is_retry or is_current
-    if not is_valid:
-        raise CoordinatorError("PRODUCER_FENCED")
-    _refuse_while_busy(entry, is_commit)
-    if metadata.state == ONGOING:
-        return False
-    if not is_retry:
-        # Nothing was written since the last end; an abort only takes the next epoch.
-        if is_commit:
-            raise CoordinatorError("INVALID_TXN_STATE")
-        return False
-    if metadata.state == (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT):
-        return True
-    raise CoordinatorError("INVALID_TXN_STATE")
-
-
-def _refuse_while_busy(entry: Entry, is_commit: bool) -> None:
-    """Raises CoordinatorError while another transition, or the end itself, is under way."""
-    if entry.pending is not None:
-        raise CoordinatorError("CONCURRENT_TRANSACTIONS")
-    if entry.metadata.is_prepared:
-        is_same = entry.metadata.state == (PREPARE_COMMIT if is_commit else PREPARE_ABORT)
-        raise CoordinatorError("CONCURRENT_TRANSACTIONS" if is_same else "INVALID_TXN_STATE")

@@ -16,7 +16,8 @@ from spark_kafka_sink.protocol.messages import (
     init_producer_id,
     list_transactions,
 )
-from tests.simulation.coordinator import CoordinatorError, TransactionCoordinator
+from tests.simulation.coordinator import TransactionCoordinator
+from tests.simulation.coordinator_checks import CoordinatorError
 from tests.simulation.transaction_log import (
     ONGOING,
     STATES,
