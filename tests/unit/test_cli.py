@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -147,13 +148,28 @@ class TestWarmUp:
         shown = subprocess.run(command, capture_output=True, text=True, check=True)
         again = {"compiled": 0, "loaded": 6, "compile_ms": 0, "folder": str(folder)}
         assert json.loads(shown.stdout) == again
-        # --cache has priority over what the variable of the compiler says.
-        copy = tmp_path / folder.name
-        shutil.copytree(folder, copy)
+        # What is in the folder for temporary files goes where it lasts; and --cache has priority
+        # over what the variable of the compiler says.
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        temporary = tmp_path / f"pykafka-sink-{os.geteuid()}"
+        temporary.mkdir(mode=0o700)
+        shutil.copytree(folder, temporary / folder.name)
         shown = subprocess.run(
-            [*command, "--cache", str(tmp_path)], capture_output=True, text=True, check=True
+            [*command, "--cache", str(tmp_path / "a")], capture_output=True, text=True, check=True
         )
-        assert json.loads(shown.stdout) == {**again, "folder": str(copy)}
+        filled = tmp_path / "a" / folder.name
+        assert json.loads(shown.stdout) == {**again, "folder": str(filled)}
+        assert len(list(filled.iterdir())) == 6
+        # A folder that cannot be written is no success.
+        (tmp_path / "file").write_text("")
+        shown = subprocess.run(
+            [*command, "--cache", str(tmp_path / "file" / "b")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert shown.returncode == 1
+        assert f"cannot be kept in {tmp_path / 'file' / 'b'} (Not a directory)" in shown.stderr
 
     def test_a_compiler_that_is_switched_off(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

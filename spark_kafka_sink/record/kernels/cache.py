@@ -55,6 +55,10 @@ class CompiledKernels:
         self._started_ns = 0
         self._taken_ns = 0
         self.totals = Totals(0, 0, 0)
+        self.keeps_loaded = False
+        """Whether what is loaded is written, too: to the first folder that can be written."""
+        self.is_lasting = False
+        """Whether what was written last is in a folder that is not for temporary files."""
         self.folder: Path | None = None
         """Where the latest kernel was loaded from or is kept; None if that is nowhere."""
 
@@ -73,6 +77,8 @@ class CompiledKernels:
             else:
                 self.folder = found.folder
                 self.totals = self.totals._replace(loaded=self.totals.loaded + 1)
+                if self.keeps_loaded and files is not None:
+                    self._keep(files, name, found.data)
                 return result
         self._say(
             "compiling",
@@ -93,8 +99,16 @@ class CompiledKernels:
             return
         if result.library.has_dynamic_globals:
             return  # it holds addresses of this process
-        self.folder, problems = files.write(name, dumps(result._reduce()))
-        if problems and (self.folder is None or len(problems) == len(root_folders()) - 1):
+        try:
+            data = dumps(result._reduce())
+        except Exception as error:
+            self._say("not kept", f"a compiled kernel cannot be kept: {name}: {error!r}")
+        else:
+            self._keep(files, name, data)
+
+    def _keep(self, files: KernelFiles, name: str, data: bytes) -> None:
+        self.folder, self.is_lasting, problems = files.write(name, data)
+        if problems and not self.is_lasting:
             self._say_not_kept(problems)
 
     def take_compile_ns(self) -> int:
@@ -117,8 +131,8 @@ class CompiledKernels:
         )
 
     def _say_unreadable(self, problem: Problem) -> None:
-        text = f"a compiled kernel cannot be used, it is compiled again: {problem.path}: "
-        self._say("unreadable", text + problem.reason)
+        text = f"a file with a compiled kernel cannot be used: {problem.path}: {problem.reason}"
+        self._say("unreadable", text)
 
     def _say(self, what: str, text: str, level: int = logging.WARNING) -> None:
         """Once per process."""

@@ -67,9 +67,13 @@ class Found(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """The folder that was written to, or None; and why those before it were not."""
+    """The folder that was written to, or None; and why those before it were not.
+
+    is_lasting: it is not the folder for temporary files
+    """
 
     folder: Path | None
+    is_lasting: bool
     problems: list[Problem]
 
 
@@ -129,8 +133,8 @@ class KernelFiles:
             except OSError as error:
                 problems.append(Problem(root.path, _reason(error)))
                 continue
-            return Stored(folder, problems)
-        return Stored(None, problems)
+            return Stored(folder, not root.is_shared_place, problems)
+        return Stored(None, False, problems)
 
 
 def _make(root: Root, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 # Importing a module is what makes its kernels known.
 from spark_kafka_sink.record.kernels import append, partition, sizing, split
@@ -19,6 +20,16 @@ def prepare_kernels() -> Totals:
     return COMPILED.totals
 
 
-def kernels_folder() -> Path | None:
-    """Where the kernels of this process were loaded from or are kept; None if nowhere."""
-    return COMPILED.folder
+class Kept(NamedTuple):
+    """Where kernels are. is_lasting: it is a folder, and not one for temporary files."""
+
+    totals: Totals
+    folder: Path | None
+    is_lasting: bool
+
+
+def keep_kernels() -> Kept:
+    """Have every kernel in the first folder that can be written, for processes to come."""
+    COMPILED.keeps_loaded = True
+    totals = prepare_kernels()
+    return Kept(totals, COMPILED.folder, COMPILED.is_lasting)
