@@ -238,7 +238,7 @@ def test_a_guarantee_in_capitals_is_that_guarantee() -> None:
     assert options.notes == ()
 
 
-@pytest.mark.parametrize("name", [*PASSED_BY_SPARK, "checkpointLocation", "queryName"])
+@pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), "checkpointLocation", "queryName"])
 def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
     assert parse({name: "x"}).notes == ()
 
