@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.base.errors import TopicError
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT, TopicCreation
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 CREATION_TIMEOUT_MS = 8_000
@@ -32,6 +32,23 @@ def create_missing(
     ]
     for topic, error in admin.create_topics(wanted, timeout_ms).items():
         if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
+            hint = _hint(error.error.name, creation)
             raise TopicError(
-                f"topic '{topic}' cannot be created by topic.creation.enable: {error}", error.error
+                f"topic '{topic}' cannot be created by topic.creation.enable: {error}{hint}",
+                error.error,
             )
+
+
+def _hint(error_name: str, creation: TopicCreation) -> str:
+    """The option to set, for errors that an option causes."""
+    if error_name != "INVALID_REPLICATION_FACTOR":
+        return ""
+    if creation.replication_factor == BROKER_DEFAULT:
+        return (
+            ". The brokers' default.replication.factor is more than there are brokers: set "
+            "topic.creation.replication.factor, to 1 for a cluster of one broker"
+        )
+    return (
+        f". topic.creation.replication.factor = {creation.replication_factor} is more than there "
+        "are brokers: set it to their number at most, to 1 for a cluster of one broker"
+    )

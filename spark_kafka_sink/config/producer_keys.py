@@ -18,6 +18,8 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 
+# A tebibyte: more is a typing error, and would be found out in the tasks only.
+_MOST_MEMORY = 1 << 40
 KAFKA_PREFIX = "kafka."
 ACKS_ALL = -1
 PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
@@ -86,7 +88,7 @@ PRODUCER_CONFIG = ConfigDef(
             "buffer.memory",
             LONG,
             33554432,
-            at_least(65536),
+            between(65536, _MOST_MEMORY),
             HIGH,
             "Bytes for records that are not acknowledged yet. When they are used up, the task "
             "waits for the brokers, at most max.block.ms.",

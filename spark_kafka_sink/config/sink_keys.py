@@ -11,6 +11,7 @@ from spark_kafka_sink.config.config_def import (
     ConfigType,
     Importance,
     at_least,
+    between,
     in_usual_case,
     non_empty,
     one_of,
@@ -22,8 +23,18 @@ EXACTLY_ONCE = "exactly-once"
 NONE = "none"
 
 
+# Replicas are counted in 16 bits on the wire.
+_MOST_REPLICAS = 2**15 - 1
+
+
 def _number_of(value: int) -> str | None:
     return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
+
+
+def _replicas(value: int) -> str | None:
+    if value == BROKER_DEFAULT or 1 <= value <= _MOST_REPLICAS:
+        return None
+    return f"must be -1 or between 1 and {_MOST_REPLICAS}"
 
 
 SINK_OPTIONS = ConfigDef(
@@ -90,7 +101,7 @@ SINK_OPTIONS = ConfigDef(
             "transaction.log.replication.factor",
             ConfigType.INT,
             3,
-            at_least(1),
+            between(1, _MOST_REPLICAS),
             Importance.MEDIUM,
             "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
             "cluster of one broker, where decisions are lost with its disk.",
@@ -126,7 +137,7 @@ SINK_OPTIONS = ConfigDef(
             "topic.creation.replication.factor",
             ConfigType.INT,
             BROKER_DEFAULT,
-            _number_of,
+            _replicas,
             Importance.MEDIUM,
             "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
             "which needs Kafka 2.4 or newer.",
@@ -180,12 +191,24 @@ SINK_OPTIONS = ConfigDef(
             convert=in_usual_case("fail", "log"),
         ),
         ConfigKey(
+            "worker.tuning",
+            ConfigType.BOOLEAN,
+            True,
+            None,
+            Importance.LOW,
+            "Arrange Spark's Python processes for speed: what is imported is left out of garbage "
+            "collection (gc.freeze), and glibc reuses memory blocks of up to 128 MiB instead of "
+            "giving them back (mallopt). Both change the process for all code that runs in it, and "
+            "a write with worker.tuning=false does not undo what an earlier one has done.",
+        ),
+        ConfigKey(
             "metrics.log",
             ConfigType.BOOLEAN,
             True,
             None,
             Importance.LOW,
-            "Log a JSON line for every committed batch on the driver. Aborts are always logged.",
+            "Log a JSON line for every committed batch on the driver. Aborts are always logged. "
+            "A line in the log has at most 16 KiB: with many partitions, only the extremes.",
         ),
         ConfigKey(
             "metrics.path",
@@ -194,7 +217,7 @@ SINK_OPTIONS = ConfigDef(
             None,
             Importance.MEDIUM,
             "File on the driver to which the JSON line of every committed or aborted batch is "
-            "appended, besides the log.",
+            "appended, besides the log, with all partitions.",
         ),
     ]
 )

@@ -48,6 +48,7 @@ class SinkOptions:
     hooks_on_error: str
     metrics_log: bool
     metrics_path: str | None
+    worker_tuning: bool
     preflight_timeout_ms: int
     preflight_topic_timeout_ms: int
     notes: tuple[str, ...]
@@ -88,6 +89,7 @@ class SinkOptions:
             hooks_on_error=sink["hooks_on_error"],
             metrics_log=sink["metrics_log"],
             metrics_path=sink["metrics_path"],
+            worker_tuning=sink["worker_tuning"],
             preflight_timeout_ms=sink["preflight_timeout_ms"],
             preflight_topic_timeout_ms=sink["preflight_topic_timeout_ms"],
             notes=(*_notes(lowered), *_notes_on_guarantee(sink["delivery_guarantee"], own)),

@@ -21,6 +21,9 @@ from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransacti
 
 logger = logging.getLogger("spark_kafka_sink")
 
+# A topic's name has up to 249 characters: with more partitions a line could exceed 16 KiB.
+_MOST_LOGGED_PARTITIONS = 32
+
 
 @dataclass
 class KafkaCommitMessage(WriterCommitMessage):
@@ -107,8 +110,14 @@ class BatchSummary:
                 merged.add(report)
         return summary
 
-    def as_json(self, event: str, micro_batch_id: int | None, **more: Any) -> str:
-        """One line: what happened to which batch, in total and per partition."""
+    def as_json(
+        self, event: str, micro_batch_id: int | None, is_for_log: bool = False, **more: Any
+    ) -> str:
+        """One line: what happened to which batch, in total and per partition.
+
+        is_for_log: at most 16 KiB, with the extremes instead of more than a few partitions
+        """
+        is_short = not is_for_log or len(self.partitions) <= _MOST_LOGGED_PARTITIONS
         records = sum(report.records for report in self.partitions.values())
         line = {
             "sink": "pykafka-sink",
@@ -120,9 +129,28 @@ class BatchSummary:
             "records_acknowledged": records,
             **more,
             "metrics": self.metrics.report(),
-            "partitions": _by_topic(self.partitions),
+            "partitions": _by_topic(self.partitions) if is_short else None,
+            "partitions_summary": None if is_short else _extremes(self.partitions),
         }
         return json.dumps({name: value for name, value in line.items() if value is not None})
+
+
+def _extremes(partitions: DeliveryReport) -> dict[str, Any]:
+    """How many topics and partitions were written, and which of them got least and most."""
+    summary: dict[str, Any] = {
+        "topics": len({topic_partition.topic for topic_partition in partitions}),
+        "partitions": len(partitions),
+    }
+    for name in ("records", "compressed_bytes", "uncompressed_bytes"):
+        counts = {where: getattr(report, name) for where, report in partitions.items()}
+        for word, pick in (("least", min), ("most", max)):
+            where = pick(counts, key=lambda where: counts[where])
+            summary[f"{word}_{name}"] = {
+                "topic": where.topic,
+                "partition": where.partition,
+                name: counts[where],
+            }
+    return summary
 
 
 def _by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]]:
@@ -147,15 +175,20 @@ def report_commit(
     **more: Any,
 ) -> None:
     """Say that a batch is written: in the log if ``is_logged``, and as a line of ``path``."""
-    line = BatchSummary.merge(messages).as_json("commit", micro_batch_id, **more)
+    summary = BatchSummary.merge(messages)
     if is_logged:
-        _log(logging.INFO, line)
-    _append(line, path)
+        _log(logging.INFO, summary.as_json("commit", micro_batch_id, is_for_log=True, **more))
+    if path is not None:
+        _append(summary.as_json("commit", micro_batch_id, **more), path)
 
 
 AT_LEAST_ONCE_NOTE = (
     "records_acknowledged by finished tasks are in Kafka and will be written again when the "
     "batch is retried; failed tasks may have written more"
+)
+AT_LEAST_ONCE_JOB_NOTE = (
+    "records_acknowledged by finished tasks are in Kafka and stay there, failed tasks may have "
+    "written more; running the job again writes all rows once more"
 )
 
 
@@ -166,9 +199,10 @@ def report_abort(
     note: str = AT_LEAST_ONCE_NOTE,
 ) -> None:
     """Say what is known of a batch that failed."""
-    line = BatchSummary.merge(messages).as_json("abort", micro_batch_id, note=note)
-    _log(logging.WARNING, line)
-    _append(line, path)
+    summary = BatchSummary.merge(messages)
+    _log(logging.WARNING, summary.as_json("abort", micro_batch_id, is_for_log=True, note=note))
+    if path is not None:
+        _append(summary.as_json("abort", micro_batch_id, note=note), path)
 
 
 def _log(level: int, line: str) -> None:
@@ -176,9 +210,7 @@ def _log(level: int, line: str) -> None:
     logger.log(level, line)
 
 
-def _append(line: str, path: str | None) -> None:
-    if path is None:
-        return
+def _append(line: str, path: str) -> None:
     try:
         with open(path, "a", encoding="utf-8") as file:
             file.write(line + "\n")

@@ -16,6 +16,7 @@ from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
+    ConfigError,
     KafkaSinkError,
     TopicError,
     advice_for,
@@ -43,6 +44,23 @@ def log_notes(options: SinkOptions) -> None:
         ensure_log_handler()
         for note in options.notes:
             logger.warning(note)
+
+
+def check_metrics_path(options: SinkOptions, is_stream: bool) -> None:
+    """Raise ConfigError when nothing can be appended to the file ``metrics.path``.
+
+    Of a stream that may have committed before, the commits themselves log it.
+    """
+    if options.metrics_path is None or (is_stream and not is_known_as_new(options.checkpoint)):
+        return
+    try:
+        with open(options.metrics_path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"metrics.path: cannot append to {options.metrics_path} on the driver: "
+            f"{error.strerror}. Name a file in a folder that is there and may be written to"
+        ) from error
 
 
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> None:

@@ -77,8 +77,8 @@ class KafkaSinkDataSource(DataSource):
 
         if overwrite:
             raise ConfigError(
-                "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and "
-                "ErrorIfExists (default)."
+                "Save mode Overwrite not allowed for Kafka. The only save mode that Spark and this "
+                'sink both allow is Append: .mode("append").'
             )
         options, positions = self._checked(schema, is_stream=False)
         return KafkaBatchWriter(options, positions, self._transactions(options, is_job=True))
@@ -97,7 +97,7 @@ class KafkaSinkDataSource(DataSource):
         """Options and columns, or the error that says what is wrong with them or the cluster."""
         from spark_kafka_sink.config.sink_options import SinkOptions
         from spark_kafka_sink.spark.input_schema import find_columns
-        from spark_kafka_sink.spark.preflight import check_cluster, log_notes
+        from spark_kafka_sink.spark.preflight import check_cluster, check_metrics_path, log_notes
         from spark_kafka_sink.spark.worker import freeze_loaded
 
         refuse_disabled_compiler()
@@ -105,8 +105,10 @@ class KafkaSinkDataSource(DataSource):
         positions = find_columns(schema, options.topic)
         if self._plans:  # else everything is written, and only the commit is missing
             log_notes(options)
+            check_metrics_path(options, is_stream)
             check_cluster(options, is_stream)
-        freeze_loaded()
+        if options.worker_tuning:
+            freeze_loaded()
         return options, positions
 
     def _transactions(self, options: SinkOptions, is_job: bool) -> Plan | None:

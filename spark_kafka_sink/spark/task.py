@@ -34,7 +34,7 @@ logger = logging.getLogger("spark_kafka_sink")
 
 
 @cache
-def prepare_process() -> None:
+def prepare_process(is_tuned: bool) -> None:
     """Load now what the task would load later, and arrange the process for what comes.
 
     Kernels are loaded, or compiled for first use, of which the log tells. numba fills its
@@ -42,13 +42,16 @@ def prepare_process() -> None:
     one, 25,000 objects, when it makes an array of Python objects, as Spark does of the commit
     message. To be called before there is a producer: the pool gives producers up, and their memory
     must come back.
+
+    is_tuned: the option ``worker.tuning``
     """
     ensure_log_handler()
     prepare_kernels()
     murmur3_of(0, 0)
     pa.array([b""])
-    freeze_loaded()
-    keep_large_blocks()
+    if is_tuned:
+        freeze_loaded()
+        keep_large_blocks()
 
 
 def write_rows(

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import (
+    AT_LEAST_ONCE_JOB_NOTE,
     AT_LEAST_ONCE_NOTE,
     KafkaCommitMessage,
     common_plan,
@@ -61,7 +62,7 @@ def write_partition(
 
     from spark_kafka_sink.spark.task import prepare_process, write_rows
 
-    prepare_process()
+    prepare_process(options.worker_tuning)
     rows = chain((first,), arrow_batches)
     del first
     write_rows(rows, options, positions, message, transactions)
@@ -125,13 +126,14 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], un
         transactions = [m.transaction for m in written if m.transaction is not None]
         more = commit_unit(options, common_plan(written), unit, transactions)
     report_commit(messages, unit.batch_id, options.metrics_log, options.metrics_path, **more)
-    freeze_loaded()
+    if options.worker_tuning:
+        freeze_loaded()
 
 
 def _abort(
     options: SinkOptions, messages: list[WriterCommitMessage | None], batch_id: int | None
 ) -> None:
-    note = AT_LEAST_ONCE_NOTE
+    note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import abort_unit
 

@@ -173,9 +173,15 @@ def _create(admin: AdminClient, config: ExactlyOnceConfig) -> None:
     error = admin.create_topics([topic], _CREATE_TIMEOUT_MS)[config.log_topic]
     if error is None or error.error.name == "TOPIC_ALREADY_EXISTS":
         return
+    hint = ""
+    if error.error.name == "INVALID_REPLICATION_FACTOR":
+        hint = (
+            ". Set transaction.log.replication.factor to the number of brokers at most: to 1 for a "
+            "cluster of one broker, where decisions are lost with its disk"
+        )
     raise TopicError(
         f"the decision log, topic '{config.log_topic}', cannot be created with "
-        f"transaction.log.replication.factor = {config.log_replication_factor}: {error}"
+        f"transaction.log.replication.factor = {config.log_replication_factor}: {error}{hint}"
     )
 
 

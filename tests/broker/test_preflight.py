@@ -58,6 +58,14 @@ def frozen() -> Iterator[LocalKafka]:
         kafka.resume(1)
 
 
+@pytest.fixture(scope="module")
+def demanding_kafka() -> Iterator[LocalKafka]:
+    """One broker that wants three replicas of every topic."""
+    properties = {"auto.create.topics.enable": "false", "default.replication.factor": "3"}
+    with LocalKafka(server_properties=properties) as kafka:
+        yield kafka
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     """As Spark leaves it before it plans the first micro-batch."""
@@ -137,13 +145,41 @@ def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error) ->
     assert Planned("stream", given).result.startswith(error)
 
 
-def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(strict_kafka, running) -> None:
-    more = {"topic_creation_enable": "true", "topic_creation_replication_factor": "3"}
-    given = {**options(strict_kafka, running, topic="refused", **more), **PATIENT}
+@pytest.mark.parametrize(
+    ("replicas", "hint"),
+    [
+        (
+            "3",
+            "topic.creation.replication.factor = 3 is more than there are brokers: set it to their "
+            "number at most, to 1 for a cluster of one broker",
+        ),
+        (
+            "-1",
+            "The brokers' default.replication.factor is more than there are brokers: set "
+            "topic.creation.replication.factor, to 1 for a cluster of one broker",
+        ),
+    ],
+)
+def test_a_creation_that_the_brokers_refuse_ends_a_running_stream(
+    demanding_kafka, running, replicas, hint
+) -> None:
+    more = {"topic_creation_enable": "true", "topic_creation_replication_factor": replicas}
+    given = {**options(demanding_kafka, running, topic="refused", **more), **PATIENT}
     refused = Planned("stream", given)
     assert refused.result.startswith(
         "TopicError: topic 'refused' cannot be created by topic.creation.enable: "
         "create topic refused: INVALID_REPLICATION_FACTOR (38)"
+    )
+    assert refused.result.endswith(hint)
+
+
+def test_a_decision_log_that_the_brokers_cannot_replicate(kafka, running) -> None:
+    more = {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "alone"}
+    log_topic = {"transaction_log_topic": "log-of-three"}
+    given = {**options(kafka, running, **more, **log_topic), **PATIENT}
+    assert Planned("stream", given).result.endswith(
+        ". Set transaction.log.replication.factor to the number of brokers at most: to 1 for a "
+        "cluster of one broker, where decisions are lost with its disk"
     )
 
 

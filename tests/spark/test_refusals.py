@@ -83,7 +83,8 @@ def test_overwrite(spark, kafka):
     writer = frame.write.format("pykafka-sink").mode("overwrite").option("topic", "t")
     with pytest.raises(
         Exception,
-        match="Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists",
+        match=r"Save mode Overwrite not allowed for Kafka\. The only save mode that Spark and this sink "
+        r"both allow is Append: \.mode\(\"append\"\)\.",
     ):
         writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save()
 

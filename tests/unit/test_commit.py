@@ -13,15 +13,20 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark import commit
 from spark_kafka_sink.spark.commit import (
+    AT_LEAST_ONCE_JOB_NOTE,
+    AT_LEAST_ONCE_NOTE,
     BatchSummary,
     KafkaCommitMessage,
     ensure_log_handler,
     report_abort,
     report_commit,
 )
+from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -216,6 +221,67 @@ def test_commits_and_aborts_are_appended(tmp_path: Path) -> None:
     assert list(commit_line["partitions"]) == ["Flughäfen"]
     assert (abort_line["event"], abort_line["failed_tasks"]) == ("abort", 1)
     assert "will be written again when the batch is retried" in abort_line["note"]
+
+
+def test_a_batch_job_is_not_told_of_a_retry() -> None:
+    assert AT_LEAST_ONCE_JOB_NOTE == (
+        "records_acknowledged by finished tasks are in Kafka and stay there, failed tasks may have "
+        "written more; running the job again writes all rows once more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "note"), [("batch", AT_LEAST_ONCE_JOB_NOTE), ("stream", AT_LEAST_ONCE_NOTE)]
+)
+def test_what_an_abort_says(kind: str, note: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "metrics.path": str(path)})
+    if kind == "batch":
+        KafkaBatchWriter(options, ColumnPositions(0)).abort([None])
+    else:
+        KafkaStreamWriter(options, ColumnPositions(0)).abort([None], 3)
+    assert [line["note"] for line in lines_of(path)] == [note]
+
+
+@pytest.mark.parametrize("topics", [1, 10_000])
+def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
+    topics: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="spark_kafka_sink")
+    partitions = {
+        TopicPartition(f"{number % topics}".rjust(249, "t"), number // topics): PartitionReport(
+            10**12, 10**12 + number, number + 1, 10**11 + number, 10**12 + number
+        )
+        for number in range(10_000)
+    }
+    path = tmp_path / "metrics.jsonl"
+    one = message(partitions, "7a1b" * 9, records=10**15)
+    report_commit([one], 10**9, True, str(path), transactions=10_000, commit_ms=10**6)
+    report_abort([one, None], 10**9, str(path))
+    assert [len(record.message) < 16 * 1024 for record in caplog.records] == [True, True]
+    logged = json.loads(caplog.records[0].message)
+    assert "partitions" not in logged
+    summary = logged["partitions_summary"]
+    assert (summary["topics"], summary["partitions"]) == (topics, 10_000)
+    assert summary["least_records"]["records"] == 1
+    assert summary["most_records"]["records"] == 10_000
+    assert len(summary["most_compressed_bytes"]["topic"]) == 249
+    for line in lines_of(path):
+        assert sum(len(of_topic) for of_topic in line["partitions"].values()) == 10_000
+
+
+def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="spark_kafka_sink")
+    partitions = {
+        TopicPartition(f"{number}".rjust(249, "t"), 10**6): PartitionReport(*[10**15] * 5)
+        for number in range(commit._MOST_LOGGED_PARTITIONS)
+    }
+    report_commit([message(partitions, "7a1b" * 9)], 10**9, True, None)
+    (record,) = caplog.records
+    assert len(record.message) < 16 * 1024
+    assert len(json.loads(record.message)["partitions"]) == commit._MOST_LOGGED_PARTITIONS
 
 
 def test_commits_are_logged_on_demand_and_aborts_always(caplog: pytest.LogCaptureFixture) -> None:

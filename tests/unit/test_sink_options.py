@@ -44,6 +44,7 @@ def test_defaults() -> None:
     assert options.hooks_on_error == options.producer.hooks_on_error == "fail"
     assert options.metrics_log
     assert options.metrics_path is None
+    assert options.worker_tuning
     assert options.notes == ()
     assert options.producer.topic_creation is None
     assert options.producer.bootstrap_servers == (("b", 9092),)
@@ -250,7 +251,15 @@ def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
         ({"metrics.log": "1"}, "configuration metrics.log: not a boolean"),
         ({"hooks.on.error": "ignore"}, "hooks.on.error: must be one of fail, log"),
         ({"topic.creation.partitions": "0"}, "must be -1 or at least 1"),
-        ({"topic.creation.replication.factor": "-2"}, "must be -1 or at least 1"),
+        ({"topic.creation.replication.factor": "-2"}, "must be -1 or between 1 and 32767"),
+        ({"topic.creation.replication.factor": "32768"}, "must be -1 or between 1 and 32767"),
+        ({"transaction.log.replication.factor": "32768"}, "must be between 1 and 32767"),
+        (
+            {"kafka.buffer.memory": "1099511627777"},
+            "Invalid value 1099511627777 for configuration kafka.buffer.memory: "
+            "must be between 65536 and 1099511627776",
+        ),
+        ({"preflight.timeout.ms": "0"}, "must be at least 1"),
         ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms"),
     ],
 )
