@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import hypothesis
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, usual_ports
 from tests.local_kafka import PatientKafka
 
 # How long an example takes is a matter of the machine's load, and so is "too slow".
@@ -19,12 +21,29 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any-load")
 
+
+def _ports_of_this_process() -> str | None:
+    """A part of the ports of its own: a broker that is stopped must find its port free again."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    ports = usual_ports()
+    if count == 1 or len(ports) < count:
+        return None
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    mine = ports[len(ports) * number // count : len(ports) * (number + 1) // count]
+    return f"{mine[0]}-{mine[-1]}"
+
+
+if (_ports := _ports_of_this_process()) is not None:
+    os.environ[PORTS_VARIABLE] = _ports
+
 # What is expensive to start is started in one process, when tests run in several (make test).
 SHARED = ("spark", "pair", "kafka_3_9")
 LONGEST_FIRST = (
     "spark",
     "tests/spark",
     "tests/broker/test_localkafka.py",
+    "kafka_3_9",
+    "pair",
     "tests/simulation/test_seeds.py",
     "tests/simulation/test_queries.py",
     "tests/broker",

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import ExitStack
 from pathlib import Path
 from random import SystemRandom
+
+from spark_kafka_sink.localkafka.errors import LocalKafkaError
+
+PORTS_VARIABLE = "PYKAFKA_SINK_PORTS"
+"""Environment variable: from which port to which brokers may choose, such as ``15000-20000``."""
 
 _FIRST_PORT = 15000
 _USUAL_FIRST_EPHEMERAL_PORT = 32768
@@ -19,9 +25,10 @@ def free_ports(count: int, host: str) -> list[int]:
     They lie below the range from which the operating system takes ports for outgoing connections:
     a broker must find its port free again after a restart, and a client that connects to a closed
     port of that range can be connected to itself. Nothing reserves the ports, another
-    process may still be faster.
+    process may still be faster. Processes that stop brokers and start them again beside each other
+    keep out of each other's way with ``PORTS_VARIABLE``.
     """
-    candidates = range(_FIRST_PORT, _first_ephemeral_port())
+    candidates = usual_ports() if PORTS_VARIABLE not in os.environ else _given_ports()
     random = SystemRandom()
     ports: list[int] = []
     with ExitStack() as held:
@@ -38,6 +45,19 @@ def free_ports(count: int, host: str) -> list[int]:
     if len(ports) < count:
         raise OSError(f"no {count} free ports on {host}")
     return ports
+
+
+def usual_ports() -> range:
+    """Those that nobody else is likely to take."""
+    return range(_FIRST_PORT, _first_ephemeral_port())
+
+
+def _given_ports() -> range:
+    text = os.environ[PORTS_VARIABLE]
+    first, dash, last = text.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise LocalKafkaError(f"{PORTS_VARIABLE} is {text!r}, not a range such as 15000-20000")
+    return range(int(first), int(last) + 1)
 
 
 def _first_ephemeral_port() -> int:

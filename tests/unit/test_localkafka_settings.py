@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.localkafka import readiness
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka import LocalKafkaError, readiness
+from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, free_ports
 from spark_kafka_sink.localkafka.settings import (
     BrokerPorts,
     render_properties,
@@ -61,6 +61,18 @@ def test_replication_of_internal_topics(brokers: int, replicas: str, in_sync: st
 )
 def test_properties_file(value: str, written: str) -> None:
     assert render_properties({"a.b": value, "c": "1"}) == f"a.b={written}\nc=1\n"
+
+
+def test_ports_are_chosen_from_those_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PORTS_VARIABLE, "20000-20099")
+    assert all(20_000 <= port < 20_100 for port in free_ports(20, "127.0.0.1"))
+
+
+@pytest.mark.parametrize("given", ["", "15000", "a-b", "2000-1000", "1-2-3"])
+def test_ports_that_are_no_range(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv(PORTS_VARIABLE, given)
+    with pytest.raises(LocalKafkaError, match=f"{PORTS_VARIABLE} is '{given}', not a range"):
+        free_ports(1, "127.0.0.1")
 
 
 def test_free_ports_are_different_and_free() -> None:
