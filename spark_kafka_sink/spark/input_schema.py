@@ -3,21 +3,29 @@
 Columns are found by exact, case-sensitive name; others are ignored. Types and messages are those
 of Spark's JVM Kafka sink, which has no ``timestamp`` column.
 
+Spark hands all columns to a Python sink, also those that are ignored, as Arrow. What it cannot hand
+over would fail in the tasks, without a word of the column: it is refused here.
+
 Source: ``KafkaWriter.validateQuery`` of Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    CalendarIntervalType,
     DataType,
     IntegerType,
+    MapType,
     StringType,
     StructType,
     TimestampType,
+    UserDefinedType,
+    YearMonthIntervalType,
 )
 
 from spark_kafka_sink.base.errors import SchemaError
@@ -54,7 +62,8 @@ _EXPECTED: dict[str, tuple[Callable[[DataType], bool], str]] = {
 def find_columns(schema: StructType, topic_option: str | None) -> ColumnPositions:
     """Where the parts of a record are in rows of ``schema``.
 
-    Raises SchemaError for a missing value or topic and for a column of the wrong type.
+    Raises SchemaError for a missing value or topic, for a column of the wrong type, and for one
+    that Spark cannot hand to a Python sink.
     """
     positions: dict[str, int] = {}
     for position, field in enumerate(schema.fields):
@@ -75,6 +84,7 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
                 f"{name} attribute unsupported type {data_type.simpleString()}. "
                 f"{name} must be a(n) {expected}"
             )
+    _check_handed_over(schema, positions)
     return ColumnPositions(
         value=positions["value"],
         key=positions.get("key"),
@@ -84,3 +94,43 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
         timestamp=positions.get("timestamp"),
         topic_option=topic_option,
     )
+
+
+def _check_handed_over(schema: StructType, positions: dict[str, int]) -> None:
+    """Raise SchemaError for a column, ignored or not, that cannot come as Arrow."""
+    names = Counter(field.name for field in schema.fields)
+    for field in schema.fields:
+        problem = next(_problems_of(field.dataType, is_nested=False), None)
+        if names[field.name] > 1:
+            problem = f"is there {names[field.name]} times"
+        if problem is not None:
+            record = ", ".join(f'"{name}"' for name in _EXPECTED if name in positions)
+            raise SchemaError(
+                f"column '{field.name}' {problem}: Spark cannot hand that to a Python sink, which "
+                "gets all columns, also those that are not written. Select only the columns of a "
+                f"record, each once: .select({record})"
+            )
+
+
+def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
+    """What of a column's type has no counterpart in Arrow, or none that pyarrow can read.
+
+    pyarrow has no arrays of months. Inside of others they are never looked at.
+    """
+    if isinstance(data_type, UserDefinedType):
+        yield from _problems_of(data_type.sqlType(), is_nested)
+    elif isinstance(data_type, CalendarIntervalType) or (
+        isinstance(data_type, YearMonthIntervalType) and not is_nested
+    ):
+        yield f"has the type {data_type.simpleString()}"
+    elif isinstance(data_type, ArrayType):
+        yield from _problems_of(data_type.elementType, True)
+    elif isinstance(data_type, MapType):
+        yield from _problems_of(data_type.keyType, True)
+        yield from _problems_of(data_type.valueType, True)
+    elif isinstance(data_type, StructType):
+        repeated = [name for name, count in Counter(data_type.names).items() if count > 1]
+        if repeated:
+            yield f"has the field '{repeated[0]}' more than once"
+        for field in data_type.fields:
+            yield from _problems_of(field.dataType, True)

@@ -203,3 +203,17 @@ def test_it_can_also_be_registered_by_hand(spark, kafka, new_topic, write):
     topic = new_topic(1)
     write(spark.sql("select 'v' as value"), topic)
     assert [r.value for r in read_topic(kafka.bootstrap_servers, topic)] == [b"v"]
+
+
+def test_what_spark_tells_of_a_python_sink(spark, kafka, new_topic, tmp_path):
+    """docs/troubleshooting.md quotes it: the name of a Java object, and nothing a sink can set."""
+    topic, folder = new_topic(1), tmp_path / "in"
+    folder.mkdir()
+    write_file(folder, 0)
+    query = start(read_files(spark, folder), kafka, topic, tmp_path / "checkpoint")
+    assert query.awaitTermination(PATIENCE_S)
+    description = query.lastProgress["sink"]["description"]
+    assert description.startswith(
+        "org.apache.spark.sql.execution.datasources.v2.python.PythonTable@"
+    )
+    assert not query.lastProgress["sink"].get("metrics")

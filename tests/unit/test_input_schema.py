@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    CalendarIntervalType,
     DataType,
+    DayTimeIntervalType,
     DecimalType,
     IntegerType,
     LongType,
@@ -17,6 +19,9 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    UserDefinedType,
+    VariantType,
+    YearMonthIntervalType,
 )
 
 from spark_kafka_sink.base.errors import SchemaError
@@ -77,9 +82,12 @@ def test_names_are_case_sensitive() -> None:
     assert find_columns(schema(value=StringType(), Key=LongType()), "t").key is None
 
 
-def test_of_two_columns_of_one_name_the_first_is_taken() -> None:
-    fields = [StructField("value", StringType()), StructField("value", LongType())]
-    assert find_columns(StructType(fields), "t").value == 0
+def test_two_columns_of_one_name_are_refused() -> None:
+    """Spark makes no Arrow batch of them; a wrong type is told first, as by the JVM sink."""
+    twice = StructType([StructField("value", StringType()), StructField("value", LongType())])
+    assert refusal(twice).startswith("column 'value' is there 2 times: ")
+    wrong = StructType([StructField("value", LongType()), StructField("value", StringType())])
+    assert refusal(wrong).startswith("value attribute unsupported type bigint")
 
 
 @pytest.mark.parametrize(
@@ -173,3 +181,51 @@ def test_the_topic_option_overrides_a_topic_column_of_any_type() -> None:
     columns = schema(value=StringType(), topic=LongType())
     assert find_columns(columns, "t").topic_option == "t"
     assert refusal(columns, None).startswith("topic attribute unsupported type bigint")
+
+
+# --- what Spark cannot hand over ------------------------------------------------------------------
+
+
+class Months(UserDefinedType):
+    @classmethod
+    def sqlType(cls) -> DataType:  # noqa: N802
+        return YearMonthIntervalType()
+
+
+@pytest.mark.parametrize(
+    ("other", "problem"),
+    [
+        (YearMonthIntervalType(), "has the type interval year to month"),
+        (CalendarIntervalType(), "has the type interval"),
+        (ArrayType(CalendarIntervalType()), "has the type interval"),
+        (MapType(StringType(), CalendarIntervalType()), "has the type interval"),
+        (Months(), "has the type interval year to month"),
+        (
+            ArrayType(StructType([StructField("a", LongType()), StructField("a", LongType())])),
+            "has the field 'a' more than once",
+        ),
+    ],
+    ids=str,
+)
+def test_a_column_that_is_not_written_and_cannot_be_handed_over(
+    other: DataType, problem: str
+) -> None:
+    """In a stream, Spark looks at none of these itself."""
+    fields = [StructField("other", other), StructField("value", StringType())]
+    with pytest.raises(SchemaError) as raised:
+        find_columns(StructType(fields), "t")
+    assert str(raised.value) == (
+        f"column 'other' {problem}: Spark cannot hand that to a Python sink, which gets all "
+        "columns, also those that are not written. Select only the columns of a record, each "
+        'once: .select("value")'
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [DayTimeIntervalType(), VariantType(), DecimalType(38, 18), ArrayType(YearMonthIntervalType())],
+    ids=str,
+)
+def test_a_column_that_does_no_harm(other: DataType) -> None:
+    fields = [StructField("other", other), StructField("value", StringType())]
+    assert find_columns(StructType(fields), "t").value == 1
