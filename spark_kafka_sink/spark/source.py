@@ -115,6 +115,8 @@ class KafkaSinkDataSource(DataSource):
         """Exactly-once: what the tasks need to know, once everything before them is settled."""
         if options.exactly_once is None:
             return None
+        from spark_kafka_sink.spark.commands import completed_commands
         from spark_kafka_sink.transactions.session import plan_unit
 
-        return plan_unit(options, is_job)
+        with completed_commands(options):
+            return plan_unit(options, is_job)

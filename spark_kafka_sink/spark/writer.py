@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark.commands import complete_commands, completed_commands
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
     AT_LEAST_ONCE_NOTE,
@@ -124,7 +125,8 @@ def _commit(options: SinkOptions, messages: list[WriterCommitMessage | None], un
 
         written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         transactions = [m.transaction for m in written if m.transaction is not None]
-        more = commit_unit(options, common_plan(written), unit, transactions)
+        with completed_commands(options):
+            more = commit_unit(options, common_plan(written), unit, transactions)
     report_commit(messages, unit.batch_id, options.metrics_log, options.metrics_path, **more)
     if options.worker_tuning:
         freeze_loaded()
@@ -137,5 +139,5 @@ def _abort(
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import abort_unit
 
-        note = abort_unit(options)
+        note = complete_commands(abort_unit(options), options)
     report_abort(messages, batch_id, options.metrics_path, note)

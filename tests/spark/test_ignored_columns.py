@@ -55,7 +55,7 @@ SELECT_ONLY = (
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ("interval '1' month as other", "column 'other' has the type interval year to month"),
+        ("interval '1' month as other", "column 'other' has the type interval month"),
         (
             "named_struct('a', 1, 'a', 2) as other",
             "column 'other' has the field 'a' more than once",

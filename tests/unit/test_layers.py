@@ -37,6 +37,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.input_schema": {"columns.positions"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
+    "spark.commands": {"config"},
     "spark.commit": {"producer.metrics", "transactions.model"},
     "spark.preflight": {"client", "config", "protocol", "spark.commit"},
     "spark.source": {"columns.positions", "config", "spark", "transactions"},
