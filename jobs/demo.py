@@ -9,6 +9,7 @@ where. Exit status 0 only if the counts and a checksum of the content agree.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import importlib.resources
 import io
@@ -19,13 +20,19 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 
-from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.jobs.steps import Step, Steps
+from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TOPIC = "flights"
@@ -33,6 +40,8 @@ PARTITIONS = 3
 FILES = 24
 NOT_AVAILABLE = "NA"
 MOST_IDLE_POLLS = 150
+POLL_S = 0.1
+LOG_LINES_OF_A_FAILURE = 40
 
 
 @dataclass
@@ -60,11 +69,114 @@ class ReadPartition:
 
 @dataclass
 class ReadBack:
-    """What was read from the topic."""
+    """What was read from the topic. ``sample``: one of its records, as text."""
 
     content: Content = field(default_factory=Content)
     partitions: dict[int, ReadPartition] = field(default_factory=dict)
     wrong_keys: int = 0
+    sample: str = ""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The lines that the sink has written, one per micro-batch."""
+
+    path: Path
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All complete lines so far."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        whole, _, _ = text.rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def totals(self) -> Counter[str]:
+        """The metrics of all micro-batches: sums, but for the largest of ``…_max_ms``."""
+        totals: Counter[str] = Counter()
+        for line in self.lines():
+            for name, value in line["metrics"].items():
+                is_maximum = name.endswith("_max_ms")
+                totals[name] = max(totals[name], value) if is_maximum else totals[name] + value
+        return totals
+
+    def compressed_bytes(self) -> Counter[int]:
+        """Bytes sent, by partition."""
+        sizes: Counter[int] = Counter()
+        for line in self.lines():
+            for partition, report in line["partitions"].get(TOPIC, {}).items():
+                sizes[int(partition)] += report["compressed_bytes"]
+        return sizes
+
+
+class StreamFailedError(Exception):
+    """spark-submit ended with an error; the message is the end of what it printed."""
+
+
+class Stream:
+    """The stream as in production: spark-submit with a properties file. A context manager.
+
+    What Spark prints goes to a file, and is shown only if the stream fails.
+    """
+
+    def __init__(self, bootstrap_servers: str, input_folder: Path, work: Path) -> None:
+        self.metrics = Metrics(work / "metrics.jsonl")
+        self._log = work / "spark.log"
+        self._checkpoint = work / "checkpoint"
+        options = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            "metrics.path": str(self.metrics.path),
+            "job.input": str(input_folder),
+            "job.checkpoint": str(self._checkpoint),
+        }
+        self._command = [str(Path(sys.executable).parent / "spark-submit")]
+        self._command += ["--properties-file", str(REPOSITORY / "conf" / "demo.conf")]
+        for name, value in options.items():
+            self._command += ["--conf", f"spark.pykafka.{name}={value}"]
+        self._command.append(str(REPOSITORY / "jobs" / "stream_to_kafka.py"))
+
+    def __enter__(self) -> Stream:
+        # Spark's Python workers must be this very Python, not whichever comes first on the PATH.
+        environment = dict(os.environ, PYSPARK_PYTHON=sys.executable)
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait()
+
+    def has_started(self) -> bool:
+        """Whether Spark has planned the first micro-batch."""
+        return (self._checkpoint / "offsets" / "0").exists()
+
+    def wait(self, is_reached: Callable[[], bool]) -> bool:
+        """Wait until ``is_reached`` or the end; False at the end. Raises StreamFailedError."""
+        while not is_reached():
+            try:
+                status = self._process.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                continue
+            if status:
+                lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+                tail = "\n".join(lines[-LOG_LINES_OF_A_FAILURE:])
+                raise StreamFailedError(f"{tail}\nspark-submit ended with status {status}")
+            return False
+        return True
+
+    def follow(self, show: Callable[[Metrics], None]) -> None:
+        """Wait for the end, and show the metrics now and then. Raises StreamFailedError."""
+
+        def shown() -> bool:
+            show(self.metrics)
+            return False
+
+        self.wait(shown)
+        show(self.metrics)
 
 
 def flights() -> Iterator[list[str]]:
@@ -78,12 +190,12 @@ def flights() -> Iterator[list[str]]:
         yield from csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
 
 
-def write_input(folder: Path) -> Content:
+def write_input(folder: Path, most_flights: int | None) -> Content:
     """Lay the flights out as files, as a stream would find them; returns what they hold."""
     rows = flights()
     header = next(rows)
     content = Content()
-    all_rows = list(rows)
+    all_rows = list(islice(rows, most_flights))
     per_file = -(-len(all_rows) // FILES)
     for number in range(FILES):
         with open(folder / f"flights-{number:02}.csv", "w", newline="", encoding="utf-8") as file:
@@ -95,29 +207,29 @@ def write_input(folder: Path) -> Content:
     return content
 
 
-def submit(bootstrap_servers: str, input_folder: Path, work: Path) -> int:
-    """Run the stream as in production: spark-submit with a properties file."""
-    command = [
-        str(Path(sys.executable).parent / "spark-submit"),
-        "--properties-file",
-        str(REPOSITORY / "conf" / "demo.conf"),
-        "--conf",
-        f"spark.pykafka.kafka.bootstrap.servers={bootstrap_servers}",
-        "--conf",
-        f"spark.pykafka.metrics.path={work / 'metrics.jsonl'}",
-        str(REPOSITORY / "jobs" / "stream_to_kafka.py"),
-        "--input",
-        str(input_folder),
-        "--checkpoint",
-        str(work / "checkpoint"),
-    ]
-    print("$ spark-submit --properties-file conf/demo.conf jobs/stream_to_kafka.py", flush=True)
-    # Spark's Python workers must be this very Python, not whichever comes first on the PATH.
-    environment = dict(os.environ, PYSPARK_PYTHON=sys.executable)
-    return subprocess.run(command, env=environment, check=False).returncode
+def stream(steps: Steps, process: Stream, flights_count: int) -> None:
+    """Run the stream to its end, and show what it is doing. Raises StreamFailedError."""
+    with steps.step("Starting Spark: spark-submit … jobs/stream_to_kafka.py") as step:
+        process.wait(process.has_started)
+        step.say("Spark runs jobs/stream_to_kafka.py with conf/demo.conf")
+    with steps.step(
+        "First micro-batch: loading, and compiling kernels if no cache has them"
+    ) as step:
+        process.wait(lambda: bool(process.metrics.lines()))
+        first = process.metrics.totals()["records"]
+        step.say(f"First micro-batch: {first:,} records acknowledged, kernels are compiled")
+    with steps.step("Streaming") as step:
+
+        def show(metrics: Metrics) -> None:
+            records, batches = metrics.totals()["records"], len(metrics.lines())
+            step.say(
+                f"Streaming: {records:,} of {flights_count:,} flights, {batches} micro-batches"
+            )
+
+        process.follow(show)
 
 
-def read_back(bootstrap_servers: str) -> ReadBack:
+def read_back(bootstrap_servers: str, step: Step) -> ReadBack:
     """Read the topic to its end with confluent-kafka."""
     consumer = confluent_kafka.Consumer(
         {
@@ -148,6 +260,7 @@ def read_back(bootstrap_servers: str) -> ReadBack:
                 at_end.add(message.partition())
             else:
                 raise confluent_kafka.KafkaException(error)
+        step.say(f"Reading back with confluent-kafka: {result.content.rows:,} records")
     consumer.close()
     return result
 
@@ -163,25 +276,28 @@ def take(result: ReadBack, message: confluent_kafka.Message) -> None:
     if partition.first_offset < 0:
         partition.first_offset = message.offset()
     partition.last_offset = message.offset()
+    if not result.sample:
+        result.sample = describe_record(message)
 
 
-def compressed_bytes(metrics: Path) -> dict[int, int]:
-    """Bytes sent per partition, out of the line that the sink logs for every micro-batch."""
-    sizes: dict[int, int] = {}
-    for line in metrics.read_text(encoding="utf-8").splitlines():
-        for partition, report in json.loads(line)["partitions"].get(TOPIC, {}).items():
-            sizes[int(partition)] = sizes.get(int(partition), 0) + report["compressed_bytes"]
-    return sizes
+def describe_record(message: confluent_kafka.Message) -> str:
+    """One record, as a reader sees it."""
+    return (
+        f"\na record: partition {message.partition()}, offset {message.offset()}, "
+        f"timestamp {message.timestamp()[1]}\n"
+        f"  key    {message.key().decode()}\n"
+        f"  value  {message.value().decode()}"
+    )
 
 
-def print_table(result: ReadBack, sizes: dict[int, int]) -> None:
+def print_table(result: ReadBack, sizes: Counter[int]) -> None:
     """What landed where."""
     print(
         f"\n{'partition':>9} {'records':>9} {'first offset':>13} {'last offset':>12} "
         f"{'bytes':>12} {'compressed':>12} {'ratio':>6}"
     )
     for number in sorted(result.partitions):
-        partition, size = result.partitions[number], sizes.get(number, 0)
+        partition, size = result.partitions[number], sizes[number]
         ratio = partition.bytes / size if size else 0.0
         print(
             f"{number:>9} {partition.records:>9,} {partition.first_offset:>13,} "
@@ -190,31 +306,68 @@ def print_table(result: ReadBack, sizes: dict[int, int]) -> None:
         )
 
 
-def main() -> int:
-    """Run the demo; 0 if everything that was sent was read back, unchanged."""
-    with tempfile.TemporaryDirectory(prefix="pykafka-sink-demo-") as folder:
-        work = Path(folder)
-        input_folder = work / "input"
-        input_folder.mkdir()
-        sent = write_input(input_folder)
-        print(f"{sent.rows:,} flights in {FILES} files. Starting Kafka …", flush=True)
-        with LocalKafka() as kafka:
-            kafka.create_topic(TOPIC, partitions=PARTITIONS)
-            print(f"Kafka is at {kafka.bootstrap_servers}", flush=True)
-            status = submit(kafka.bootstrap_servers, input_folder, work)
-            if status != 0:
-                print(f"spark-submit ended with status {status}", file=sys.stderr)
-                return status
-            print("Reading the topic back with confluent-kafka …", flush=True)
-            result = read_back(kafka.bootstrap_servers)
-        print_table(result, compressed_bytes(work / "metrics.jsonl"))
-    read = result.content
-    is_equal = read == sent and result.wrong_keys == 0
-    print(f"\nsent {sent.rows:,}, checksum {sent.checksum:016x}")
+def print_metrics(metrics: Metrics) -> None:
+    """What the sink says of its own work."""
+    totals = metrics.totals()
+    mean_ms = totals["request_latency_ms"] / max(1, totals["requests"])
     print(
-        f"read {read.rows:,}, checksum {read.checksum:016x}: {'equal' if is_equal else 'DIFFERENT'}"
+        f"\nmetrics of {len(metrics.lines())} micro-batches: {totals['records']:,} records in "
+        f"{totals['batches']:,} record batches and {totals['requests']:,} requests, "
+        f"{totals['retries']:,} retries;\n"
+        f"  a request took {mean_ms:.0f} ms on average, {totals['request_latency_max_ms']:.0f} ms "
+        f"at most;\n  compiling {totals['compile_ms']:,.0f} ms, encoding "
+        f"{totals['encode_ms']:,.0f} ms, compressing {totals['compress_ms']:,.0f} ms\n"
     )
-    return 0 if is_equal else 1
+
+
+def run(steps: Steps, work: Path, most_flights: int | None) -> bool:
+    """Run the demo; whether everything that was sent was read back, unchanged."""
+    input_folder = work / "input"
+    input_folder.mkdir()
+    with ExitStack() as stack:
+        with steps.step("Unpacking the flights that left New York City in 2013") as step:
+            sent = write_input(input_folder, most_flights)
+            step.say(f"{sent.rows:,} flights in {FILES} CSV files")
+        with steps.step(
+            f"Starting Kafka {DEFAULT_VERSION}: the first time, 45 MB are downloaded"
+        ) as step:
+            kafka = stack.enter_context(LocalKafka())
+            kafka.create_topic(TOPIC, partitions=PARTITIONS)
+            step.say(f"Kafka {DEFAULT_VERSION} is at {kafka.bootstrap_servers}")
+        process = stack.enter_context(Stream(kafka.bootstrap_servers, input_folder, work))
+        stream(steps, process, sent.rows)
+        with steps.step("Reading back with confluent-kafka") as step:
+            result = read_back(kafka.bootstrap_servers, step)
+        print(result.sample)
+        print_table(result, process.metrics.compressed_bytes())
+        print_metrics(process.metrics)
+    read = result.content
+    print(f"sent {sent.rows:,} flights, checksum {sent.checksum:016x}")
+    print(f"read {read.rows:,} flights, checksum {read.checksum:016x}")
+    return read == sent and result.wrong_keys == 0
+
+
+def main() -> int:
+    """Exit status: 0 if everything that was sent was read back, unchanged."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
+    arguments = parser.parse_args()
+    steps = Steps(SystemClock(), sys.stdout)
+    with tempfile.TemporaryDirectory(prefix="pykafka-sink-demo-") as folder:
+        try:
+            is_equal = run(steps, Path(folder), arguments.flights)
+        except StreamFailedError as error:
+            print(error, file=sys.stderr)
+            steps.fail("The stream failed")
+            return 1
+        except KeyboardInterrupt:
+            steps.fail("Stopped")
+            return 130
+    if is_equal:
+        steps.succeed("Equal: every flight arrived once, with its key")
+        return 0
+    steps.fail("DIFFERENT: what was read is not what was sent")
+    return 1
 
 
 if __name__ == "__main__":
