@@ -1,0 +1,46 @@
+"""Fenced blocks of the documents."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """One fenced block. ``name``: document and line, for messages and test ids."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.document}:{self.line}"
+
+
+def blocks(document: str, language: str) -> list[Block]:
+    """The blocks of a document in one language; "" is what is typed into a shell, or shown."""
+    text = (REPOSITORY / document).read_text(encoding="utf-8")
+    return [
+        Block(document, text.count("\n", 0, found.start()) + 1, found[1], found[2])
+        for found in _BLOCK.finditer(text)
+        if found[1] == language
+    ]
+
+
+def documents() -> list[str]:
+    """README.md and everything under docs/, as paths from the repository."""
+    found = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    return [str(path.relative_to(REPOSITORY)) for path in found]
+
+
+def command_lines(block: Block) -> list[str]:
+    """The commands of a shell's block, without comments and with continued lines joined."""
+    joined = block.text.replace("\\\n", " ")
+    lines = (line.split("  #")[0].split("   # ")[0].strip() for line in joined.splitlines())
+    return [line.removeprefix("$ ") for line in lines if line and not line.startswith("#")]

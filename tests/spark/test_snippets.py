@@ -1,0 +1,96 @@
+"""Every Python block of README.md and docs/ and the notebook, run as they stand.
+
+Only addresses, folders and names that must be a reader's own are replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.reading import read_topic
+from tests.snippets import REPOSITORY, Block, blocks, documents
+from tests.spark.fresh_python import FreshPython
+
+SNIPPETS = [block for document in documents() for block in blocks(document, "python")]
+QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
+EVENTS = 20
+ONE_BROKER = {"transaction.log.replication.factor": "1", "transaction.log.min.isr": "1"}
+
+
+class Options(dict[str, str]):
+    """What lines of ``.option(…)`` say, without the reader's own code, which is tested apart."""
+
+    def option(self, name: str, value: str) -> Options:
+        if ":" not in value:
+            self[name] = value
+        return self
+
+
+@pytest.fixture
+def events(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    """A stream of rows that each have a user."""
+    folder = str(tmp_path / "input")
+    rows = spark.range(EVENTS).selectExpr("CAST(id % 3 AS STRING) AS user_id", "id AS clicks")
+    rows.write.parquet(folder)
+    return spark.readStream.schema(rows.schema).parquet(folder)
+
+
+@pytest.mark.parametrize("block", SNIPPETS_IN_A_SESSION, ids=lambda block: block.name)
+def test_snippet(
+    block: Block, spark: SparkSession, kafka: LocalKafka, events: DataFrame, tmp_path: Path
+) -> None:
+    """A block starts a query, or is lines of options, or has definitions."""
+    own = f"events-{re.sub('[^a-z0-9]', '-', block.name.lower())}"
+    code = block.text.replace("broker:9092", kafka.bootstrap_servers)
+    code = code.replace('"/checkpoints/', f'"{tmp_path}/').replace('"/var/log/', f'"{tmp_path}/')
+    code = re.sub(r'"events(-to-kafka)?"', rf'"{own}\1"', code)
+    code = code.replace(".start()", ".options(**one_broker).start()")
+    one_broker = ONE_BROKER if "exactly-once" in code else {}
+    if code.lstrip().startswith("."):
+        options = eval(f"(options{code})", {"options": Options(one_broker)})
+        rows = spark.range(EVENTS).selectExpr("CAST(id AS STRING) AS value")
+        writer = rows.write.format("pykafka-sink").mode("append").options(**options)
+        writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save(topic=own)
+        assert len(read_topic(kafka.bootstrap_servers, own)) == EVENTS
+        return
+    names: dict[str, Any] = {"spark": spark, "events": events, "one_broker": one_broker}
+    exec(compile(code, block.name, "exec"), names)
+    if "query" in names:
+        names["query"].processAllAvailable()
+        names["query"].stop()
+        assert len(read_topic(kafka.bootstrap_servers, own)) == EVENTS
+
+
+def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path: Path) -> None:
+    script = tmp_path / "quickstart.py"
+    script.write_text(QUICKSTART.text, encoding="utf-8")
+    done = FreshPython.create(tmp_path).run(script)
+    assert done.returncode == 0, done.stderr
+    values = done.stdout.split()
+    assert len(values) == 5
+    assert all(re.fullmatch(r'\{"id":\d+\}', value) for value in values)
+
+
+def test_the_notebook(tmp_path: Path) -> None:
+    notebook = nbformat.read(REPOSITORY / "examples" / "quickstart.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "clear the outputs"
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(
+        notebook, timeout=None, kernel_name="python3", resources=resources
+    ).execute()
+    printed = [
+        output["text"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if output.get("name") == "stdout"
+    ]
+    assert any("1000 records acknowledged" in text for text in printed)
+    assert sum(text.count('"square":') for text in printed) >= 5 + 3
