@@ -56,6 +56,8 @@ def test_snippet(
     one_broker = ONE_BROKER if "exactly-once" in code else {}
     if code.lstrip().startswith("."):
         options = eval(f"(options{code})", {"options": Options(one_broker)})
+        if not options:
+            pytest.skip("it names code of the reader's own: tests/unit/test_your_own_code.py")
         rows = spark.range(EVENTS).selectExpr("CAST(id AS STRING) AS value")
         writer = rows.write.format("pykafka-sink").mode("append").options(**options)
         writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save(topic=own)
