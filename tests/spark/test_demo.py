@@ -8,6 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+# Some start Kafka and Spark of their own, and compile: on a busy machine that takes minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOISE = ("WARN", "log4j", "[Stage", "incubator", "Traceback")
 

@@ -14,6 +14,9 @@ from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
 from tests.spark.fresh_python import FreshPython
 
+# Some start Kafka and Spark of their own, and compile: on a busy machine that takes minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 NOT_FOUND = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: pykafka-sink."
 
 STARTED_WITHOUT_PYSPARK_PYTHON = """

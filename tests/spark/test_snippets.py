@@ -19,6 +19,9 @@ from tests.reading import read_topic
 from tests.snippets import REPOSITORY, Block, blocks, documents
 from tests.spark.fresh_python import FreshPython
 
+# Some start Kafka and Spark of their own, and compile: on a busy machine that takes minutes.
+pytestmark = pytest.mark.timeout(1800)
+
 SNIPPETS = [block for document in documents() for block in blocks(document, "python")]
 QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
 EVENTS = 20
