@@ -45,7 +45,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, outcome_of
+from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, is_open, outcome_of
 from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
 from spark_kafka_sink.transactions.model import TaskTransaction
@@ -155,36 +155,58 @@ class TransactionClient:
 
         Repeating it is harmless as long as each transaction is ended in the same version, which
         its transaction_version decides. ``on_first`` is called after the first one's answer.
+        What is refused although it is open is asked for again: it is not lost.
         """
-        by_id = {t.transactional_id: t for t in transactions}
-        questions = [end_question(t, committed=True) for t in transactions]
         outcomes: dict[str, Outcome] = {}
-        unclear: list[TaskTransaction] = []
-        first = 1 if on_first is not None else 0
-        for part in (questions[:first], questions[first:]):
-            for (transactional_id,), response in self._coordinators.ask(
-                part, _code_of, deadline_ms
-            ):
-                assert isinstance(response, EndTxnResponse)
-                error = error_for_code(response.error_code)
-                if response.error_code == 0:
-                    outcomes[transactional_id] = Outcome.COMMITTED
-                elif error.name in _ENDED_OTHERWISE:
-                    unclear.append(by_id[transactional_id])
-                else:
-                    raise BrokerError(error, f"EndTxn of {transactional_id}")
-            if on_first is not None and outcomes:
-                on_first()
-                on_first = None
-        outcomes.update(self._settle(unclear, deadline_ms))
+        if on_first is not None and transactions:
+            self._commit_some(transactions[:1], outcomes, deadline_ms)
+            on_first()
+            transactions = transactions[1:]
+        self._commit_some(transactions, outcomes, deadline_ms)
         return outcomes
 
-    def _settle(
-        self, transactions: Sequence[TaskTransaction], deadline_ms: int
-    ) -> dict[str, Outcome]:
-        """What the coordinators still know of transactions that cannot be committed any more."""
-        states = self.describe([t.transactional_id for t in transactions], deadline_ms)
-        return {t.transactional_id: outcome_of(t, states[t.transactional_id]) for t in transactions}
+    def _commit_some(
+        self,
+        transactions: Sequence[TaskTransaction],
+        outcomes: dict[str, Outcome],
+        deadline_ms: int,
+    ) -> None:
+        """Until each is known to be ended, in one way or the other."""
+        waiting = transactions
+        attempts = 0
+        while refused := self._end_all(waiting, outcomes, deadline_ms):
+            states = self.describe(list(refused), deadline_ms)
+            waiting = [t for name, t in refused.items() if is_open(t, states[name])]
+            for name in refused.keys() - {t.transactional_id for t in waiting}:
+                outcomes[name] = outcome_of(refused[name], states[name])
+            if waiting and not self.admin.pause(attempts, deadline_ms):
+                raise TransactionError(
+                    f"{len(waiting)} transaction(s), e.g. {waiting[0].transactional_id}, are open, "
+                    "and their coordinators refuse to end them. They are decided: whoever plans "
+                    "next commits them, or pykafka-sink transactions resolve does"
+                )
+            attempts += 1
+
+    def _end_all(
+        self,
+        transactions: Sequence[TaskTransaction],
+        outcomes: dict[str, Outcome],
+        deadline_ms: int,
+    ) -> dict[str, TaskTransaction]:
+        """Ask once for the end of each; those that were refused."""
+        by_id = {t.transactional_id: t for t in transactions}
+        refused: dict[str, TaskTransaction] = {}
+        questions = [end_question(t, committed=True) for t in transactions]
+        for (name,), response in self._coordinators.ask(questions, _code_of, deadline_ms):
+            assert isinstance(response, EndTxnResponse)
+            error = error_for_code(response.error_code)
+            if response.error_code == 0:
+                outcomes[name] = Outcome.COMMITTED
+            elif error.name in _ENDED_OTHERWISE:
+                refused[name] = by_id[name]
+            else:
+                raise BrokerError(error, f"EndTxn of {name}")
+        return refused
 
     def end(
         self,

@@ -66,6 +66,7 @@ class SimCluster:
         self.on_produce: ProduceHook | None = None
         self.on_receive: Callable[[SimBroker, bytes], None] | None = None
         self.on_init_producer_id: Callable[[], str] = lambda: "NONE"
+        self.on_end_txn: Callable[[str], str] = lambda transactional_id: "NONE"
         self.on_describe: Callable[[str], str] = lambda topic: "NONE"
         self.throttle_time_ms = 0
         self.reports_new_leader = True

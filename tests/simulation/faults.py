@@ -69,6 +69,7 @@ class FaultPlan:
         self._cluster.on_produce = None
         self._cluster.on_receive = None
         self._cluster.on_init_producer_id = lambda: "NONE"
+        self._cluster.on_end_txn = lambda transactional_id: "NONE"
         self._cluster.on_describe = lambda topic: "NONE"
         self._cluster.throttle_time_ms = 0
         self._cluster.duplicate_produce = 0.0

@@ -163,10 +163,16 @@ def _lost_taken_for_committed(original):  # type: ignore[no-untyped-def]
 def _refused_taken_for_lost(original):  # type: ignore[no-untyped-def]
     """Whatever EndTxn refuses counts as aborted; the coordinators are not asked."""
 
-    def settle(self, transactions, deadline_ms):  # type: ignore[no-untyped-def]
-        return {t.transactional_id: Outcome.LOST for t in transactions}
+    def end_all(self, transactions, outcomes, deadline_ms):  # type: ignore[no-untyped-def]
+        refused = original(self, transactions, outcomes, deadline_ms)
+        outcomes.update(dict.fromkeys(refused, Outcome.LOST))
+        return {}
 
-    return settle
+    return end_all
+
+
+def _refused_taken_for_unknown(original):  # type: ignore[no-untyped-def]
+    return lambda transaction, state: False
 
 
 def _versions_of_the_past(original):  # type: ignore[no-untyped-def]
@@ -265,13 +271,22 @@ BUGS: dict[str, Bug] = {
         _lost_taken_for_committed,
     ),
     "refused taken for lost": Bug(
-        "EndTxn's refusal counts as an abort", TransactionClient, "_settle", _refused_taken_for_lost
+        "EndTxn's refusal counts as an abort",
+        TransactionClient,
+        "_end_all",
+        _refused_taken_for_lost,
     ),
     "EndTxn as before a downgrade": Bug(
         "transactions are ended in the version that was right when they began",
         ending,
         "_end_version",
         _versions_of_the_past,
+    ),
+    "refused taken for unknown": Bug(
+        "a transaction that EndTxn refuses to end is given up although it is open",
+        client_module,
+        "is_open",
+        _refused_taken_for_unknown,
     ),
     "epochs used up": Bug(
         "a transaction may begin with the last producer epoch",

@@ -37,6 +37,7 @@ class QueryFaults(FaultPlan):
                 self._throttle,
                 self._broker_errors,
                 self._producer_id_errors,
+                self._end_refused,
                 self._clock_shift,
                 self._cut_everything,
             )
@@ -78,6 +79,17 @@ class QueryFaults(FaultPlan):
             self._note(f"__transaction_state-{index} moves to {to}")
             state.log.partitions[index].elect(to)
             self._cluster.publish()
+
+    def _end_refused(self) -> None:
+        """Coordinators refuse to end what is open, for a while."""
+        rng = random.Random(self._rng.random())
+        self._note("EndTxn is refused now and then")
+
+        def refuse(transactional_id: str) -> str:
+            is_refused = rng.random() < 0.3 and not transactional_id.endswith(".driver")
+            return "INVALID_TXN_STATE" if is_refused else "NONE"
+
+        self._cluster.on_end_txn = refuse
 
     def _clock_shift(self) -> None:
         self._note("the drivers' wall clock is wrong")

@@ -175,6 +175,10 @@ class TransactionRequests:
                 end_txn.EndTxnResponse(0, error_code, producer.producer_id, producer.producer_epoch)
             )
 
+        error = self._cluster.on_end_txn(request.transactional_id)
+        if error != "NONE":
+            answer(error, ProducerIdAndEpoch(-1, -1))
+            return
         self._coordinator(broker).end_transaction(
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
