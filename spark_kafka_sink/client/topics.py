@@ -45,8 +45,9 @@ def _hint(error_name: str, creation: TopicCreation) -> str:
         return ""
     if creation.replication_factor == BROKER_DEFAULT:
         return (
-            ". The brokers' default.replication.factor is more than there are brokers: set "
-            "topic.creation.replication.factor, to 1 for a cluster of one broker"
+            ". The brokers' default.replication.factor is more than there are brokers, or they are "
+            "older than Kafka 2.4 and have no default: set topic.creation.replication.factor, to "
+            "1 for a cluster of one broker"
         )
     return (
         f". topic.creation.replication.factor = {creation.replication_factor} is more than there "
