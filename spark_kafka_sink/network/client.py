@@ -1,7 +1,7 @@
 """Requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
 
-Single-threaded and free of clocks and sockets of its own: whoever owns it calls ``poll``.
-Only ``wakeup`` may be called from another thread.
+For one thread, which calls ``poll`` again and again; only ``wakeup`` may be called from another.
+Time and sockets are passed in.
 
 Source: ``NetworkClient``.
 """
@@ -51,7 +51,7 @@ _SLOW_CONNECT_MS = 1_000
 
 
 class NetworkClient:
-    """Sends requests to nodes and completes them, one way or the other, always."""
+    """Sends requests to nodes. Each is completed once: with its answer, or with a failure."""
 
     def __init__(
         self, settings: ClientSettings, network: Network, clock: Clock, rng: RandomSource
@@ -75,10 +75,10 @@ class NetworkClient:
         self.on_disconnect: Callable[[Node], None] | None = None
         """Called when a connection was lost or did not come about."""
 
-    # --- what the owner asks -------------------------------------------------------------------
+    # --- state of the nodes --------------------------------------------------------------------
 
     def ready(self, node: Node, now_ms: int) -> bool:
-        """True if a request can be sent to ``node`` now; begins to connect where that helps."""
+        """True if ``node`` takes a request now; without a connection, begins to connect."""
         connection = self._connection(node)
         if connection.can_send(now_ms, self._settings.max_in_flight_requests_per_connection):
             return True
@@ -92,7 +92,7 @@ class NetworkClient:
         return self._connection(node).can_send(now_ms, limit)
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int | None:
-        """After how long ``ready`` may turn true by time alone; None: only an event can do it."""
+        """After how many ms a pause ends and ``ready`` may be true; None: after an event only."""
         return self._connection(node).poll_delay_ms(now_ms)
 
     def api_versions(self, node: Node) -> BrokerApiVersions | None:
@@ -128,7 +128,7 @@ class NetworkClient:
             if connection.can_send(now_ms, limit):
                 rank = len(connection.in_flight)
             elif connection.is_connecting:
-                # One that takes its time must not keep us from those that are not tried yet.
+                # A connection that takes longer comes after the nodes that were not tried yet.
                 is_slow = now_ms - connection.connect_started_ms >= _SLOW_CONNECT_MS
                 rank = limit + (3 if is_slow else 1)
             elif connection.can_connect(now_ms):
@@ -188,12 +188,12 @@ class NetworkClient:
         self._network.wakeup()
 
     def poll(self, timeout_ms: int, now_ms: int) -> None:
-        """Wait for events up to ``timeout_ms`` and complete what they complete."""
+        """Wait for events up to ``timeout_ms``; call ``on_complete`` of requests that are done."""
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is not None:
             timeout_ms = min(timeout_ms, deadline_ms - now_ms)
         if self._completed:
-            timeout_ms = 0  # disconnect() left something to tell
+            timeout_ms = 0  # disconnect() has failed requests that are not completed yet
         events = self._network.poll(max(0, timeout_ms))
         now_ms = self._clock.now_ms()
         for event in events:
@@ -252,7 +252,7 @@ class NetworkClient:
         self._by_channel.pop(connection.channel_id, None)
         lost = connection.in_flight
         if connection.is_connected:
-            connection.addresses = []  # they may have changed: ask for them again (KAFKA-12193)
+            connection.addresses = []  # they may have changed: look the name up again (KAFKA-12193)
         connection.fail(reason, now_ms + self._reconnect.backoff_ms(connection.failed_attempts))
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
@@ -281,7 +281,7 @@ class NetworkClient:
     def _handle(self, event: NetworkEvent, now_ms: int) -> None:
         connection = self._by_channel.get(event.channel_id)
         if connection is None:
-            return  # closed by this side in the meantime
+            return  # this side has closed the channel before
         if isinstance(event, Resolved):
             connection.addresses = event.addresses
             self._connect_to_next_address(connection, now_ms)
@@ -338,7 +338,7 @@ class NetworkClient:
         response: ApiVersionsResponse,
         now_ms: int,
     ) -> None:
-        if connection.is_connected:  # somebody has asked once more: finalized features change
+        if connection.is_connected:  # asked again later: finalized features change
             if response.error_code == 0:
                 connection.api_versions = BrokerApiVersions.from_response(response)
         elif response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
@@ -364,7 +364,7 @@ class NetworkClient:
     def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:
         settings = self._settings
         if connection.state is ConnectionState.RESOLVING:
-            return  # the resolver gives up by itself
+            return  # the operating system limits how long a look-up takes
         if connection.state is ConnectionState.CONNECTING:
             if now_ms >= connection.connect_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)

@@ -1,4 +1,4 @@
-"""What lies between requests and sockets: the interface that real and simulated networks have.
+"""What the network client uses: the interface of the real and of the simulated network.
 
 Source: ``Selectable``.
 """
@@ -35,7 +35,7 @@ class Connected(NamedTuple):
 
 
 class Disconnected(NamedTuple):
-    """The channel is gone, or has never come about; ``reason`` is the operating system's."""
+    """The channel is closed, or could not be opened; ``reason`` is the operating system's."""
 
     channel_id: int
     reason: str
@@ -80,7 +80,7 @@ class Network(Protocol):
         ...
 
     def disconnect(self, channel_id: int) -> None:
-        """Close at once. No event follows but, if a name is being looked up, its end."""
+        """Close at once. Only the result of a look-up that is under way may still follow."""
         ...
 
     def wakeup(self) -> None:

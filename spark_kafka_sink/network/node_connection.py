@@ -98,8 +98,8 @@ _WITHOUT_CHANNEL = frozenset({_S.DISCONNECTED, _S.BACKING_OFF})
 
 
 class ClientResponse(NamedTuple):
-    """What became of a request. Exactly one of ``response`` and ``failure`` says something,
-    except for a request that expected no response: there both are None.
+    """What became of a request. One of ``response`` and ``failure`` is None, or both for a
+    request without response (acks=0) that was sent.
 
     ``failure``: why the connection was lost before the answer. ``is_timeout``: because the
     request took longer than its timeout.
@@ -203,20 +203,20 @@ class NodeConnection:
         return self.state is ConnectionState.READY and len(self.in_flight) < max_in_flight
 
     def poll_delay_ms(self, now_ms: int) -> int | None:
-        """After how long it is worth to ask again; None: an event will tell."""
+        """After how many ms a pause ends; 0: it can be connected to; None: there is no pause."""
         if self.can_connect(now_ms):
             return 0
         return self.resume_at_ms - now_ms if self.state in _PAUSING else None
 
     def next_deadline_ms(self, max_idle_ms: int) -> int | None:
-        """When this connection needs attention although nothing happens on it."""
+        """When a timeout of this connection ends; None: it has none."""
         if self.state is ConnectionState.RESOLVING:
             return None
         if self.state is ConnectionState.CONNECTING:
             return self.connect_deadline_ms
         if not self.in_flight:
             return self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else None
-        # Deadlines differ only by the timeout of the request, and there are at most a handful.
+        # At most max.in.flight.requests.per.connection of them.
         return min((request.deadline_ms for request in self.in_flight), default=None)
 
     def _end_pause(self, now_ms: int) -> None:

@@ -1,5 +1,5 @@
-"""Host names become addresses, in threads of their own: the operating system has no other way to
-look up a name without waiting, and a name server that does not answer makes it wait for minutes.
+"""Looks host names up in threads of its own: the operating system's call waits for the name server,
+for a minute and more if that does not answer.
 
 Source: ``ClientUtils.resolve``, which waits, ``ClientUtils.parseAndValidateAddresses``.
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.network.interface import Address
 
-# A cluster may have hundreds of brokers, and all of their names may be slow at once.
+# A cluster may have hundreds of brokers: not a thread for each.
 _MOST_THREADS = 8
 
 OnFound = Callable[[list[Address] | OSError], None]
@@ -51,7 +51,7 @@ class Resolver:
             self._threads_count += 1
         try:
             threading.Thread(target=self._run, name="pykafka-sink-resolver", daemon=True).start()
-        except RuntimeError as error:  # no more threads are to be had
+        except RuntimeError as error:  # the operating system gives no more threads
             self._give_up(OSError(str(error)))
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Resolver:
             return None
 
     def _give_up(self, error: OSError) -> None:
-        """A thread could not be started: where it would have been the only one, nobody is left."""
+        """A thread could not be started. If there is no other, all look-ups fail with ``error``."""
         with self._lock:
             self._threads_count -= 1
             failed = [] if self._threads_count else list(self._waiting)
@@ -93,7 +93,7 @@ def look_up(host: str, port: int) -> list[Address] | OSError:
 
 
 def _numeric_addresses(host: str, port: int) -> list[Address]:
-    """The address that ``host`` is itself; empty for a name. Asks nobody."""
+    """The address if ``host`` is one; empty if it is a name. Does not wait."""
     try:
         return _addresses(host, port, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):

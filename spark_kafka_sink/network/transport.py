@@ -61,7 +61,7 @@ class PlaintextChannel:
         self.is_connected = True
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
-        # sendmsg() of nothing but empty buffers sends 0 bytes for ever.
+        # sendmsg() returns 0 for empty buffers, and write() would repeat it without end.
         self._unsent.extend(memoryview(buffer) for buffer in buffers if len(buffer))
 
     def write(self) -> None:
@@ -113,10 +113,10 @@ class SelectorNetwork:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._selector = selectors.DefaultSelector()
         self._channels: dict[int, PlaintextChannel] = {}
-        # What connect() and send() found out, to be told by the next poll().
+        # Events of connect() and send(), which the next poll() returns.
         self._pending: list[NetworkEvent] = []
         self._resolver = Resolver()
-        # Other threads append to it, and wake poll() up after that.
+        # The resolver's threads append to it, and then wake poll() up.
         self._resolved: deque[NetworkEvent] = deque()
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
@@ -139,7 +139,9 @@ class SelectorNetwork:
     def connect(self, channel_id: int, address: Address) -> None:
         try:
             sock = socket.socket(address.family, socket.SOCK_STREAM)
-        except OSError as error:  # a family that this machine has not, or no more descriptors
+        except (
+            OSError
+        ) as error:  # an address family that this machine does not have, or too many open files
             self._pending.append(Disconnected(channel_id, _reason(error)))
             return
         channel = PlaintextChannel(channel_id, sock)
@@ -165,7 +167,7 @@ class SelectorNetwork:
     def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
         channel = self._channels.get(channel_id)
         if channel is None:
-            return  # lost in this very poll: the event that says so is on its way
+            return  # just lost: the next poll returns the event
         channel.queue(buffers)
         try:
             channel.write()
@@ -194,7 +196,7 @@ class SelectorNetwork:
         self._is_asleep = True
         ready = self._selector.select(0.0 if self._is_wakeup_asked else wait_seconds(timeout_ms))
         self._is_asleep = False
-        # Whatever is asked for from now on is for the next poll; what came before ends this one.
+        # A wake-up before this line ends this poll, a later one ends the next.
         self._is_wakeup_asked = False
         return ready
 
@@ -241,11 +243,11 @@ class SelectorNetwork:
         self._is_wakeup_asked = True
         if not self._is_asleep:
             return  # the next poll will not wait
-        self._is_asleep = False  # one byte is enough
+        self._is_asleep = False  # a second byte is not needed
         try:
             self._wakeup_sender.send(b"\0")
         except OSError:
-            pass  # full of wake-ups already, or closed: either way nobody is asleep
+            pass  # the pipe is full, so poll() wakes up anyway; or the network is closed
 
     def close(self) -> None:
         self._resolver.close()

@@ -1,7 +1,7 @@
 """As whom the producer writes: as nobody, under a plain producer id, or in a transaction.
 
 Each identity is an object of its own that is replaced between two tasks, never changed: an answer
-that comes late reaches the one it was for, which nobody asks any more.
+that comes late changes only the identity it was for, which is not used any more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Begins a transaction with its coordinator, and moves along when the coordinator does.
+"""Begins a transaction with its coordinator, and follows a coordinator that moves.
 
 What is asked for next follows from what is known:
 
@@ -7,9 +7,9 @@ What is asked for next follows from what is known:
    near the last producer epoch, so that none runs out while the transaction is open
 3. below transaction.version 2, partitions with batches: AddPartitionsToTxn
 
-One request is under way at a time. Errors that pass lead back to where they came from, after a
-pause, or to 1 when the coordinator has moved or cannot be reached. The transaction is not ended
-here: whoever has its :class:`PreparedTransaction` does that.
+One request is under way at a time. After an error that passes, the same is asked again after a
+pause, or 1 when the coordinator has moved or cannot be reached. The transaction is not ended here:
+whoever has its :class:`PreparedTransaction` does that.
 
 Versions follow from the finalized feature transaction.version as the coordinator told it when
 InitProducerId succeeded, never from the versions that brokers offer: one below that level takes the

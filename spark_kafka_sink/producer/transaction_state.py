@@ -57,7 +57,7 @@ class TransactionState(ProducerState):
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
         """Whether sending the same bytes again may help."""
         if error.name == "UNKNOWN_PRODUCER_ID":
-            # Without the log start offset the broker itself is still finding its way.
+            # Without the log start offset the broker has not read its log to the end yet.
             return log_start_offset == NO_OFFSET
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected when an earlier batch failed first; for the next in line it is a gap.

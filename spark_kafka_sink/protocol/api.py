@@ -44,7 +44,9 @@ class BrokerApiVersions:
 
     @property
     def transaction_version(self) -> int:
-        """By the finalized feature: a broker offers versions that it must not be asked in."""
+        """The level of the finalized feature, 0 without it. Brokers offer versions above it, too,
+        in which they must not be asked yet.
+        """
         return self.finalized_features.get(_TRANSACTION_VERSION, 0)
 
     @classmethod
@@ -101,7 +103,7 @@ def encode_request(
     out = types.Writer()
     out.tail += bytes(SIZE_BYTES)
     out.tail += _REQUEST_HEADER.pack(request.api_key, version, correlation_id)
-    # The client id is an old-style string in every header version; only the tags are new.
+    # The client id is not compact, in newer header versions neither; these add the tags.
     _ENCODE_CLIENT_ID(client_id, out)
     if version >= request.flexible_from:
         types.write_unsigned_varint(0, out.tail)
@@ -133,7 +135,7 @@ def decode_response(request: schema.Request, version: int, frame: bytes) -> sche
     """The response to ``request`` from a frame without its size."""
     at = _CORRELATION_ID.size
     is_api_versions = isinstance(request, ApiVersionsRequest)
-    # ApiVersions answers keep the oldest header, so that any client can read them (KIP-511).
+    # Answers to ApiVersions have the oldest header, so that every client can read them (KIP-511).
     if version >= request.flexible_from and not is_api_versions:
         try:
             at = schema.skip_tags(frame, at)

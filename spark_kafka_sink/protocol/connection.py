@@ -21,7 +21,7 @@ from spark_kafka_sink.protocol.types import Buffer
 MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 """No answer that a producer asks for comes near; a size beyond is garbage or another protocol."""
 
-# What a peer says first when it is not a plaintext Kafka listener.
+# The first bytes from peers that are not a Kafka listener in clear text.
 _FOREIGN_PROTOCOLS = ((b"HTTP", "an HTTP server"), (b"\x15\x03", "a TLS listener"))
 
 
@@ -68,9 +68,9 @@ class Connection:
         return sent, buffers
 
     def receive(self, data: Buffer) -> Iterator[ResponseReceived]:
-        """Take bytes as they come, in any chunks; give the answers that are complete.
+        """Take the next bytes, of any number; returns the answers that are complete.
 
-        An answer before a broken one is given before RemoteProtocolError is raised.
+        The answers before a broken one are returned before RemoteProtocolError is raised.
         """
         self._received += data
         while len(self._received) >= api.SIZE_BYTES:

@@ -26,7 +26,7 @@ _ALWAYS_ABSENT = (1, 0)
 
 
 class WireField(NamedTuple):
-    """How one field travels. Ranges are (first, last) versions, inclusive."""
+    """How one field is encoded. Ranges are (first, last) versions, inclusive."""
 
     wire_type: t.WireType
     versions: tuple[int, int]
@@ -48,8 +48,8 @@ class Message:
 class Request(Message):
     """A request names the class of its response.
 
-    ``throttled_from``: first version from which the broker answers at once and leaves it to the
-    client to keep quiet for ``throttle_time_ms`` (KIP-219).
+    ``throttled_from``: first version in which the broker answers at once, and the client has
+    to pause for ``throttle_time_ms`` (KIP-219).
     """
 
     __slots__ = ()
@@ -198,7 +198,7 @@ def _array_decoder(array: t.ArrayOf, version: int, flexible: bool, nullable: boo
     def check(length: int, data: bytes, at: int) -> None:
         if length < 0 and not nullable:
             raise RemoteProtocolError("null in an array that may not be null")
-        # Every element takes at least a byte: a count beyond that is a lie about memory.
+        # Every element takes at least a byte: a higher count is wrong, and must not take memory.
         if length > len(data) - at:
             raise RemoteProtocolError(f"array of {length} elements in {len(data) - at} bytes")
 
@@ -267,7 +267,7 @@ def _struct_encoder(cls: type, version: int, flexible: bool) -> t.Encoder:
 def _encode_tags(
     message: Any, tagged: list[tuple[int, str, t.Encoder, Any]], out: t.Writer
 ) -> None:
-    """Tagged fields travel only when they differ from their default."""
+    """Tagged fields are written only when they differ from their default."""
     present = []
     for tag, name, encode_value, default in tagged:
         value = getattr(message, name)

@@ -155,8 +155,9 @@ def test_what_is_permanent_ends_a_running_stream(kafka, running, more, error) ->
         ),
         (
             "-1",
-            "The brokers' default.replication.factor is more than there are brokers: set "
-            "topic.creation.replication.factor, to 1 for a cluster of one broker",
+            "The brokers' default.replication.factor is more than there are brokers, or they are "
+            "older than Kafka 2.4 and have no default: set topic.creation.replication.factor, to "
+            "1 for a cluster of one broker",
         ),
     ],
 )

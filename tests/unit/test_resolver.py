@@ -89,12 +89,11 @@ def test_a_name_that_does_not_exist(network: SelectorNetwork, name: str) -> None
 
 
 def test_an_address_needs_no_thread(network: SelectorNetwork) -> None:
-    before = threading.active_count()
     network.resolve(7, "127.0.0.1", 9092)
     assert network.poll(0) == [
         Resolved(7, [Address(socket.AF_INET, ("127.0.0.1", 9092))]),
     ]
-    assert threading.active_count() == before
+    assert network._resolver._threads_count == 0
 
 
 def test_an_answer_ends_a_poll(network: SelectorNetwork, name_server: NameServer) -> None:
@@ -148,13 +147,14 @@ def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(
 
 def test_more_slow_names_than_threads_are_all_looked_up(name_server: NameServer) -> None:
     found = threading.Semaphore(0)
-    names, threads_before = 3 * resolver._MOST_THREADS, threading.active_count()
+    names = 3 * resolver._MOST_THREADS
     looking = Resolver()
     for index in range(names):
         looking.resolve(f"slow{index}.example", 9092, lambda _: found.release())
     for _ in range(resolver._MOST_THREADS):
         assert name_server.asked.acquire(timeout=DEADLINE_S)
-    assert threading.active_count() - threads_before == resolver._MOST_THREADS
+    assert looking._threads_count == resolver._MOST_THREADS
+    assert not name_server.asked.acquire(blocking=False)
     name_server.may_answer.set()
     for _ in range(names):
         assert found.acquire(timeout=DEADLINE_S)

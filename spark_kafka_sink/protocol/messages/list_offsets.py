@@ -66,7 +66,7 @@ class ListOffsetsRequest(Request):
     response_type = ListOffsetsResponse
     throttled_from = 3
 
-    # Kafka's default is 0, a broker's id; whoever is no replica asks with -1.
+    # Kafka's default is 0, a broker's id; clients, which are no replicas, send -1.
     replica_id: int = wire(INT32, default=-1)
     isolation_level: int = wire(INT8, "2+")
     topics: list[ListOffsetsTopic] = wire(ArrayOf(ListOffsetsTopic))
