@@ -48,7 +48,9 @@ test: lint
 test-fast: lint
 	$(call run-tests,-m 'not slow and not long' $(FAST_TESTS))
 
+# One file, so that README's commands find this version alone.
 wheel: | $(BIN)/python
+	rm -f dist/pykafka_sink-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 

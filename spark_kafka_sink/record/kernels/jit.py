@@ -61,6 +61,7 @@ def kernel(*parameters: Any) -> Callable[[Callable[..., Any]], Any]:
         name = function.__name__
         assert name not in KERNELS, f"two kernels are called {name}"
         dispatcher = numba.njit(nogil=True)(function)
+        # What njit(cache=True) does, with a cache of our own; numba has no public way.
         dispatcher._cache = KernelCache(name, COMPILED)
         KERNELS[name] = Kernel(dispatcher, parameters)
         return dispatcher
