@@ -27,12 +27,14 @@ from spark_kafka_sink.producer.partitioner import RandomSource
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.slot_assigner import SlotAssigner
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicRegistry, TopicSlots
+from spark_kafka_sink.producer.turns import Turns
 from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
 from spark_kafka_sink.record.kernels.sizing import largest_record
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32
+_LONGEST_SLICE_MS = 5
 
 
 class Appender:
@@ -59,7 +61,7 @@ class Appender:
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._assigner = SlotAssigner(config, accumulator)
         self._topics = TopicRegistry(self._open_batches, self._batch_size, rng, self._finish_all)
-        self._is_task_at_work = False
+        self._turns = Turns(self._monitor)
         self._last_append_ms = 0
 
     # --- appending -----------------------------------------------------------------------------
@@ -71,14 +73,26 @@ class Appender:
         BufferExhaustedError when brokers do not keep up, and the failure of the sender.
         """
         self._check_sizes(records)
+        started_ms = self._clock.now_ms()
         with self._turn():
             topics = [self._topics.get(name, cluster) for name in records.topics]
             slots = self._assigner.assign(records, topics, cluster)
             for topic in topics:
                 self._assigner.choose_sticky(topic, cluster)
             self._append_rows(records, slots, topics, cluster, timestamp_ms)
-            now_ms = self._clock.now_ms()
-            self._finish_all(self._open_batches.slots_older_than(now_ms - self._max_open_ms))
+            self._finish_old(started_ms)
+
+    def _finish_old(self, started_ms: int) -> None:
+        """Finish batches that have been open for too long, for no longer than the append took.
+
+        What is left is finished after the next ones, or by the sender thread in the next pause.
+        """
+        now_ms = self._clock.now_ms()
+        until_ms = now_ms + max(now_ms - started_ms, _LONGEST_SLICE_MS)
+        for slot in self._open_batches.slots_older_than(now_ms - self._max_open_ms):
+            self._finish(slot, self._task_finisher)
+            if self._clock.now_ms() >= until_ms:
+                return
 
     def finish_open(self) -> None:
         """Close every open batch, and give back memory that no batch uses."""
@@ -90,35 +104,36 @@ class Appender:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """The task thread's turn at the open batches: the sender thread keeps off."""
-        with self._monitor:
-            self._is_task_at_work = True
         try:
-            yield
+            with self._turns.of_task():
+                try:
+                    yield
+                finally:
+                    self._last_append_ms = self._clock.now_ms()
         finally:
-            with self._monitor:
-                self._is_task_at_work = False
-                self._last_append_ms = self._clock.now_ms()
             self._accumulator.wakeup_sender()
 
     def finish_lingering(self, now_ms: int) -> int | None:
-        """Close open batches if the input has paused for ``linger.ms``. For the sender thread.
+        """Finish open batches if the input has paused for ``linger.ms``. For the sender thread.
 
-        Returns after how long to call again; None when nothing is open, or the task thread is at
-        work, which ends with a wake-up.
+        One batch at a time, and for a few milliseconds only: neither the task thread nor the
+        network waits longer. Returns after how long to call again; None when nothing is open, or
+        the task thread is at work, which ends with a wake-up.
         """
-        with self._monitor:
-            if self._is_task_at_work:
-                return None
-            slots = self._open_batches.open_slots()
-            if not slots:
-                return None
-            wait_ms = self._last_append_ms + self._config.linger_ms - now_ms
-            if wait_ms > 0:
-                return wait_ms
-            # Under the monitor, so that no later batch of a partition can be queued before.
-            for slot in slots:
+        until_ms = self._clock.now_ms() + _LONGEST_SLICE_MS
+        while True:
+            with self._turns.of_sender() as is_begun:
+                if not is_begun:
+                    return None
+                slot = self._open_batches.first_open_slot()
+                if slot is None:
+                    return None
+                wait_ms = self._last_append_ms + self._config.linger_ms - now_ms
+                if wait_ms > 0:
+                    return wait_ms
                 self._finish(slot, self._sender_finisher)
-        return None
+            if self._clock.now_ms() >= until_ms:
+                return 0
 
     def _append_rows(
         self,

@@ -159,16 +159,22 @@ class OpenBatches:
             out_address,
         )
 
+    def first_open_slot(self) -> int | None:
+        """The first slot that has a batch, if any has."""
+        is_open = self._table[:, table.RECORDS_COUNT] > 0
+        return int(is_open.argmax()) if is_open.any() else None
+
     def open_slots(self) -> list[int]:
         """Slots that have a batch."""
         found: list[int] = np.flatnonzero(self._table[:, table.RECORDS_COUNT]).tolist()
         return found
 
     def slots_older_than(self, created_before_ms: int) -> list[int]:
-        """Slots whose batch was begun at or before ``created_before_ms``."""
+        """Slots whose batch was begun at or before ``created_before_ms``, the oldest first."""
+        created_at_ms = self._table[:, table.CREATED_AT_MS]
         is_open = self._table[:, table.RECORDS_COUNT] > 0
-        is_old = self._table[:, table.CREATED_AT_MS] <= created_before_ms
-        found: list[int] = np.flatnonzero(is_open & is_old).tolist()
+        slots = np.flatnonzero(is_open & (created_at_ms <= created_before_ms))
+        found: list[int] = slots[np.argsort(created_at_ms[slots], kind="stable")].tolist()
         return found
 
     def largest_slots(self, pages_count: int) -> list[int]:
