@@ -79,6 +79,25 @@ SINK_OPTIONS = ConfigDef(
             "otherwise.",
         ),
         ConfigKey(
+            "write.id",
+            ConfigType.STRING,
+            None,
+            non_empty,
+            Importance.MEDIUM,
+            "Name of what writes, for a batch write with exactly-once: a write with the same "
+            "write.id and a write.version that was written before, or a lower one, is dropped. For "
+            "jobs that are run again, and for foreachBatch.",
+        ),
+        ConfigKey(
+            "write.version",
+            ConfigType.LONG,
+            None,
+            at_least(0),
+            Importance.MEDIUM,
+            "Number of this write of write.id. It only grows, as that of the micro-batch in "
+            "foreachBatch does.",
+        ),
+        ConfigKey(
             "transaction.log.topic",
             ConfigType.STRING,
             "pykafka-sink-transactions",

@@ -25,6 +25,8 @@ _EXACTLY_ONCE_ONLY = (
     "transactional.id.prefix",
     "transaction.log.topic",
     "transaction.log.missing",
+    "write.id",
+    "write.version",
     "transaction.log.replication.factor",
     "transaction.log.min.isr",
 )
@@ -36,6 +38,7 @@ class SinkOptions:
 
     exactly_once: None unless delivery.guarantee asks for it
     checkpoint, query_name: of a streaming query, where Spark tells
+    write_id, write_version: of a batch write that is to be written once; both or none
     notes: sentences about options without effect, for the log
     """
 
@@ -48,6 +51,8 @@ class SinkOptions:
     hooks_on_error: str
     metrics_log: bool
     metrics_path: str | None
+    write_id: str | None
+    write_version: int | None
     worker_tuning: bool
     preflight_timeout_ms: int
     preflight_topic_timeout_ms: int
@@ -57,15 +62,7 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """From Spark's options. Raises ConfigError, in the JVM sink's words where it has any."""
         lowered = {name.lower(): value for name, value in options.items()}
-        kafka = {
-            name.removeprefix(KAFKA_PREFIX): value
-            for name, value in lowered.items()
-            if name.startswith(KAFKA_PREFIX)
-        }
-        java_partitioner = JAVA_PARTITIONERS.get(kafka.get("partitioner.class", ""))
-        if java_partitioner is not None:
-            del kafka["partitioner.class"]
-            kafka.update(java_partitioner)
+        kafka = _kafka_options(lowered)
         own_names = (name for name in lowered if not name.startswith(KAFKA_PREFIX))
         _check_names([*(KAFKA_PREFIX + key for key in kafka), *own_names])
         own = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
@@ -89,11 +86,27 @@ class SinkOptions:
             hooks_on_error=sink["hooks_on_error"],
             metrics_log=sink["metrics_log"],
             metrics_path=sink["metrics_path"],
+            write_id=sink["write_id"],
+            write_version=sink["write_version"],
             worker_tuning=sink["worker_tuning"],
             preflight_timeout_ms=sink["preflight_timeout_ms"],
             preflight_topic_timeout_ms=sink["preflight_topic_timeout_ms"],
             notes=(*_notes(lowered), *_notes_on_guarantee(sink["delivery_guarantee"], own)),
         )
+
+
+def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
+    """What begins with ``kafka.``, without that; Java's partitioners by their names here."""
+    kafka = {
+        name.removeprefix(KAFKA_PREFIX): value
+        for name, value in lowered.items()
+        if name.startswith(KAFKA_PREFIX)
+    }
+    java_partitioner = JAVA_PARTITIONERS.get(kafka.get("partitioner.class", ""))
+    if java_partitioner is not None:
+        del kafka["partitioner.class"]
+        kafka.update(java_partitioner)
+    return kafka
 
 
 def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
@@ -144,6 +157,14 @@ def _notes_on_guarantee(guarantee: str, own: Iterable[str]) -> Iterator[str]:
                 yield f"option '{name}' has no effect without {_ASKED_FOR}"
 
 
+def _check_write(write_id: str | None, version: int | None) -> None:
+    if (write_id is None) != (version is None):
+        raise ConfigError(
+            "write.id and write.version belong together: the name of what writes, and the number "
+            "of this write, which only grows"
+        )
+
+
 def _defaults_for(guarantee: str) -> dict[str, str]:
     """Defaults of ``kafka.*`` that a guarantee needs."""
     if guarantee == EXACTLY_ONCE:
@@ -154,6 +175,7 @@ def _defaults_for(guarantee: str) -> dict[str, str]:
 def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyOnceConfig | None:
     if sink["delivery_guarantee"] != EXACTLY_ONCE:
         return None
+    _check_write(sink["write_id"], sink["write_version"])
     prefix = sink["transactional_id_prefix"]
     if prefix is None:
         raise ConfigError(

@@ -35,6 +35,7 @@ from spark_kafka_sink.transactions.model import (
     Rows,
     TaskTransaction,
     Unit,
+    Write,
 )
 
 logger = logging.getLogger("spark_kafka_sink")
@@ -66,10 +67,10 @@ class CommitProtocol:
 
     # --- planning ------------------------------------------------------------------------------
 
-    def plan(self, driver: Driver, job_id: str | None) -> Plan:
+    def plan(self, driver: Driver, job_id: str | None, write: Write | None = None) -> Plan:
         """Take the prefix, finish what was decided, abort what was not. Before the first task.
 
-        job_id: of a batch job, None for a micro-batch.
+        job_id: of a batch job, None for a micro-batch; write: of a job that names one.
 
         Raises FencedError for a driver that was superseded, PrefixInUseError for another query's
         prefix and MissingRecordError where the log may be lost: all before anything is changed, so
@@ -96,9 +97,11 @@ class CommitProtocol:
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
-        ownership.check_settled(decision, self._config.prefix)
-        timeout_ms = self._config.transaction_timeout_ms
-        return Plan(self._config.prefix, driver, token, decision, job_id, timeout_ms)
+        prefix, timeout_ms = self._config.prefix, self._config.transaction_timeout_ms
+        ownership.check_settled(decision, write, prefix)
+        ownership.check_write(decision, write, prefix)
+        is_repeated = decision.has(write)
+        return Plan(prefix, driver, token, decision, job_id, timeout_ms, write, is_repeated)
 
     def _check_before_taking(self, driver: Driver, job_id: str | None, deadline_ms: int) -> bool:
         """Raise for who may not have the prefix, while nothing is changed yet.
@@ -151,6 +154,8 @@ class CommitProtocol:
         decision = plan.decision
         ownership.check_order(decision, unit, self._config.prefix)
         ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        if plan.is_repeated:
+            return False
         # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
         if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
             repair.check_replay(decision, transactions, self._config.prefix)
@@ -158,11 +163,11 @@ class CommitProtocol:
             self._client.fence(dropped, plan.timeout_ms, deadline_ms)
             return False
         committed: tuple[TaskTransaction, ...] = ()
-        if decision.unit == unit and decision.phase is Phase.PARTIAL:
+        if decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL:
             committed = decision.committed
             transactions = repair.missing_of(decision, transactions, self._config.prefix)
         if not transactions:  # no task has written anything: there is nothing to decide
-            self._note_first(decision, unit, plan.token, deadline_ms)
+            self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
             return True
         self._check_open(transactions, deadline_ms)
         reached("commit.checked")
@@ -175,6 +180,7 @@ class CommitProtocol:
             transactions=tuple(transactions),
             committed=committed,
             rows=Rows.of((*transactions, *committed)),
+            write=plan.write,
         )
         token = self.log.write(decided, plan.token, deadline_ms)
         reached("commit.decided")
@@ -210,13 +216,14 @@ class CommitProtocol:
         self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int
     ) -> None:
         """A query's first micro-batch is in the log even if it has no rows: a later one without
-        any record before it shows that the log was lost.
+        any record before it shows that the log was lost. And a job's write, which is done.
         """
-        if decision.unit != NO_UNIT or unit.batch_id is None:
+        is_first = decision.unit == NO_UNIT and unit.batch_id is not None
+        if not is_first and decision.write is None:
             return
         ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
-        noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms())
-        self.log.write(noted, token, deadline_ms)
+        noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
+        self.log.write(noted.done(), token, deadline_ms)
 
     def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> None:
         """Raise TransactionLostError unless all can be committed: before anything is decided."""
@@ -258,8 +265,9 @@ class CommitProtocol:
         self, decision: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
         """Finish what another process has decided. A job's driver is gone: somebody must know."""
-        is_job = decision.unit.job_id is not None
-        return self._finish(replace(decision, needs_confirmation=is_job), token, deadline_ms)
+        # Whoever repeats a write that has a name needs no human to know that it is done.
+        is_unknown = decision.unit.job_id is not None and decision.write is None
+        return self._finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
 
     # --- aborting ------------------------------------------------------------------------------
 
@@ -332,7 +340,7 @@ def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
             decided, phase=Phase.UNKNOWN, transactions=(*lost, *unknown), committed=committed
         )
     if not lost:
-        return replace(decided, phase=Phase.DONE, transactions=(), committed=())
+        return decided.done()
     if not committed:
         return replace(decided, phase=Phase.VOID, transactions=(), needs_confirmation=False)
     return replace(decided, phase=Phase.PARTIAL, transactions=lost, committed=committed)

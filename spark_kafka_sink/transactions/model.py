@@ -64,6 +64,19 @@ def _data_bytes(digest: str) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
 
 
+class Write(NamedTuple):
+    """What a job writes, for one that may be run again: the write of an application.
+
+    Source: Delta Lake's ``txnAppId`` and ``txnVersion``.
+    """
+
+    write_id: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"version {self.version} of write.id '{self.write_id}'"
+
+
 class DriverToken(NamedTuple):
     """The right to write decisions: identity and next sequence of ``{prefix}.driver``.
 
@@ -139,6 +152,7 @@ class Decision:
     transactions: to be committed (DECIDED), lost (PARTIAL, VOID) or unknown (UNKNOWN)
     committed: those known to be visible, from earlier attempts at the same unit too
     records: of the whole unit
+    write: of a job that names one; written: the last version of each write.id that is done
     rows: what the unit has written; None where nobody knows, or it does not matter any more
     needs_confirmation: a job's driver died in the middle; it was finished without anybody knowing
     superseded: ids of earlier drivers, which must not come back
@@ -158,6 +172,26 @@ class Decision:
     is_query: bool = False
     may_begin_later: bool = False
     rows: Rows | None = None
+    write: Write | None = None
+    written: tuple[Write, ...] = ()
+
+    def has(self, write: Write | None) -> bool:
+        """Whether ``write``, or a later version, is done."""
+        return write is not None and any(
+            w.write_id == write.write_id and w.version >= write.version for w in self.written
+        )
+
+    def is_of(self, unit: Unit, write: Write | None) -> bool:
+        """Whether this is about ``unit``, or about an earlier run of the same write."""
+        return self.unit == unit or (write is not None and self.write == write)
+
+    def done(self) -> Decision:
+        """Its unit is complete."""
+        written = self.written
+        if self.write is not None:
+            others = (w for w in written if w.write_id != self.write.write_id)
+            written = (*others, self.write)
+        return replace(self, phase=Phase.DONE, transactions=(), committed=(), written=written)
 
     @staticmethod
     def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
@@ -184,6 +218,8 @@ class Decision:
             "superseded": list(self.superseded),
             "is_query": self.is_query,
             "may_begin_later": self.may_begin_later,
+            "write": self.write,
+            "written": self.written,
             "rows": None if self.rows is None else self.rows._asdict(),
         }
         return json.dumps(body, separators=(",", ":"))
@@ -208,6 +244,8 @@ class Decision:
                 # Older records do not say; theirs was a query's if Spark told a checkpoint.
                 is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
                 may_begin_later=body.get("may_begin_later", True),
+                write=None if body.get("write") is None else Write(*body["write"]),
+                written=tuple(Write(*w) for w in body.get("written", ())),
                 rows=None if body.get("rows") is None else Rows(**body["rows"]),
             )
         except (KeyError, TypeError) as error:
@@ -220,6 +258,7 @@ class Plan:
 
     decision: the prefix's record when the token was made; nobody else can have changed it as long
     as the token is good
+    write: of a job that names one; is_repeated: it is done, and the tasks have nothing to write
     """
 
     prefix: str
@@ -228,3 +267,5 @@ class Plan:
     decision: Decision
     job_id: str | None
     timeout_ms: int
+    write: Write | None = None
+    is_repeated: bool = False

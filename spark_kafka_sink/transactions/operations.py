@@ -119,14 +119,11 @@ class Operations:
             raise RefusedError(f"{known}\n\n{_options(decision)}")
         confirm(f"{known}\n\n{_consequence(decision, choice)} {self._stops()}")
         claimed, token = self._claim(decision)
-        settled = replace(
-            claimed,
-            phase=Phase.DONE if choice is Choice.AS_WRITTEN else Phase.VOID,
-            transactions=(),
-            committed=(),
-            needs_confirmation=False,
-            rows=None,  # whatever comes again, the operator has decided what becomes of it
-        )
+        settled = claimed.done()
+        if choice is Choice.AS_NOT_WRITTEN:
+            settled = replace(settled, phase=Phase.VOID, written=claimed.written)
+        # Whatever comes again, the operator has decided what becomes of it.
+        settled = replace(settled, needs_confirmation=False, rows=None)
         token = self._write(settled, token)
         aborted = self._protocol.sweep(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)

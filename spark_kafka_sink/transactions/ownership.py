@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.errors import ConfigError, TransactionError
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.errors import (
     FencedError,
@@ -10,8 +10,9 @@ from spark_kafka_sink.transactions.errors import (
     OutcomeError,
     PrefixInUseError,
 )
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Driver, Phase, Unit
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Driver, Phase, Unit, Write
 
+_MOST_WRITE_IDS = 100
 _ACCEPT = "start it once with transaction.log.missing=accept"
 
 
@@ -36,12 +37,28 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
         raise PrefixInUseError(_in_use(str(owner), prefix))
 
 
-def check_settled(decision: Decision, prefix: str) -> None:
-    """Raise OutcomeError for a record that the coming unit must not go past."""
+def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
+    """Raise OutcomeError for a record that the coming unit must not go past.
+
+    A job that repeats a write may fill in what is missing of it, as a micro-batch does.
+    """
     if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
         raise OutcomeError(repair.explain(decision, prefix))
-    if decision.phase is Phase.PARTIAL and decision.unit.job_id is not None:
+    is_job = decision.unit.job_id is not None
+    if decision.phase is Phase.PARTIAL and is_job and not decision.is_of(NO_UNIT, write):
         raise OutcomeError(repair.explain(decision, prefix))
+
+
+def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
+    """Raise ConfigError where a prefix has too many names of writes to remember them all."""
+    if write is None or len(decision.written) < _MOST_WRITE_IDS:
+        return
+    if all(w.write_id != write.write_id for w in decision.written):
+        raise ConfigError(
+            f"transactional.id.prefix '{prefix}' has {_MOST_WRITE_IDS} names of writes, and "
+            f"'{write.write_id}' is a new one: write.id names what writes and stays the same, "
+            "write.version counts. For more, use several prefixes"
+        )
 
 
 def check_order(decision: Decision, unit: Unit, prefix: str) -> None:

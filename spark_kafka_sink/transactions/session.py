@@ -5,13 +5,14 @@ Spark reuses its driver-side Python processes, so connections are kept between m
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -24,7 +25,9 @@ from spark_kafka_sink.transactions.log_topic import (
     prepare_log_topic,
     warn_of_weak_topic,
 )
-from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit
+from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit, Write
+
+logger = logging.getLogger("spark_kafka_sink")
 
 _TASK_ABORT_TIMEOUT_MS = 5_000
 
@@ -53,12 +56,20 @@ def _driver(options: SinkOptions) -> Driver:
 
 def plan_unit(options: SinkOptions, is_job: bool) -> Plan:
     """On the driver, before the tasks of a micro-batch or job."""
+    write = None
+    if options.write_id is not None and options.write_version is not None:
+        write = Write(options.write_id, options.write_version)
+    if write is not None and not is_job:
+        raise ConfigError(
+            "write.id is for batch writes, foreachBatch among them: a streaming query knows its "
+            "micro-batches itself. Leave write.id and write.version away"
+        )
     _prepare(options)
     job_id = uuid.uuid4().hex if is_job else None
     driver = _driver(options)
     if is_job:
         driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none
-    return _protocol(options).plan(driver, job_id)
+    return _protocol(options).plan(driver, job_id, write)
 
 
 def _prepare(options: SinkOptions) -> None:
@@ -93,7 +104,10 @@ def commit_unit(
     else:
         is_new = _protocol(options).commit(plan, unit, transactions)
     told: dict[str, Any] = {"transactions": len(transactions)}
-    if not is_new:
+    if plan is not None and plan.is_repeated:
+        told["replay"] = f"dropped: {plan.write}, or a later one, was written before"
+        logger.info(f"{plan.write} is {told['replay']}")
+    elif not is_new:
         told["replay"] = "dropped: this batch was committed before, these records are aborted"
     return {**told, "commit_ms": _clock.now_ms() - started_ms}
 

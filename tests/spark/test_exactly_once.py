@@ -110,6 +110,21 @@ class TestJob:
         assert ids(kafka, topic) == list(range(ROWS))
         assert ends.ask().is_all_stable
 
+    def test_that_names_its_write_is_written_once_however_often_it_is_run(
+        self, spark, kafka, new_topic, write
+    ):
+        topic = new_topic(3)
+        for version in ("1", "1", "2", "1"):
+            named = {"write.id": "numbers", "write.version": version}
+            options = exactly_once("eo-named", **named)
+            write(numbers(spark).selectExpr(*AS_RECORDS), topic, **options)
+        assert ids(kafka, topic) == sorted([*range(ROWS)] * 2)
+        # Nor was anything written that is not visible.
+        markers = 2 * 4 * 3  # two jobs, four tasks each, at most in all three partitions
+        assert sum(EndOffsets(kafka.bootstrap_servers, topic, 3).ask().high.values()) <= (
+            2 * ROWS + markers
+        )
+
     def test_at_least_once_leaves_what_the_failed_one_has_written(
         self, spark, kafka, new_topic, write
     ):

@@ -368,6 +368,8 @@ def test_exactly_once_takes_what_is_given() -> None:
         ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
         ({**EXACTLY_ONCE, "transaction.log.min.isr": "4"}, "nothing could be written"),
         ({**EXACTLY_ONCE, "transaction.log.missing": "ignore"}, "refuse, accept"),
+        ({**EXACTLY_ONCE, "write.id": "etl"}, "write.id and write.version belong together"),
+        ({**EXACTLY_ONCE, "write.version": "7"}, "write.id and write.version belong together"),
         ({"delivery.guarantee": "twice"}, "at-least-once, exactly-once, none"),
         ({"kafka.transactional.id": "mine"}, "would fence each other"),
     ],
