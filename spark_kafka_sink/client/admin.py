@@ -174,7 +174,6 @@ class AdminClient(BlockingClient):
 
     def _request_controller(self, request: Request, deadline_ms: int) -> Message:
         """Send to the controller; on KRaft, metadata names any broker, which forwards."""
-        attempts = 0
         while True:
             if self._controller is None:
                 self.metadata([], False, deadline_ms)
@@ -186,11 +185,10 @@ class AdminClient(BlockingClient):
                 if self._clock.now_ms() >= deadline_ms:
                     raise
             else:
-                response = self.ask_once(Call(ready, request), deadline_ms, attempts)
+                response = self.ask_once(Call(ready, request), deadline_ms)
                 if response is not None:
                     return response
             self._controller = None
-            attempts += 1
 
 
 def _controller_of(response: MetadataResponse) -> Node | None:

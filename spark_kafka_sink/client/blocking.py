@@ -3,14 +3,14 @@
 Every wait ends at a deadline, an instant of the injected clock in milliseconds. A node that took a
 request has some seconds for its answer; then its connection is closed, and the request goes to
 another node where any will do. So a broker that hangs costs seconds, not the whole deadline. One
-that is only slow has twice the time at each further attempt.
+that is only slow has twice the time for its next answer.
 
 Source: ``KafkaAdminClient``, which gives each attempt ``request.timeout.ms``.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, TypeVar
@@ -31,7 +31,7 @@ _RETRY_BACKOFF_MS = 20
 _RETRY_BACKOFF_MAX_MS = 1_000
 # How long nodes that cannot be reached hold up what is asked of the others.
 _UNREACHABLE_PATIENCE_MS = 2_000
-# How long the first attempt waits for an answer, and how often that time is doubled at most.
+# How long a node has for an answer, and how often that time is doubled for one that was late.
 _ANSWER_MS = 3_000
 _MOST_DOUBLINGS = 5
 
@@ -71,6 +71,8 @@ class BlockingClient:
         self._client = NetworkClient(settings, network, clock, rng)
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)
         self._api_versions: dict[Node, BrokerApiVersions] = {}
+        # How often in a row each node did not answer in time.
+        self._unanswered: Counter[Node] = Counter()
 
     def __enter__(self: _Client) -> _Client:
         return self
@@ -165,29 +167,24 @@ class BlockingClient:
         REQUEST_TIMED_OUT when the deadline finds a broker asked and silent.
         """
         nodes = self.bootstrap_nodes if node is None else (node,)
-        attempts = 0
         while True:
             ready = self.await_any(nodes, deadline_ms)
-            response = self.ask_once(Call(ready, request), deadline_ms, attempts)
+            response = self.ask_once(Call(ready, request), deadline_ms)
             if response is not None:
                 return response
-            attempts += 1
 
-    def ask_once(self, call: Call, deadline_ms: int, attempts: int) -> Message | None:
+    def ask_once(self, call: Call, deadline_ms: int) -> Message | None:
         """The response of a node that is connected; None if there was none, and there is time."""
-        (answer,) = self.request_all([call], deadline_ms, attempts)
+        (answer,) = self.request_all([call], deadline_ms)
         if answer is None and self._clock.now_ms() >= deadline_ms:
             name = type(call.request).__name__.removesuffix("Request")
             timed_out = error_named("REQUEST_TIMED_OUT")
             raise BrokerError(timed_out, f"{name}: no answer of {call.node}")
         return answer
 
-    def request_all(
-        self, calls: Sequence[Call], deadline_ms: int, attempts: int = 0
-    ) -> list[Message | None]:
+    def request_all(self, calls: Sequence[Call], deadline_ms: int) -> list[Message | None]:
         """Ask several nodes at once; the responses in the order of ``calls``.
 
-        attempts: how often it was tried before, which gives nodes more time to answer.
         None where the connection was lost before the answer, or the node could not be reached or
         did not answer within a few seconds: whether it did what it was asked is not known then.
         """
@@ -197,25 +194,33 @@ class BlockingClient:
             waiting.setdefault(call.node, deque()).append(index)
         # When the connection of each call that has no answer yet is given up.
         open_calls: dict[int, int] = {}
-        answer_ms = _ANSWER_MS << min(attempts, _MOST_DOUBLINGS)
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
         while waiting or open_calls:
             now_ms = self._clock.now_ms()
             for node, indices in list(waiting.items()):
                 while indices and self._client.ready(node, now_ms):
                     index = indices.popleft()
-                    open_calls[index] = now_ms + answer_ms
+                    open_calls[index] = now_ms + self._answer_ms(node)
                     self._send(calls[index], index, answers, open_calls)
                 if not indices or (now_ms >= patience_ms and not self._is_asked(node)):
                     del waiting[node]
             if now_ms >= deadline_ms:
                 break
             for index in [i for i, until_ms in open_calls.items() if now_ms >= until_ms]:
-                self._client.disconnect(calls[index].node, f"no answer within {answer_ms} ms")
+                self._give_up(calls[index].node)
             if waiting or open_calls:
                 until_ms = min([deadline_ms, *open_calls.values()])
                 self._client.poll(self._wait_ms(waiting, until_ms, now_ms), now_ms)
         return answers
+
+    def _answer_ms(self, node: Node) -> int:
+        return _ANSWER_MS << min(self._unanswered[node], _MOST_DOUBLINGS)
+
+    def _give_up(self, node: Node) -> None:
+        """Close the connection to ``node``, which completes its calls, if that is not done yet."""
+        if self._is_asked(node):
+            self._client.disconnect(node, f"no answer within {self._answer_ms(node)} ms")
+            self._unanswered[node] += 1
 
     def _is_asked(self, node: Node) -> bool:
         """Whether ``node`` is connected, and answers what it was asked before."""
@@ -231,6 +236,8 @@ class BlockingClient:
         def complete(response: ClientResponse, _: int) -> None:
             answers[index] = response.response
             open_calls.pop(index, None)
+            if response.response is not None:
+                del self._unanswered[call.node]
 
         node, request, at_most_version = call
         versions = self._client.api_versions(node)

@@ -60,9 +60,9 @@ class Coordinators:
         last_problem = "no answer"
         while waiting:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
-            calls = self._calls(waiting, coordinators, deadline_ms, attempts)
+            calls = self._calls(waiting, coordinators, deadline_ms)
             asked = [call for call in calls if call is not None]
-            told = iter(self._admin.request_all(asked, deadline_ms, attempts))
+            told = iter(self._admin.request_all(asked, deadline_ms))
             again: list[Question] = []
             for question, call in zip(waiting, calls, strict=True):
                 answer = None if call is None else next(told)
@@ -90,11 +90,10 @@ class Coordinators:
         questions: Sequence[Question],
         coordinators: dict[str, Node],
         deadline_ms: int,
-        attempts: int,
     ) -> list[Call | None]:
         """None for a coordinator that does not tell its transaction.version, where it matters."""
         nodes = {coordinators[q.ids[0]] for q in questions if q.at_most_version is not None}
-        levels = self.transaction_versions(nodes, deadline_ms, attempts) if nodes else {}
+        levels = self.transaction_versions(nodes, deadline_ms) if nodes else {}
         calls: list[Call | None] = []
         for question in questions:
             node = coordinators[question.ids[0]]
@@ -106,9 +105,7 @@ class Coordinators:
                 calls.append(Call(node, question.request, question.at_most_version(levels[node])))
         return calls
 
-    def transaction_versions(
-        self, nodes: Collection[Node], deadline_ms: int, attempts: int
-    ) -> dict[Node, int]:
+    def transaction_versions(self, nodes: Collection[Node], deadline_ms: int) -> dict[Node, int]:
         """The finalized transaction.version of each node that answers, as it is now.
 
         What a connection was told when it was made may be old: the feature can be downgraded, and
@@ -116,7 +113,7 @@ class Coordinators:
         """
         calls = [Call(node, ApiVersionsRequest(SOFTWARE_NAME, __version__)) for node in nodes]
         found = {}
-        answers = self._admin.request_all(calls, deadline_ms, attempts)
+        answers = self._admin.request_all(calls, deadline_ms)
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
                 found[call.node] = BrokerApiVersions.from_response(answer).transaction_version
@@ -132,7 +129,7 @@ class Coordinators:
         wanted = list(transactional_ids)
         attempts = 0
         while missing := [i for i in wanted if i not in self._nodes]:
-            last_error = self._find_now(missing, deadline_ms, attempts)
+            last_error = self._find_now(missing, deadline_ms)
             if last_error is None:
                 continue
             is_final = verdict_on(last_error) is Verdict.FATAL
@@ -141,9 +138,7 @@ class Coordinators:
             attempts += 1
         return {i: self._nodes[i] for i in wanted}
 
-    def _find_now(
-        self, missing: Sequence[str], deadline_ms: int, attempts: int
-    ) -> KafkaErrorCode | None:
+    def _find_now(self, missing: Sequence[str], deadline_ms: int) -> KafkaErrorCode | None:
         """Ask once; the last error, None if there was none."""
         node = self._admin.any_node(deadline_ms)
         versions = self._admin.api_versions(node)
@@ -151,7 +146,7 @@ class Coordinators:
         requests = find_requests(missing, versions)
         calls = [Call(node, request) for request in requests]
         last_error: KafkaErrorCode | None = None
-        answers = self._admin.request_all(calls, deadline_ms, attempts)
+        answers = self._admin.request_all(calls, deadline_ms)
         for request, answer in zip(requests, answers, strict=True):
             if not isinstance(answer, FindCoordinatorResponse):
                 last_error = _NETWORK_EXCEPTION

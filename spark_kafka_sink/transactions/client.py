@@ -135,7 +135,7 @@ class TransactionClient:
         attempts = 0
         while True:
             node = self._coordinators.find([transactional_id], deadline_ms)[transactional_id]
-            found = self._coordinators.transaction_versions([node], deadline_ms, attempts)
+            found = self._coordinators.transaction_versions([node], deadline_ms)
             if found:
                 return found[node]
             self._coordinators.forget([transactional_id])
@@ -301,7 +301,7 @@ class TransactionClient:
             nodes = self.admin.nodes(deadline_ms)
             requests = [self._list_request(node, pattern, states, deadline_ms) for node in nodes]
             calls = [call for call in requests if call is not None]
-            answers = self.admin.request_all(calls, deadline_ms, attempts)
+            answers = self.admin.request_all(calls, deadline_ms)
             found, is_complete = _merge_listed(answers)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
                 return found

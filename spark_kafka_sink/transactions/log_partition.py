@@ -147,7 +147,7 @@ class LogPartition:
                 leader, error = self._find_leader(deadline_ms)
             if leader is not None:
                 call = Call(leader, request, at_most_version)
-                (answer,) = self._admin.request_all([call], deadline_ms, attempts)
+                (answer,) = self._admin.request_all([call], deadline_ms)
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
                     error = error_for_code(part_of(answer).error_code)
