@@ -20,9 +20,10 @@ class RandomSource(Protocol):
 class ExponentialBackoff:
     """``initial_ms * multiplier ** attempts``, at most ``max_ms``, give or take ``jitter``.
 
-    ``jitter`` is the share by which the term may be off in either direction, at the maximum too:
-    who waited together shall not go on together. The result never exceeds ``max_ms``. An
-    ``initial_ms`` of ``max_ms`` or more makes the back-off constant, without jitter.
+    ``jitter`` is the share by which the term may be off in either direction, at the maximum too, so
+    that clients that failed at the same time do not all try again at the same time. The result
+    never exceeds ``max_ms``. An ``initial_ms`` of ``max_ms`` or more makes the back-off constant,
+    without jitter.
     """
 
     def __init__(

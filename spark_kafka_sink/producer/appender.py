@@ -1,7 +1,7 @@
 """The task thread's half of the producer: rows into open batches, full batches to the accumulator.
 
-A batch is closed when the next row does not fit; when memory runs out; when it has been open for a
-second; at the end of the task; and when the input has paused for ``linger.ms``, which the sender
+A batch is finished when the next row does not fit; when memory runs out; when it has been open for
+a second; at the end of the task; and when the input has paused for ``linger.ms``, which the sender
 thread does, because the task thread is then waiting for Spark. It may do so only between appends.
 
 Source: ``KafkaProducer.doSend``, ``RecordAccumulator.append``; KIP-480.
@@ -95,7 +95,7 @@ class Appender:
                 return
 
     def finish_open(self) -> None:
-        """Close every open batch, and give back memory that no batch uses."""
+        """Finish every open batch, and give back memory that no batch uses."""
         with self._turn():
             self._finish_all(self._open_batches.open_slots())
             with self._monitor:
@@ -196,7 +196,7 @@ class Appender:
             self._accumulator.wakeup_sender()
 
     def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
-        """Close the slot's batch and enqueue it, in parts if it came out larger than a request."""
+        """Finish the slot's batch and enqueue it, in parts if it came out larger than a request."""
         batch = finisher.finish(self._open_batches.detach(slot))
         topic = self._topics.topic_of(slot)
         if topic.sticky_slot == slot:
@@ -226,7 +226,7 @@ class Appender:
     # --- memory --------------------------------------------------------------------------------
 
     def _reserve_pages(self, needed: int) -> None:
-        """Have at least ``needed`` pages in the reserve; close batches and wait if need be."""
+        """Have at least ``needed`` pages in the reserve; finish batches and wait if need be."""
         missing = needed - self._open_batches.reserve_count
         with self._monitor:
             if self._pool.free_count >= missing:

@@ -253,7 +253,7 @@ class Sender:
     ) -> None:
         error = error_for_code(partition.error_code)
         if error in (_NONE, _DUPLICATE_SEQUENCE_NUMBER):
-            # A duplicate is an old acquaintance whose offset the broker has forgotten.
+            # A duplicate was appended before; the broker no longer knows its offset.
             offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
             self._acknowledge(batch, offset)
             return

@@ -77,7 +77,7 @@ class NoNumbering:
     transaction: PreparedTransaction | None = None
 
     def in_flight(self, topic_partition: TopicPartition) -> Sequence[ProducerBatch]:
-        """None that anybody has to know of."""
+        """Nothing is noted of them."""
         return ()
 
     def must_wait(self, batch: ProducerBatch) -> bool:

@@ -63,7 +63,7 @@ class TopicSlots:
 
 
 class TopicRegistry:
-    """All topics that rows were appended for. ``finish_slots`` closes the open batches of slots."""
+    """All topics that rows were appended for. ``finish_slots`` finishes the batches of slots."""
 
     def __init__(
         self,

@@ -109,42 +109,8 @@ def _zstd(level: int | None) -> Callable[[Buffer], Buffer]:
     return compressor.compress
 
 
-def decompress(codec_id: int, data: Buffer, uncompressed_bytes: int) -> bytes:
-    """The records that :class:`Compressor` made ``data`` of. For batches that must be split.
-
-    uncompressed_bytes: what the caller knows to come out.
-    """
-    if codec_id == CODEC_IDS["gzip"]:
-        return zlib.decompress(data, _GZIP_WINDOW_BITS, uncompressed_bytes)
-    if codec_id == CODEC_IDS["lz4"]:
-        import lz4.frame
-
-        return bytes(lz4.frame.decompress(data))
-    if codec_id == CODEC_IDS["zstd"]:
-        import zstandard
-
-        decompressor = zstandard.ZstdDecompressor()
-        return decompressor.decompress(data, max_output_size=uncompressed_bytes)
-    if codec_id == CODEC_IDS["snappy"]:
-        return _decompress_snappy(memoryview(data))
-    return bytes(data)
-
-
-def _decompress_snappy(data: memoryview) -> bytes:
-    from cramjam import snappy
-
-    out = bytearray()
-    at = len(_SNAPPY_HEADER)
-    while at < len(data):
-        (size,) = _SNAPPY_LENGTH.unpack_from(data, at)
-        at += _SNAPPY_LENGTH.size
-        out += memoryview(snappy.decompress_raw(data[at : at + size]))
-        at += size
-    return bytes(out)
-
-
-def decompress_any(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
-    """The records of a batch that anybody may have compressed, in any of the framings.
+def decompress(codec_id: int, data: Buffer, most_bytes: int) -> bytes:
+    """The records of a batch that any client may have compressed, in any of the framings.
 
     Raises ValueError for a codec that is not known, for what is not in its format, and when more
     than ``most_bytes`` come out: a few bytes can announce gigabytes.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol.types import Buffer
-from spark_kafka_sink.record.compression import decompress_any
+from spark_kafka_sink.record.compression import decompress
 from spark_kafka_sink.record.record_batch import (
     CODEC_MASK,
     MAGIC,
@@ -140,7 +140,7 @@ def _read_records(header: ParsedHeader, compressed: memoryview) -> list[Record]:
     # What compaction emptied is a header and nothing else, whatever its codec.
     if not header.records_count and not compressed:
         return []
-    data = decompress_any(header.attributes & CODEC_MASK, compressed, MOST_UNCOMPRESSED_BYTES)
+    data = decompress(header.attributes & CODEC_MASK, compressed, MOST_UNCOMPRESSED_BYTES)
     records = []
     at = 0
     for _ in range(header.records_count):
