@@ -50,6 +50,21 @@ print(json.dumps({**prepare_kernels()._asdict(), "kernels": len(KERNELS)}))
 # Compiling takes as long as the machine's other work allows.
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
 
+WRITE_WHAT_JAVA_WROTE = """
+import json
+from spark_kafka_sink.record.kernels.jit import KERNELS
+from spark_kafka_sink.record.kernels.prepare import prepare_kernels
+from tests.golden import case_files as cases
+from tests.golden.test_record_batches import golden
+prepare_kernels()
+for case in cases.load("batches"):
+    for is_large, codec in ((False, "none"), (True, "none"), (False, "gzip")):
+        producer = golden(case, compression_type=codec)
+        for batch in case["batches"]:
+            producer.write_batch(cases.rows(batch["rows"]), is_large)
+print(json.dumps({name: len(one.dispatcher.overloads) for name, one in KERNELS.items()}))
+"""
+
 
 class Run(NamedTuple):
     told: dict[str, Any]
@@ -312,3 +327,11 @@ def test_all_kernels_are_prepared_and_a_second_process_compiles_none():
     second = run(PREPARE_ALL, {**os.environ, **variables}).told
     assert second["kernels"] >= 6
     assert (second["compiled"], second["loaded"]) == (0, second["kernels"])
+
+
+def test_the_producer_calls_kernels_with_the_types_that_were_prepared():
+    """Else a kernel would be compiled in the middle of a task."""
+    variables = {"TMPDIR": tempfile.gettempdir(), "PYTHONPATH": str(PACKAGE.parent)}
+    compiled = run(WRITE_WHAT_JAVA_WROTE, {**os.environ, **variables}).told
+    assert len(compiled) >= 6
+    assert set(compiled.values()) == {1}
