@@ -37,7 +37,7 @@ demo: $(VENV)/demo.installed
 # Types are checked beside the tests; what mypy says is shown if it is not content.
 define run-tests
 	$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(1); tests=$$?; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(1); tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
 	exit $$tests
 endef

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -36,43 +37,43 @@ def _ports_of_this_process() -> str | None:
 if (_ports := _ports_of_this_process()) is not None:
     os.environ[PORTS_VARIABLE] = _ports
 
-# What is expensive to start is started in one process, when tests run in several (make test).
-SHARED = ("spark", "pair", "kafka_3_9")
-LONGEST_FIRST = (
-    "spark",
-    "tests/spark",
-    "tests/broker/test_localkafka.py",
-    "kafka_3_9",
-    "pair",
-    "tests/simulation/test_seeds.py",
-    "tests/simulation/test_queries.py",
-    "tests/broker",
-    "tests/golden",
-    "tests/simulation",
-)
+# Tests that start Spark, or a part of it, in processes of their own. All others share one session.
+WITH_A_SPARK_OF_THEIR_OWN = ("test_jobs.py", "test_cluster.py", "TestKilledDriver")
+ONE_BY_ONE = "::test_a_planted_bug_is_caught"
+LONGEST_FIRST = ("spark", "tests/spark", "tests/broker", "tests/simulation", "tests/golden")
 
 
-def group_of(item: pytest.Item) -> str:
-    """Tests of a group run in one process, one after the other."""
-    used = getattr(item, "fixturenames", ())
-    of_file = item.nodeid.split("::")[0]
-    is_alone = item.get_closest_marker("slow") is not None
-    return next((name for name in SHARED if name in used), item.nodeid if is_alone else of_file)
+def group_of(nodeid: str) -> str:
+    """Tests of a group run in one process, one after the other: what `make test` shares."""
+    if ONE_BY_ONE in nodeid:
+        return nodeid
+    file = nodeid.split("::")[0]
+    has_its_own = any(part in nodeid for part in WITH_A_SPARK_OF_THEIR_OWN)
+    return "spark" if file.startswith("tests/spark/") and not has_its_own else file
 
 
-def place_of(group: str) -> int:
+def place_of(nodeid: str) -> int:
     """Long groups begin first, so that no process is left alone with one at the end."""
+    group = group_of(nodeid)
     places = (n for n, start in enumerate(LONGEST_FIRST) if group.startswith(start))
     return next(places, len(LONGEST_FIRST))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("dist", "no") == "no":
-        return
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=lambda item: place_of(group_of(item)))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: place_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Not by xdist's own groups: those of xdist 3.8 have no effect with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,8 @@ class LocalKafka:
 
     The jars (about 45 MB) are downloaded at the first use of a version and kept; needs Java 17
     and pyspark, whose Ivy does the download. Everything else lives in a temporary folder that is
-    removed at the end, also when this process is killed.
+    removed at the end, also when this process is killed. Ports are chosen from 15000 on, or from
+    what the environment variable ``PYKAFKA_SINK_PORTS`` allows (``20000-20999``).
 
     Every node is broker and controller in one; ids begin at 1. Methods that act on a broker return
     when that is done. All raise LocalKafkaError.
