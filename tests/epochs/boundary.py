@@ -56,7 +56,9 @@ class Prefix:
         self._servers = kafka.bootstrap_servers
         self._admin = AdminClient.connect(self._servers)
         self._client = TransactionClient(self._admin)
-        self._config = ExactlyOnceConfig(self.name, _TIMEOUT_MS, _LOG_TOPIC, 1, 1)
+        self._config = ExactlyOnceConfig(
+            self.name, _TIMEOUT_MS, _LOG_TOPIC, 1, 1, accepts_missing_record=True
+        )
         self._producer_ids: set[int] = set()
         kafka.create_topic(self.name)
 
