@@ -32,8 +32,8 @@ _TIMEOUT_MS = 30_000
 _DESCRIPTION = """\
 What exactly-once delivery has open and decided in a cluster, and repairs by hand.
 
-list and describe change nothing. resolve, abort and release stop a query or job that is running
-under the prefix, and ask before they do anything; --yes is the answer for scripts.
+list and describe change nothing. resolve, abort, rebind and release stop a query or job that is
+running under the prefix, and ask before they do anything; --yes is the answer for scripts.
 
 exit codes: 0 done, or nothing to do; 1 failed, message on stderr; 2 refused, not confirmed, or a
 choice is left to make: the message says which
@@ -65,6 +65,13 @@ _EXAMPLES: dict[str, Examples] = {
         (
             "everything that is open under a prefix",
             f"pykafka-sink transactions abort {_SERVER} --prefix events",
+        ),
+    ),
+    "rebind": (
+        (
+            "a checkpoint that is reached by another name since",
+            f"pykafka-sink transactions rebind {_SERVER} --prefix events "
+            "--checkpoint s3a://lake/checkpoints/events",
         ),
     ),
     "release": (
@@ -128,6 +135,13 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     shown = _add(actions, "abort", _abort, "abort open transactions of tasks, unless decided")
     _add_prefix(shown)
     shown.add_argument("--transactional-id", metavar="ID", help="only this one")
+    _add_yes(shown)
+
+    shown = _add(actions, "rebind", _rebind, "the checkpoint of a prefix has another location")
+    _add_prefix(shown)
+    shown.add_argument(
+        "--checkpoint", metavar="LOCATION", required=True, help="as the query spells it from now on"
+    )
     _add_yes(shown)
 
     shown = _add(actions, "release", _release, "forget a prefix whose query is gone or starts anew")
@@ -266,6 +280,11 @@ def _resolve(arguments: argparse.Namespace, client: TransactionClient) -> int:
 def _abort(arguments: argparse.Namespace, client: TransactionClient) -> int:
     operations, confirm = _operations(arguments, client), _confirmation(arguments)
     return _finish(arguments, operations.abort(arguments.transactional_id, confirm))
+
+
+def _rebind(arguments: argparse.Namespace, client: TransactionClient) -> int:
+    operations, confirm = _operations(arguments, client), _confirmation(arguments)
+    return _finish(arguments, operations.rebind(arguments.checkpoint, confirm))
 
 
 def _release(arguments: argparse.Namespace, client: TransactionClient) -> int:

@@ -128,7 +128,27 @@ class Operations:
         aborted = self._protocol.sweep(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
-    def _claim(self, seen: Decision) -> tuple[Decision, DriverToken]:
+    def rebind(self, checkpoint: str, confirm: Confirm) -> Result:
+        """The same checkpoint at another location, or spelt differently: the record stays.
+
+        Raises RefusedError without a record, and for a job's, which has no checkpoint.
+        """
+        decision = self._read()
+        location = checkpoint.rstrip("/")
+        if decision is None or decision.unit.job_id is not None:
+            raise RefusedError(f"'{self._prefix}' has no record of a query: nothing to rebind")
+        before = decision.owner.checkpoint
+        if before == location:
+            return Result(f"'{self._prefix}' belongs to checkpoint {location} already", decision)
+        confirm(
+            f"'{self._prefix}' will belong to checkpoint {location} instead of {before}. It must "
+            "be the same checkpoint, with all that is in it: an empty one begins anew, and another "
+            f"one is another query. {self._stops()}"
+        )
+        claimed, _ = self._claim(decision, location)
+        return Result(f"'{self._prefix}' belongs to checkpoint {location}", claimed)
+
+    def _claim(self, seen: Decision, checkpoint: str | None = None) -> tuple[Decision, DriverToken]:
         """Become the owner of the record that was ``seen``: its driver's ``abort`` keeps off."""
         found, token = self._protocol.settle()
         if found != seen:
@@ -139,7 +159,7 @@ class Operations:
             )
         # The checkpoint stays, so that another query's claim to the prefix is still noticed. Its
         # owner is not superseded: repaired, the query may be started again in the same process.
-        claimed = replace(seen, owner=self._operator(seen.owner.checkpoint))
+        claimed = replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))
         return claimed, self._write(claimed, token)
 
     def _operator(self, checkpoint: str | None) -> Driver:

@@ -1,0 +1,53 @@
+"""A checkpoint that is spelt differently: the prefix goes with it, and nothing is doubled."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.transactions.errors import PrefixInUseError
+from spark_kafka_sink.transactions.operations import RefusedError
+from tests.simulation.operating import A, B, Operated, agree, decided, driver
+
+OLD, NEW = "s3://lake/ck", "s3a://lake/ck"
+
+
+def never(what: str) -> None:
+    raise AssertionError(f"nothing to confirm: {what}")
+
+
+@pytest.fixture
+def operated() -> Operated:
+    return Operated(2)
+
+
+def test_a_replay_after_the_checkpoint_was_rebound_is_dropped(operated: Operated) -> None:
+    operated.batch(7, [A, B], driver(1, OLD))
+    with pytest.raises(PrefixInUseError):
+        operated.batch(7, [A, B], driver(2, NEW))
+    result = operated.operations.rebind(f"{NEW}/", agree)
+    assert result.message == f"'p' belongs to checkpoint {NEW}"
+    operated.batch(7, [A, B], driver(2, NEW))
+    operated.batch(8, [b"c"], driver(2, NEW))
+    assert operated.visible() == [A, B, b"c"]
+    with pytest.raises(PrefixInUseError):
+        operated.batch(9, [A], driver(3, OLD))
+
+
+def test_what_is_decided_is_finished_after_it(operated: Operated) -> None:
+    decided(operated)
+    operated.operations.rebind(NEW, agree)
+    assert operated.visible() == []
+    operated.batch(7, [A, B], driver(2, NEW))
+    assert operated.visible() == [A, B]
+    assert operated.open_ids() == []
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_do(operated: Operated) -> None:
+    with pytest.raises(RefusedError, match="no record"):
+        operated.operations.rebind(NEW, never)
+    operated.batch(7, [A], driver(1, NEW))
+    assert "already" in operated.operations.rebind(NEW, never).message
+    operated.operations_of("jobs")
+    operated.batch(0, [B], driver(1, None), job="j", prefix="jobs")
+    with pytest.raises(RefusedError, match="no record of a query"):
+        operated.operations_of("jobs").rebind(NEW, never)
