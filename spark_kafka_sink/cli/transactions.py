@@ -28,6 +28,7 @@ Run = Callable[[argparse.Namespace, "TransactionClient"], int]
 
 _LOG_TOPIC = "pykafka-sink-transactions"
 _TIMEOUT_MS = 30_000
+_REACH_TIMEOUT_MS = 6_000
 
 _DESCRIPTION = """\
 What exactly-once delivery has open and decided in a cluster, and repairs by hand.
@@ -225,6 +226,8 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
     from spark_kafka_sink.transactions.client import TransactionClient
 
     with AdminClient.connect(arguments.bootstrap_servers) as admin:
+        # A wrong address is told in seconds; brokers that are slow have the whole of --timeout.
+        admin.any_node(admin.deadline_in(min(_REACH_TIMEOUT_MS, arguments.timeout_ms)))
         yield TransactionClient(admin)
 
 
