@@ -84,13 +84,14 @@ class Metrics:
     path: Path
 
     def lines(self) -> list[dict[str, Any]]:
-        """All complete lines so far."""
+        """The complete lines of micro-batches that have succeeded so far."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
             return []
         whole, _, _ = text.rpartition("\n")
-        return [json.loads(line) for line in whole.splitlines()]
+        lines = [json.loads(line) for line in whole.splitlines()]
+        return [line for line in lines if line["event"] == "commit"]
 
     def totals(self) -> Counter[str]:
         """The metrics of all micro-batches: sums, but for the largest of ``…_max_ms``."""

@@ -50,10 +50,10 @@ def test_the_demo_shows_progress_and_results_without_noise() -> None:
         "compiling kernels",
         "20,000 of 20,000 flights, 12 micro-batches",
         "a record: partition ",
-        '"carrier":"UA"',
+        '"carrier":"',
         "metrics of 12 micro-batches: 20,000 records",
         "read 20,000 flights",
     ):
-        assert text in shown, shown
+        assert text in shown, shown[-3000:]
     last_line = shown.splitlines()[-1]
     assert last_line.startswith("\033[32mEqual: every flight arrived once, with its key  (total ")
