@@ -26,7 +26,7 @@ JVM_SINK = [
     "org.apache.commons:commons-pool2:2.12.1",
 ]
 _PACKAGES = (
-    *("pyspark", "pyarrow", "numpy", "numba", "lz4", "zstandard", "cramjam", "isal"),
+    *("pyspark", "pyarrow", "numpy", "numba", "lz4", "zstandard", "isal"),
     *("confluent-kafka", "kafka-python"),
 )
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -28,6 +28,7 @@ _SNAPPY_BLOCK_BYTES = 32768
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_LENGTH = struct.Struct(">i")
+_SNAPPY_SIZE_MOST_BYTES = 5
 
 
 class Compressor(NamedTuple):
@@ -70,13 +71,15 @@ def _gzip(level: int | None) -> Callable[[Buffer], Buffer]:
 
 def _snappy(level: int | None) -> Callable[[Buffer], Buffer]:
     """Raw snappy blocks in snappy-java's (xerial's) stream framing."""
-    from cramjam import snappy
+    import pyarrow as pa
+
+    codec = pa.Codec("snappy")
 
     def compress(data: Buffer) -> bytes:
         out = bytearray(_SNAPPY_HEADER)
         view = memoryview(data)
         for start in range(0, len(view), _SNAPPY_BLOCK_BYTES):
-            block: Any = snappy.compress_raw(view[start : start + _SNAPPY_BLOCK_BYTES])
+            block: Any = codec.compress(view[start : start + _SNAPPY_BLOCK_BYTES])
             out += _SNAPPY_LENGTH.pack(len(block))
             out += memoryview(block)
         return bytes(out)
@@ -183,11 +186,23 @@ def _any_snappy(data: memoryview, most_bytes: int) -> bytes:
 
 
 def _snappy_block(block: memoryview, most_bytes: int) -> bytes:
-    import cramjam
+    import pyarrow as pa
 
+    size = _snappy_size(block)
+    if size > most_bytes:
+        raise ValueError(f"snappy: a block of more than {most_bytes} bytes")
     try:
-        if cramjam.snappy.decompress_raw_len(block) > most_bytes:
-            raise ValueError(f"snappy: a block of more than {most_bytes} bytes")
-        return bytes(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError as error:
-        raise ValueError(str(error)) from error
+        records: bytes = pa.Codec("snappy").decompress(block, size, asbytes=True)
+    except OSError as error:  # pyarrow's error for a corrupt block
+        raise ValueError(f"snappy: {error}") from error
+    return records
+
+
+def _snappy_size(block: memoryview) -> int:
+    """The uncompressed size: a block begins with it, as an unsigned varint of at most 32 bits."""
+    size = 0
+    for index, byte in enumerate(block[:_SNAPPY_SIZE_MOST_BYTES]):
+        size |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return size
+    raise ValueError("snappy: a block without its size")

@@ -64,6 +64,7 @@ ONLY_IN: dict[str, set[str]] = {
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
     "pyarrow": {
+        "record.compression",
         "columns",
         "producer.partitioner",
         "spark.interceptors",

@@ -75,7 +75,6 @@ def test_pyspark_is_only_an_extra(wheel):
         "zstandard",
         "crc32c",
         "isal",
-        "cramjam",
         "mmh3",
     }
     assert any("pyspark" in line and "extra == 'spark'" in line for line in required)
