@@ -52,13 +52,19 @@ def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: in
     _check_timeout(admin, config, deadline_ms)
 
 
-def _check_timeout(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+def longest_timeout_ms(admin: AdminClient, deadline_ms: int) -> int | None:
+    """The brokers' transaction.max.timeout.ms; None where this principal may not see it."""
     broker = admin.nodes(deadline_ms)[0]
     told = _configs(
         admin, broker, BROKER_RESOURCE, str(broker.node_id), [_MAX_TIMEOUT], deadline_ms
     )
     longest = told.get(_MAX_TIMEOUT)
-    if longest is not None and int(longest) < config.transaction_timeout_ms:
+    return None if longest is None else int(longest)
+
+
+def _check_timeout(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
+    longest = longest_timeout_ms(admin, deadline_ms)
+    if longest is not None and longest < config.transaction_timeout_ms:
         raise ConfigError(
             f"kafka.transaction.timeout.ms = {config.transaction_timeout_ms} is more than the "
             f"brokers' {_MAX_TIMEOUT} = {longest}: set it to {longest} or less, or raise the "

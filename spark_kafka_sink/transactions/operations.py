@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
@@ -22,9 +23,10 @@ from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.ids import driver_transactional_id, is_task_id
 from spark_kafka_sink.transactions.inspection import Inspection
+from spark_kafka_sink.transactions.log_topic import longest_timeout_ms
 from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Phase
 
-# Of ids that are only taken to abort what is open under them; every broker's maximum allows it.
+# Of ids that are taken to abort what is open under them, and to write a record at once.
 _TIMEOUT_MS = 60_000
 _QUERY_NAME = "pykafka-sink transactions"
 
@@ -66,13 +68,20 @@ class Operations:
         clock: Clock,
         patience_ms: int,
     ) -> None:
-        config = ExactlyOnceConfig(prefix, _TIMEOUT_MS, log_topic, 1, 1)
         self._client = client
+        self._log_topic = log_topic
         self._prefix = prefix
         self._clock = clock
         self._patience_ms = patience_ms
         self._inspection = Inspection(client, log_topic, patience_ms)
-        self._protocol = CommitProtocol(client, config, clock, patience_ms)
+
+    @cached_property
+    def _protocol(self) -> CommitProtocol:
+        """With a timeout that the brokers allow, which are asked for it."""
+        longest_ms = longest_timeout_ms(self._client.admin, self._deadline())
+        timeout_ms = _TIMEOUT_MS if longest_ms is None else min(_TIMEOUT_MS, longest_ms)
+        config = ExactlyOnceConfig(self._prefix, timeout_ms, self._log_topic, 1, 1)
+        return CommitProtocol(self._client, config, self._clock, self._patience_ms)
 
     # --- resolve -------------------------------------------------------------------------------
 

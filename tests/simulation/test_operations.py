@@ -328,3 +328,11 @@ def test_without_confirmation_the_driver_goes_on(operated, operation):
     if operation != "resolve":
         operated.protocol.commit(plan, unit(7), transactions)
         assert operated.visible() == [A, B]
+
+
+def test_brokers_that_allow_less_than_a_minute(operated):
+    """``transaction.max.timeout.ms`` was lowered since: repairs go on."""
+    decided(operated)
+    operated.world.transactions.max_timeout_ms = 20_000
+    assert operated.operations.resolve(None, agree).decision.phase is Phase.DONE
+    assert operated.visible() == [A, B]
