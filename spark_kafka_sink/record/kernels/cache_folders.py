@@ -138,17 +138,18 @@ class KernelFiles:
 
 
 def _make(root: Root, folder: Path) -> None:
-    if folder.is_dir():
-        return
     if root.is_shared_place:
         root.path.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
+    # Also where the folder is there already: others may have made it.
     _check_owner(root)
+    if folder.is_dir():
+        return
     folder.mkdir(parents=True, exist_ok=True)
     _remove_unused(root.path)
 
 
 def _check_owner(root: Root) -> None:
-    """Raises PermissionError for a folder in which others could place machine code."""
+    """Raises PermissionError for a folder in which others could place machine code, or links."""
     if not root.is_shared_place:
         return
     status = root.path.lstat()
@@ -162,8 +163,8 @@ def _replace(path: Path, content: bytes) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(content)
-        # mkstemp makes it private; an image is built by another user than the one who runs it.
-        os.chmod(part, 0o644)
+            # mkstemp makes it private; an image is built by another user than the one who runs it.
+            os.fchmod(descriptor, 0o644)
         os.replace(part, path)
     except BaseException:
         os.unlink(part)
