@@ -87,7 +87,8 @@ Finish what a driver has decided and not finished: commit the rest of its transa
 
 Where brokers have aborted a part in between (PARTIAL), can no longer tell (UNKNOWN), or a job was
 finished without anybody knowing, only you can choose what a repetition has to do; without a choice
-this prints what is known.
+this prints what is known. A record that cannot be read (UNREADABLE) is shown, and a choice replaces
+it.
 """
 
 

@@ -33,6 +33,7 @@ from spark_kafka_sink.transactions.model import (
     Phase,
     Plan,
     Rows,
+    StoredRecord,
     TaskTransaction,
     Unit,
     Write,
@@ -315,9 +316,14 @@ class CommitProtocol:
 
         A decision that is being written is in it, or never will be.
         """
+        stored, token = self.settle_stored()
+        return self.log.decoded(stored), token
+
+    def settle_stored(self) -> tuple[StoredRecord | None, DriverToken]:
+        """As ``settle``, for a record that may be unreadable."""
         deadline_ms = self._deadline()
         token = self._take_over(deadline_ms)
-        return self.log.read_current(deadline_ms), token
+        return self.log.read_stored(deadline_ms), token
 
     def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:
         """Finish what is DECIDED: the record of what came out."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import BrokerError, TransactionError, error_for_code
+from spark_kafka_sink.base.errors import BrokerError, error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
@@ -30,9 +30,10 @@ from spark_kafka_sink.transactions.client import (
     raise_if_fenced,
 )
 from spark_kafka_sink.transactions.crash_points import reached
+from spark_kafka_sink.transactions.errors import UnreadableRecordError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
-from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase
+from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase, StoredRecord
 
 LOG_PARTITION = 0
 _FIRST_WINDOW = 50
@@ -41,6 +42,8 @@ _WINDOW_GROWTH = 8
 # No prefix begins with these, for they are UTF-8.
 _BARRIER_KEY = b"\xff"
 _MARK_KEY = b"\xfe"
+
+_Value = TypeVar("_Value")
 
 
 class Mark(NamedTuple):
@@ -69,10 +72,15 @@ class DecisionLog:
         A record whose transaction is still open counts as not written: initialize the driver's
         transactional id first where that matters.
         """
-        return self._read_before(self._partition.end_offset(deadline_ms), deadline_ms)
+        end = self._partition.end_offset(deadline_ms)
+        return self.decoded(self._read_before(end, deadline_ms))
 
     def read_current(self, deadline_ms: int) -> Decision | None:
         """As ``read``, with all that was committed before the call, whoever the leader is."""
+        return self.decoded(self.read_stored(deadline_ms))
+
+    def read_stored(self, deadline_ms: int) -> StoredRecord | None:
+        """As ``read_current``, without a look at what it says."""
         return self._read_before(self._append_barrier(deadline_ms), deadline_ms)
 
     def _append_barrier(self, deadline_ms: int) -> int:
@@ -121,25 +129,24 @@ class DecisionLog:
 
     # --- reading -------------------------------------------------------------------------------
 
-    def _read_before(self, end: int, deadline_ms: int) -> Decision | None:
+    def _read_before(self, end: int, deadline_ms: int) -> StoredRecord | None:
         try:
             # Compaction does not move the log's start.
-            found = self._last_value(self._latest, 0, end, deadline_ms)
+            return self._last_value(self._latest, 0, end, deadline_ms)
         except BrokerError as error:
             if error.error.name != "OFFSET_OUT_OF_RANGE":
                 raise
             # Somebody has deleted records.
             first = self._partition.first_offset(deadline_ms)
-            found = self._last_value(self._latest, first, end, deadline_ms)
-        return None if found is None else self._decoded(found)
+            return self._last_value(self._latest, first, end, deadline_ms)
 
     def _last_value(
         self,
-        latest: Callable[[int, int, int], bytes | None],
+        latest: Callable[[int, int, int], _Value | None],
         first: int,
         end: int,
         deadline_ms: int,
-    ) -> bytes | None:
+    ) -> _Value | None:
         """Looks from ``end`` backwards, further each time, to ``first``."""
         window = _FIRST_WINDOW
         while True:
@@ -149,30 +156,35 @@ class DecisionLog:
                 return found
             window *= _WINDOW_GROWTH
 
-    def _latest(self, start: int, end: int, deadline_ms: int) -> bytes | None:
-        """The value of the last committed record from ``start`` on; None: not there."""
-        undecided: dict[int, bytes] = {}
+    def _latest(self, start: int, end: int, deadline_ms: int) -> StoredRecord | None:
+        """The last committed record from ``start`` on; None: not there."""
+        undecided: dict[int, StoredRecord] = {}
         latest = None
         for batch in self._partition.read(start, end, deadline_ms):
             if batch.marker is not None:
-                value = undecided.pop(batch.producer_id, None)
-                if value is not None and batch.marker.is_commit:
-                    latest = value
+                stored = undecided.pop(batch.producer_id, None)
+                if stored is not None and batch.marker.is_commit:
+                    latest = stored
                 continue
             for record in batch.records:
                 if record.key == self._key and batch.is_transactional:
-                    undecided[batch.producer_id] = record.value or b""
+                    stored = StoredRecord(batch.base_offset, record.value or b"")
+                    undecided[batch.producer_id] = stored
         return latest
 
-    def _decoded(self, value: bytes) -> Decision | None:
-        if not value:
-            return None  # an operator has released the prefix
+    def decoded(self, stored: StoredRecord | None) -> Decision | None:
+        """What a record says. Raises UnreadableRecordError."""
+        if stored is None or not stored.value:
+            return None  # there never was one, or an operator has released the prefix
         try:
-            return Decision.from_json(value)
+            return Decision.from_json(stored.value)
         except ValueError as error:
-            raise TransactionError(
+            raise UnreadableRecordError(
                 f"the record of '{self._prefix}' in the decision log {self._topic_partition} "
-                f"cannot be read: {error}"
+                f"cannot be read: {error}. If a newer version of this sink wrote it, use that one; "
+                f"otherwise pykafka-sink transactions resolve --prefix {self._prefix} shows the "
+                "record, and replaces it",
+                stored,
             ) from error
 
     def write(self, decision: Decision | None, token: DriverToken, deadline_ms: int) -> DriverToken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.transactions.model import StoredRecord
 
 
 class FencedError(TransactionError):
@@ -23,6 +24,14 @@ class OutcomeError(TransactionError):
 
 class MissingRecordError(TransactionError):
     """The decision log has no record of a prefix or query that is not new: it may be lost."""
+
+
+class UnreadableRecordError(TransactionError):
+    """The record of a prefix is of another version, or of something else."""
+
+    def __init__(self, message: str, stored: StoredRecord) -> None:
+        self.stored = stored
+        super().__init__(message)
 
 
 class ReplayError(TransactionError):

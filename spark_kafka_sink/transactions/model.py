@@ -128,6 +128,13 @@ class Unit(NamedTuple):
 NO_UNIT = Unit(None, None, None)
 
 
+class StoredRecord(NamedTuple):
+    """A record of the decision log as it is; an empty value stands for one that was removed."""
+
+    offset: int
+    value: bytes
+
+
 class Phase(Enum):
     """How far a unit is.
 

@@ -21,14 +21,20 @@ from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.errors import UnreadableRecordError
 from spark_kafka_sink.transactions.ids import driver_transactional_id, is_task_id
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.log_topic import longest_timeout_ms
-from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Phase
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Driver, DriverToken, Phase
+from spark_kafka_sink.transactions.unreadable import UnreadableRecord
 
 # Of ids that are taken to abort what is open under them, and to write a record at once.
 _TIMEOUT_MS = 60_000
 _QUERY_NAME = "pykafka-sink transactions"
+_SOMEBODY_ELSE = (
+    "the record has changed since it was read, so somebody is at work under this prefix: {}. They "
+    "were stopped, nothing else was done. Look again"
+)
 
 Confirm = Callable[[str], None]
 """Told what is about to happen; raises RefusedError unless somebody agrees."""
@@ -90,7 +96,10 @@ class Operations:
 
         Raises RefusedError where a choice is needed and not made, or made and not possible.
         """
-        decision = self._read()
+        try:
+            decision = self._read()
+        except UnreadableRecordError as error:
+            return self._replace(UnreadableRecord.of(error.stored), choice, confirm)
         if decision is None:
             return Result(f"'{self._prefix}' has no record: there is nothing to resolve", None)
         if is_settled(decision):
@@ -137,6 +146,34 @@ class Operations:
         aborted = self._protocol.sweep(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
+    def _replace(self, record: UnreadableRecord, choice: Choice | None, confirm: Confirm) -> Result:
+        """Put a record that can be read in the place of one that cannot, as ``choice`` says."""
+        if choice is None:
+            options = "\n".join(
+                f"  --{one.value}: {record.consequence(one is Choice.AS_WRITTEN)}" for one in Choice
+            )
+            raise RefusedError(f"{record}:\n{options}")
+        is_written = choice is Choice.AS_WRITTEN
+        if is_written and record.unit == NO_UNIT:
+            raise RefusedError(
+                f"{record}.\n\n--as-written needs to know which micro-batch or job it is of, to "
+                "recognise a replay: only --as-not-written can replace it"
+            )
+        names = self._open_ids(None)
+        consequence = record.consequence(is_written)
+        confirm(
+            f"{record}.\n\n{consequence} {len(names)} open transaction(s) will be aborted. "
+            f"{self._stops()}"
+        )
+        found, token = self._protocol.settle_stored()
+        if found != record.stored:
+            raise RefusedError(_SOMEBODY_ELSE.format("it has another offset or value"))
+        owner = self._operator(record.checkpoint)
+        decision = record.replaced(owner, self._clock.timestamp_ms(), is_written)
+        token = self._write(decision, token)
+        aborted = self._protocol.sweep(token, self._deadline())
+        return Result(f"replaced: {consequence}", decision, aborted)
+
     def rebind(self, checkpoint: str, confirm: Confirm) -> Result:
         """The same checkpoint at another location, or spelt differently: the record stays.
 
@@ -162,10 +199,7 @@ class Operations:
         found, token = self._protocol.settle()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)
-            raise RefusedError(
-                "the record has changed since it was read, so somebody is at work under this "
-                f"prefix: {state}. They were stopped, nothing else was done. Look again"
-            )
+            raise RefusedError(_SOMEBODY_ELSE.format(state))
         # The checkpoint stays, so that another query's claim to the prefix is still noticed. Its
         # owner is not superseded: repaired, the query may be started again in the same process.
         claimed = replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))

@@ -88,6 +88,9 @@ def description_lines(described: PrefixDescription, log_topic: str, now_ms: int)
         lines += _decision_lines(overview.decision, overview.prefix, now_ms)
     else:
         lines.append(f"Record:      {overview.problem or 'none'}")
+    if overview.problem:
+        command = f"pykafka-sink transactions resolve --prefix {overview.prefix}"
+        lines.append(f"State:       cannot be read; {command} shows it, and replaces it")
     if described.parts:
         header = ["TRANSACTIONAL ID", "SPARK PARTITION", "RECORDS", "RECORDED", "NOW"]
         rows = [

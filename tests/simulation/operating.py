@@ -9,10 +9,12 @@ import pytest
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
+from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Decision, Driver, Plan, TaskTransaction, Unit
 from spark_kafka_sink.transactions.operations import Operations
 from tests.simulation.wire import World
@@ -155,6 +157,20 @@ class Operated(Prefix):
 
     def record(self, prefix: str = "p") -> Decision | None:
         return self.protocol_of(prefix).log.read(self.world.clock.ms + PATIENCE_MS)
+
+    def write_raw(self, value: bytes, prefix: str = "p") -> None:
+        """As another version of the sink may write the record of a prefix that was planned."""
+        name, log = f"{prefix}.driver", TopicPartition(LOG_TOPIC, 0)
+        producer = self.world.init(name, TIMEOUT_MS)
+        version = self.world.transactions.transaction_version
+        if version < 2:
+            assert self.world.add_partitions(name, producer, log) == "NONE"
+        batch = encode_batch([NewRecord(prefix.encode(), value)], 0, producer, 0)
+        deadline_ms = self.world.clock.ms + PATIENCE_MS
+        partition = LogPartition(self.client.admin, log)
+        produce_version = 12 if version >= 2 else 11
+        assert partition.append(name, batch, produce_version, deadline_ms).error_code == 0
+        self.client.end(name, producer, version, deadline_ms)
 
     def lose(self, transaction: TaskTransaction) -> None:
         """As the timeout does: the brokers abort it."""

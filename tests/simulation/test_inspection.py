@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.base.errors import TopicError
-from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.transactions.inspection import Inspection
-from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Phase
 from tests.simulation.operating import (
     LOG_TOPIC,
@@ -65,16 +63,7 @@ def test_a_decision_whose_transaction_was_aborted_does_not_count(operated):
 
 
 def test_a_record_that_nobody_can_read(operated):
-    token = operated.protocol.plan(driver(1), None).token
-    version = 12 if token.transaction_version >= 2 else 11
-    log, producer = TopicPartition(LOG_TOPIC, 0), ProducerIdAndEpoch(*token[:2])
-    if version < 12:
-        assert operated.world.add_partitions("p.driver", producer, log) == "NONE"
-    batch = encode_batch([NewRecord(b"p", b"{}")], 0, producer, token.next_sequence)
-    partition = LogPartition(operated.client.admin, log)
-    deadline_ms = operated.world.clock.ms + PATIENCE_MS
-    assert partition.append("p.driver", batch, version, deadline_ms).error_code == 0
-    operated.client.end("p.driver", producer, token.transaction_version, deadline_ms)
+    operated.write_raw(b"{}")
     [found] = inspection(operated).overview(None)
     assert (found.prefix, found.decision) == ("p", None)
     assert "not a decision" in found.problem

@@ -231,7 +231,7 @@ def test_format_json_is_json_and_table_is_the_default(operated, capsys, command)
 
     operated.batch(3, [A], driver(1))
     assert json.loads(shown("--format", "json")) == json.loads(shown("--json"))
-    assert shown("--format", "table") == shown()
+    assert shown("--format", "table").splitlines()[0] == shown().splitlines()[0]
 
 
 def test_describe(operated, capsys):
@@ -247,6 +247,23 @@ def test_describe(operated, capsys):
         ["t-3", "0", "0", "0", "nobody"],
     ]
     assert run("describe", "--topic", "missing") == 1
+
+
+def test_a_record_that_nobody_can_read(operated, capsys):
+    operated.batch(7, [A], driver(1))
+    operated.write_raw(b'{"format":2}')
+    assert run("describe") == 0
+    assert "resolve --prefix p shows it" in capsys.readouterr().out
+    assert run("abort", "--yes") == 1
+    assert "resolve --prefix p shows" in capsys.readouterr().err
+    assert run("resolve", "--yes") == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert '{"format":2}' in shown.err
+    assert run("resolve", "--yes", "--as-not-written") == 0
+    assert "replaced" in capsys.readouterr().out
+    assert run("list") == 0
+    assert "CLAIMED" in capsys.readouterr().out
 
 
 OPEN = TransactionDetails(
