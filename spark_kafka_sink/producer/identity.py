@@ -34,6 +34,11 @@ class IdentitySource(Protocol):
         ...
 
     @property
+    def failure(self) -> Exception | None:
+        """Why there will never be what batches need. The sender fails with it."""
+        ...
+
+    @property
     def state(self) -> BatchNumbering:
         """Numbers the batches; keeps those back that may not be sent yet."""
         ...
@@ -51,6 +56,7 @@ class NoIdentity:
     """Without idempotence: there is nothing to ask for, and no batch has numbers."""
 
     last_failure: str | None = None
+    failure: Exception | None = None
 
     def __init__(self) -> None:
         self.state: BatchNumbering = NoNumbering()
@@ -113,4 +119,4 @@ class Identities:
         return ProducerIdRequester(self._client, self._metadata, ProducerState(), asking, is_wanted)
 
     def _asking(self, advice: Callable[[KafkaErrorCode], str]) -> RepeatedRequest:
-        return RepeatedRequest(self._client, self._backoffs, self._accumulator.fail, advice)
+        return RepeatedRequest(self._client, self._backoffs, advice)

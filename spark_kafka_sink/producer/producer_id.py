@@ -48,6 +48,11 @@ class ProducerIdRequester:
         """Why there is no producer id yet."""
         return self._asking.last_failure
 
+    @property
+    def failure(self) -> Exception | None:
+        """Why there will be no producer id."""
+        return self._asking.failure
+
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; returns after how long to call again."""
         if self.state.has_producer_id or self._asking.is_in_progress or not self._is_wanted():

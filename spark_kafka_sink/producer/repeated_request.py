@@ -31,21 +31,21 @@ class RepeatedRequest:
     """At most one request under way, and the pause before the next.
 
     last_failure: why the last one did not succeed
-    fail: ends the producer; advice_for: what a user can do about an error that does not pass
+    failure: an error that does not pass; whoever sees it asks no more
+    advice_for: what a user can do about such an error
     """
 
     def __init__(
         self,
         client: NetworkClient,
         backoffs: Backoffs,
-        fail: Callable[[Exception], None],
         advice_for: Callable[[KafkaErrorCode], str],
     ) -> None:
         self.last_failure: str | None = None
+        self.failure: Exception | None = None
         self.is_in_progress = False
         self._client = client
         self._backoffs = backoffs
-        self._fail = fail
         self._advice_for = advice_for
         self._retry_at_ms = 0
         self._failures = 0
@@ -60,7 +60,7 @@ class RepeatedRequest:
         try:
             self._client.send(node, request, now_ms, on_complete)
         except UnsupportedVersionError as error:
-            self._fail(error)
+            self.failure = error
         else:
             self.is_in_progress = True
 
@@ -78,7 +78,7 @@ class RepeatedRequest:
         """An answer that is an error: again after a pause, or never."""
         verdict = verdict_on(error)
         if verdict is Verdict.FATAL:
-            self._fail(BrokerError(error, what, detail, self._advice_for(error)))
+            self.failure = BrokerError(error, what, detail, self._advice_for(error))
         elif verdict is Verdict.RETRY_SOON:
             pause_ms = self._backoffs.concurrent.backoff_ms(self._conflicts)
             self._conflicts += 1

@@ -131,8 +131,13 @@ class Sender:
         """Have an identity; returns when to come again."""
         # Under the monitor: one that was replaced must not ask for anything any more.
         with self._accumulator.monitor:
-            self._identity.state.bump_epoch_if_needed()
-            return self._identity.maybe_request(now_ms)
+            identity = self._identity
+            identity.state.bump_epoch_if_needed()
+            # An answer may have said so before, or what is to be sent now cannot be.
+            wait_ms = identity.maybe_request(now_ms) if identity.failure is None else None
+            if identity.failure is not None:
+                self.fail(identity.failure)
+            return wait_ms
 
     def _send_ready(self, now_ms: int) -> int | None:
         """Send one request to each node that is ready for it; returns when to come again."""

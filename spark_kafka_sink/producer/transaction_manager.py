@@ -99,6 +99,11 @@ class TransactionManager:
         """What stands in the way of the transaction, or of some of its batches."""
         return self._asking.last_failure
 
+    @property
+    def failure(self) -> Exception | None:
+        """Why there will be no producer id, or no place in the transaction."""
+        return self._asking.failure
+
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
         """A leader that still ends the id's previous transaction is done soon."""
         return self._backoffs.concurrent if verdict_on(error) is Verdict.RETRY_SOON else None

@@ -7,9 +7,13 @@ import pytest
 from spark_kafka_sink.base.errors import (
     ConfigError,
     KafkaSinkError,
+    error_named,
 )
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.harness import keyed
 from tests.simulation.transactional import NAME, TIMEOUT_MS, Transactional
@@ -117,6 +121,30 @@ def test_a_transaction_is_prepared_only_after_flush():
     simulation.run_for(50)
     with pytest.raises(KafkaSinkError, match="only after flush"):
         _ = simulation.producer.transaction
+
+
+def test_what_is_refused_to_an_identity_that_was_replaced_fails_nobody():
+    """Brokers before Kafka 3.0 give no plain producer id to whoever may only use transactions."""
+    simulation = Transactional()
+    handle = simulation.cluster.handle
+    refused = []
+
+    def refuse_plain_ids(broker, request, version, reply):
+        if isinstance(request, InitProducerIdRequest) and request.transactional_id is None:
+            refused.append(request)
+            # The task thread does that while the answer is on its way.
+            simulation.producer.begin_transaction(NAME, TIMEOUT_MS)
+            reply(InitProducerIdResponse(0, error_named("CLUSTER_AUTHORIZATION_FAILED").code))
+        else:
+            handle(broker, request, version, reply)
+
+    simulation.cluster.handle = refuse_plain_ids
+    simulation.producer.begin_task(["t"])
+    while not refused:
+        simulation.step()
+    simulation.write(0, b"a")
+    assert simulation.end(simulation.producer.transaction) == "NONE"
+    assert simulation.committed()[0] == [b"a"]
 
 
 # --- several on one producer ----------------------------------------------------------------------

@@ -70,7 +70,6 @@ class World:
         self.partition_errors: Iterator[dict[TopicPartition, str]] = iter(())
         self.coordinator = 2
         self.queued: list[TopicPartition] = []
-        self.failures: list[Exception] = []
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, OFFERED)
         if transaction_version:
             self.network.features["transaction.version"] = transaction_version
@@ -91,9 +90,13 @@ class World:
             self.client,
             self.metadata,
             lambda: self.queued,
-            RepeatedRequest(self.client, backoffs, self.failures.append, transaction_advice_for),
+            RepeatedRequest(self.client, backoffs, transaction_advice_for),
             backoffs,
         )
+
+    @property
+    def failures(self) -> list[Exception]:
+        return [] if self.manager.failure is None else [self.manager.failure]
 
     @property
     def state(self):
