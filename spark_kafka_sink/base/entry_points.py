@@ -1,4 +1,4 @@
-"""The user's own code in the way of a record: ``package.module:name``.
+"""The user's own code, which the sink calls by its name: ``package.module:name``.
 
 A hook that raises fails the task, with its own traceback as the cause; or, with
 ``hooks.on.error=log``, is logged and skipped for that Arrow batch.

@@ -186,7 +186,7 @@ _ADVICE: dict[str, str] = {
     ),
     "UNKNOWN_TOPIC_ID": "the topic was deleted, or deleted and created again, while the job ran",
     "LEADER_NOT_AVAILABLE": "the partition has no leader: check that its replicas' brokers are up",
-    "NOT_LEADER_OR_FOLLOWER": "leadership kept moving: check the brokers' health",
+    "NOT_LEADER_OR_FOLLOWER": "the leader changed again and again: check the brokers' logs",
     "REQUEST_TIMED_OUT": (
         "the broker did not answer in time: check its load and that replicas keep up, or raise "
         "kafka.request.timeout.ms and kafka.delivery.timeout.ms"

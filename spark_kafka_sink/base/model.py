@@ -1,4 +1,4 @@
-"""Names that every layer shares: topic-partitions, nodes, producer ids. Immutable and tiny."""
+"""Names that every layer shares: topic-partitions, nodes, producer ids. Immutable."""
 
 from __future__ import annotations
 

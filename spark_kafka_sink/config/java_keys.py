@@ -19,8 +19,8 @@ JAVA_CLASS_KEYS = {
     "interceptor.classes": "interceptors=package.module:Class",
     "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
     "config.providers": "pass values through Spark's properties file",
-    "security.providers": "TLS comes from Python's ssl module",
-    "ssl.engine.factory.class": "TLS comes from Python's ssl module",
+    "security.providers": "this version speaks PLAINTEXT only",
+    "ssl.engine.factory.class": "this version speaks PLAINTEXT only",
     "sasl.client.callback.handler.class": "this version speaks PLAINTEXT only",
     "sasl.login.callback.handler.class": "this version speaks PLAINTEXT only",
     "sasl.login.class": "this version speaks PLAINTEXT only",
@@ -36,7 +36,7 @@ JAVA_PARTITIONERS = {
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
 }
 
-# The Java client's own keys that mean nothing here: accepted, and said so.
+# The Java client's own keys that have no effect here: accepted, and reported in the log.
 KEYS_WITHOUT_EFFECT = {
     "auto.include.jmx.reporter": "there is no JMX here",
     "enable.metrics.push": "client telemetry (KIP-714) is not sent",

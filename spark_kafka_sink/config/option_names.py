@@ -28,7 +28,7 @@ PASSED_BY_SPARK = frozenset(
 )
 """What Spark adds to the options of a writer, or reads from them: not this sink's to judge."""
 
-# With this many characters, so many typing errors still make a near name.
+# Up to so many characters, a name is near with at most so many typing errors.
 _ALLOWED_ERRORS = ((5, 1), (10, 2))
 _MOST_ERRORS = 3
 
@@ -44,7 +44,7 @@ def refusal(name: str) -> str | None:
 
 
 def is_unknown(name: str) -> bool:
-    """Whether an option that is not refused is nobody's that is known here."""
+    """Whether an option that is not refused is neither this sink's nor known to be Spark's."""
     return not (
         name.startswith(KAFKA_PREFIX) or name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK
     )

@@ -306,7 +306,7 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "Name of the client in the broker's logs, metrics and quotas.",
             "producer-N",
-            "Tasks come and go: a number per producer would make a new quota identity each.",
+            "Tasks are short: with a number per producer, each would be another client for quotas.",
         ),
         ConfigKey(
             "connections.max.idle.ms",
@@ -357,7 +357,7 @@ PRODUCER_CONFIG = ConfigDef(
             "TCP send buffer. -1: the operating system decides.",
             131072,
             "The operating system lets it grow with the connection: a request of 1 MiB goes out "
-            "in fewer pieces, which saves a fifth of a task's CPU, and distance costs less.",
+            "in fewer pieces, which saves a fifth of a task's CPU, and distance costs less time.",
         ),
         ConfigKey(
             "receive.buffer.bytes",

@@ -194,7 +194,7 @@ SINK_OPTIONS = ConfigDef(
             [],
             None,
             Importance.MEDIUM,
-            "Your own code in the way of a record, as package.module:Class, separated by commas. "
+            "Your own code that gets the rows, as package.module:Class, separated by commas. "
             "Methods, each optional: on_send(arrow_batch) returns the Arrow batch to write, with "
             "the same columns; on_acknowledgement(summary) gets a dictionary with what the task "
             "has written, after everything is acknowledged.",

@@ -112,6 +112,6 @@ class ProgressLine:
         self._shown_at_ms = now_ms
 
     def finish(self, text: str) -> None:
-        """The last word, on a line of its own."""
+        """The final text, on a line of its own."""
         self._out.write((_CLEAR_LINE if self._is_terminal else "") + text + "\n")
         self._out.flush()

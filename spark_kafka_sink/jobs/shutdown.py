@@ -2,7 +2,7 @@
 
 Under spark-submit the JVM is the parent: it gets the SIGTERM, and together with Python the Ctrl-C.
 So the JVM is told to leave Ctrl-C to Python, and runs a shutdown hook that waits until Python has
-stopped the query, before Spark's own hooks take the session away.
+stopped the query, before Spark's own hooks end the session.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class GracefulStop:
         try:
             self._hooks.removeShutdownHook(self._hook)
         except Exception:
-            pass  # the JVM is ending already: the hook is what brought us here
+            pass  # the JVM is ending already: its hook has made the request
         for restore in self._restore:
             restore()
 

@@ -137,7 +137,7 @@ class RecordAccumulator:
         """At most one batch per partition, ``max_size_bytes`` together (or a single larger one).
 
         ``numbering`` fixes their sequence numbers, and keeps some back. Partitions that were served
-        go to the end of the line.
+        come last the next time.
         """
         drained: list[ProducerBatch] = []
         size_bytes = 0

@@ -4,8 +4,8 @@
 at 1 (no compression), follows a worse ratio quickly and a better one slowly, so that batches are
 too small rather than too large.
 
-Source: ``CompressionRatioEstimator``; it moves by fixed steps, this by shares, because a task's
-life is short.
+Source: ``CompressionRatioEstimator``; it moves by fixed steps, this by shares, because a
+task is short.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of a failed delivery: which partition, which broker, which error, what to do."""
+"""Messages of failed deliveries: which partition, which broker, which error, what to do."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class Metadata:
     def update_leader(
         self, topic_partition: TopicPartition, leader: PartitionMetadata, nodes: Iterable[Node]
     ) -> None:
-        """Take over a new leader that a produce response names, unless it is older news."""
+        """Take over a new leader that a produce response names, unless what is known is newer."""
         topic = self.snapshot.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition >= len(topic.partitions):
             return
@@ -280,7 +280,7 @@ def _merge(
 ) -> TopicMetadata:
     """Partitions of the answer; where an older answer knew a newer leader epoch, that stays.
 
-    An answer without epoch is believed, as ``Metadata.updateLatestMetadata`` does.
+    An answer without epoch is taken over, as ``Metadata.updateLatestMetadata`` does.
     """
     count = len(topic.partitions)
     partitions = [PartitionMetadata(NO_NODE_ID, NO_LEADER_EPOCH)] * count

@@ -127,7 +127,7 @@ class RoundRobinPartitioner:
         available: Sequence[int],
         partitions_count: int,
     ) -> Int32Array:
-        """Rows with an explicit partition take a turn, too, as their turn costs nobody anything."""
+        """Rows with an explicit partition take a turn, too: leaving them out gains nothing."""
         count = records.rows_count if rows is None else len(rows)
         first = self._next.get(topic, 0)
         self._next[topic] = (first + count) % len(available)

@@ -66,13 +66,13 @@ class ProducerPool:
             producer.close()
             return
         now_ms, limit_ms = self._clock.now_ms(), config.connections_max_idle_ms
-        # It also closes itself: there may be no next task that would come by and evict it.
+        # It also closes itself: there may be no next task, which would close it.
         producer.rest(now_ms + limit_ms if limit_ms >= 0 else None)
         self._idle.setdefault(config, []).append(_Idle(producer, now_ms))
         self.evict()
 
     def evict(self) -> None:
-        """Close what has been idle for too long, and the oldest beyond a handful."""
+        """Close what has been idle for too long, and the oldest ones when there are too many."""
         now_ms = self._clock.now_ms()
         for config, waiting in list(self._idle.items()):
             limit_ms = config.connections_max_idle_ms

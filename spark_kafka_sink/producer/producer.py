@@ -252,7 +252,7 @@ class ThreadedProducer(KafkaProducer):
         try:
             while not self._is_over(now_ms := self._clock.now_ms()):
                 self.sender.run_once(now_ms, self._retire_at_ms)
-        except Exception as error:  # whatever it is, the task must not wait for it in vain
+        except Exception as error:  # whatever it is, the task must be told instead of waiting
             failure = KafkaSinkError(f"the sender thread failed: {error!r}")
             failure.__cause__ = error
             self.sender.fail(failure)

@@ -65,7 +65,7 @@ class RepeatedRequest:
             self.is_in_progress = True
 
     def succeed(self) -> None:
-        """All is well: the next pause is a short one."""
+        """The request has succeeded: the next pause is a short one."""
         self.last_failure = None
         self._failures = self._conflicts = 0
 

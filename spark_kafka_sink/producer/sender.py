@@ -326,7 +326,7 @@ class Sender:
         return None
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
-        """What stands in the way of ``batch`` now."""
+        """Why ``batch`` cannot be sent now."""
         topic_partition = batch.topic_partition
         problem = self._metadata.problems.get(topic_partition.topic)
         if problem is not None:

@@ -192,7 +192,7 @@ class ProducerState:
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
         """Whether sending ``batch`` again may help; asks for a new epoch where that is needed."""
         if error.name == "UNKNOWN_PRODUCER_ID":
-            # Without the log start offset the broker itself is still finding its way.
+            # Without the log start offset the broker has not read its log to the end yet.
             if log_start_offset != NO_OFFSET and not batch.is_renumbered:
                 self._to_renumber.add(batch.topic_partition)
             return True

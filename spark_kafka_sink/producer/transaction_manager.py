@@ -96,7 +96,7 @@ class TransactionManager:
 
     @property
     def last_failure(self) -> str | None:
-        """What stands in the way of the transaction, or of some of its batches."""
+        """Why the transaction, or some of its batches, must wait."""
         return self._asking.last_failure
 
     @property

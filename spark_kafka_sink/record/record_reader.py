@@ -174,7 +174,7 @@ def _read_record(header: ParsedHeader, data: bytes, at: int) -> tuple[Record, in
 
 def _read_headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
     count, at = _read_varint(data, at)
-    # A header takes two bytes at least: a count beyond that is a lie about memory.
+    # A header takes two bytes at least: a larger count is wrong, and must not take memory.
     if not 0 <= count <= (len(data) - at) // 2:
         raise ValueError(f"{count} headers in {len(data) - at} bytes")
     headers = []

@@ -1,4 +1,4 @@
-"""What the kernels see of Arrow columns: tuples of addresses and integers, nothing that counts.
+"""What the kernels see of Arrow columns: tuples of addresses and integers, not counted objects.
 
 Addresses point into Arrow's own buffers; whoever builds a view keeps the Arrow batch alive while
 the view is used. Address 0 means "not there".

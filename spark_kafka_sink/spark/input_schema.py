@@ -4,7 +4,7 @@ Columns are found by exact, case-sensitive name; others are ignored. Types and m
 of Spark's JVM Kafka sink, which has no ``timestamp`` column.
 
 Spark hands all columns to a Python sink, also those that are ignored, as Arrow. What it cannot hand
-over would fail in the tasks, without a word of the column: it is refused here.
+over would fail in the tasks, without naming the column: it is refused here.
 
 Source: ``KafkaWriter.validateQuery`` of Spark.
 """

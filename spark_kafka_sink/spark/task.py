@@ -40,8 +40,8 @@ def prepare_process(is_tuned: bool) -> None:
     Kernels are loaded, or compiled for first use, of which the log tells. numba fills its
     registries, 50,000 objects, when the first kernel is called; pyarrow imports pandas, if there is
     one, 25,000 objects, when it makes an array of Python objects, as Spark does of the commit
-    message. To be called before there is a producer: the pool gives producers up, and their memory
-    must come back.
+    message. To be called before there is a producer: the memory of one that was left out
+    of garbage collection could not be freed when the pool closes it.
 
     is_tuned: the option ``worker.tuning``
     """
@@ -107,7 +107,7 @@ def _keep(producer: ThreadedProducer, config: ProducerConfig) -> None:
 
 
 class _TaskTransaction:
-    """The transaction of one task, from its beginning to the driver's hands."""
+    """The transaction of one task, until the driver is told how to end it."""
 
     def __init__(self, producer: ThreadedProducer, plan: Plan, positions: ColumnPositions) -> None:
         self._producer = producer

@@ -57,7 +57,7 @@ def write_partition(
     if transactions is not None:
         message.belong_to(transactions)
     if transactions is not None and transactions.is_repeated:
-        for _ in iterator:  # it is written already; Spark wants to get rid of its rows
+        for _ in iterator:  # these rows are written already: they are only read
             pass
         return message
     arrow_batches = (arrow_batch for arrow_batch in iterator if arrow_batch.num_rows)

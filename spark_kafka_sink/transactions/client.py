@@ -78,8 +78,8 @@ class OpenTransaction(NamedTuple):
 class TransactionClient:
     """Questions about transactional ids, each asked again until it is answered or time is up.
 
-    Errors: TransactionError when time is up; BrokerError for an answer that no patience changes;
-    BootstrapError when no broker can be reached.
+    Errors: TransactionError when time is up; BrokerError for an answer that asking again does
+    not change; BootstrapError when no broker can be reached.
     """
 
     def __init__(self, admin: AdminClient) -> None:
@@ -311,7 +311,7 @@ class TransactionClient:
         self, node: Node, pattern: str, states: Sequence[str], deadline_ms: int
     ) -> Call | None:
         if not self.admin.is_reachable(node, deadline_ms):
-            return None  # its coordinators move, or are gone with what they knew
+            return None  # other brokers take over its coordinators, or nobody does
         versions = self.admin.api_versions(node)
         has_pattern = (
             versions is not None and versions.highest(ListTransactionsRequest) >= _PATTERN_VERSION

@@ -42,7 +42,7 @@ from spark_kafka_sink.transactions.model import (
 logger = logging.getLogger("spark_kafka_sink")
 
 _DRIVER_TIMEOUT_MS = 60_000
-# A decision for transactions that end a moment later is worthless.
+# A decision is of no use when the brokers abort its transactions a moment later.
 _LEAST_TIME_LEFT = 0.1
 
 
@@ -83,7 +83,7 @@ class CommitProtocol:
         may_begin_later = self._check_before_taking(driver, job_id, deadline_ms)
         token = self._take_over(deadline_ms)
         reached("plan.fenced")
-        # Nobody else can write any more: what is in the log now is the last word.
+        # Nobody else can write any more: the record that is in the log now does not change.
         decision = self.log.read_current(deadline_ms)
         self._check_may_take(decision, driver, job_id)
         claimed = Decision.claimed_by(decision, driver, is_query=job_id is None)
@@ -204,7 +204,7 @@ class CommitProtocol:
         if decision is None:
             return
         if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:
-            # Without a task nobody has brought the token; no task can lose by another one.
+            # Without a task there is no message with the token. A new one harms no task.
             token = self._take_over(deadline_ms)
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
@@ -265,8 +265,8 @@ class CommitProtocol:
     def _resolve(
         self, decision: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
-        """Finish what another process has decided. A job's driver is gone: somebody must know."""
-        # Whoever repeats a write that has a name needs no human to know that it is done.
+        """Finish what another process has decided. The user must confirm a job's outcome."""
+        # A write with a name needs no confirmation: if it is run again, the sink knows it is done.
         is_unknown = decision.unit.job_id is not None and decision.write is None
         return self._finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
 

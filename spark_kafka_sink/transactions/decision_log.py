@@ -4,8 +4,8 @@ Each record is written in a transaction of ``{prefix}.driver``, so that a driver
 over cannot write. All prefixes share partition 0: a partition by key would be another one as soon
 as somebody adds partitions.
 
-It is read beyond the last stable offset, with the control records as judges: another prefix's open
-transaction must not hide this one's decision.
+It is read beyond the last stable offset, and control records tell what is committed: another
+prefix's open transaction must not hide this one's decision.
 
 A leader that was replaced and does not know it yet serves an old end of the log. Whoever goes on to
 write, abort or decide therefore appends a barrier first and reads up to it: only the true leader

@@ -1,4 +1,4 @@
-"""How a transaction is ended, and what the coordinator's last word says of it.
+"""How a transaction is ended, and what the coordinator's last answer says of it.
 
 Source: ``TransactionManager``, ``TransactionState``; KIP-98, KIP-664, KIP-890.
 """
@@ -45,7 +45,7 @@ def _end_version(begun: int, now: int) -> int:
 
 
 def outcome_of(transaction: TaskTransaction, state: TransactionState | None) -> Outcome:
-    """By the coordinator's last word, if that is about this transaction."""
+    """By the coordinator's last answer, if that is about this transaction."""
     if state is None or state.producer_id != transaction.producer_id:
         return Outcome.UNKNOWN
     if state.producer_epoch not in (transaction.producer_epoch, transaction.producer_epoch + 1):

@@ -1,4 +1,4 @@
-"""Transactional ids, and who is who.
+"""Transactional ids of drivers and workers, and how a driver is told from others.
 
 ``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to one Python worker
 process for one task at a time. A worker takes another index for each task of the same plan, whose

@@ -1,6 +1,6 @@
 """What is there under the prefixes of a decision log: their records, and what is open.
 
-For operators; changes nothing. Coordinators keep back what this principal may not DESCRIBE.
+For operators; changes nothing. Coordinators leave out what this principal may not DESCRIBE.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Inspection:
     def _names_of_producers(
         self, positions: Iterable[ReadPosition], deadline_ms: int
     ) -> dict[int, str]:
-        """Transactional ids by producer id; not of the sink alone, anybody may be in the way."""
+        """Transactional ids by producer id; of all applications: each may hold readers back."""
         if not any(position.producers for position in positions):
             return {}
         listed = self._client.list_transactions(".*", OPEN_STATES, deadline_ms)

@@ -43,7 +43,7 @@ _Part = TypeVar("_Part")
 class LogPartition:
     """Asks the leader of ``topic_partition`` again until it answers or time is up.
 
-    Errors: BrokerError for an answer that no patience changes, or when time is up.
+    Errors: BrokerError for an answer that asking again does not change, or when time is up.
     """
 
     def __init__(self, admin: AdminClient, topic_partition: TopicPartition) -> None:
@@ -210,7 +210,7 @@ def _produced(answer: Message) -> PartitionProduceResponse:
 
 def _only(parts: Sequence[_Part]) -> _Part:
     if len(parts) != 1:
-        raise RemoteProtocolError(f"one partition asked for, {len(parts)} told of")
+        raise RemoteProtocolError(f"one partition was asked for, {len(parts)} are in the answer")
     return parts[0]
 
 

@@ -1,4 +1,4 @@
-"""What operators change by hand: finish a decided unit, abort what is open, let go of a prefix.
+"""What operators change by hand: finish a decided unit, abort what is open, release a prefix.
 
 Each operation looks first, then asks for confirmation, then takes ``{prefix}.driver``, which stops
 whoever works under the prefix and settles a decision that is being written, and looks again: only
@@ -195,7 +195,7 @@ class Operations:
         return Result(f"'{self._prefix}' belongs to checkpoint {location}", claimed)
 
     def _claim(self, seen: Decision, checkpoint: str | None = None) -> tuple[Decision, DriverToken]:
-        """Become the owner of the record that was ``seen``: its driver's ``abort`` keeps off."""
+        """Become the owner of the record that was ``seen``: its driver then aborts nothing."""
         found, token = self._protocol.settle()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)

@@ -16,7 +16,7 @@ from spark_kafka_sink.protocol.messages import describe_producers, list_offsets
 from spark_kafka_sink.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from spark_kafka_sink.protocol.schema import Message
 
-# A partition without a leader must not keep what there is to tell of the others.
+# One partition without a leader must not prevent the answer about the others.
 _PATIENCE_MS = 5_000
 
 

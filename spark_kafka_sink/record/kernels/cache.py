@@ -72,7 +72,7 @@ class CompiledKernels:
             try:
                 result = CompileResult._rebuild(target_context, *pickle.loads(found.data))
             except Exception as error:
-                # The key and the digest are right, and still: whatever it is, compiling helps.
+                # Key and digest are right, but it cannot be loaded: compiled, whatever the reason.
                 self._say_unreadable(Problem(Path(name), repr(error)))
             else:
                 self.folder = found.folder
