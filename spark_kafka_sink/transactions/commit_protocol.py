@@ -18,6 +18,7 @@ from dataclasses import replace
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
 from spark_kafka_sink.transactions import ownership, repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
@@ -114,9 +115,7 @@ class CommitProtocol:
         if decision is not None and decision.owner.driver_id == driver.driver_id:
             self._check_may_take(decision, driver, job_id)
             return accepts
-        # A record whose marker is not written yet would not be seen.
-        state = self._client.settled_state(self._driver_transactional_id, deadline_ms)
-        decision = self.log.read_current(deadline_ms)
+        state, decision = self._read_settled(deadline_ms)
         self._check_may_take(decision, driver, job_id)
         if decision is not None:
             return accepts
@@ -127,6 +126,14 @@ class CommitProtocol:
             # The brokers know the prefix from the next step on, the log only after the claim.
             self.log.write_mark(Mark(is_released=False), deadline_ms)
         return accepts or (mark is not None and mark.is_released)
+
+    def _read_settled(self, deadline_ms: int) -> tuple[TransactionState | None, Decision | None]:
+        """What the coordinator knows of the driver's id, and the record.
+
+        In this order: a record whose marker is not written yet would not be seen.
+        """
+        state = self._client.settled_state(self._driver_transactional_id, deadline_ms)
+        return state, self.log.read_current(deadline_ms)
 
     def _take_over(self, deadline_ms: int) -> DriverToken:
         transactional_id = self._driver_transactional_id
@@ -200,7 +207,7 @@ class CommitProtocol:
     def commit_nothing(self, unit: Unit, driver: Driver) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""
         deadline_ms = self._deadline()
-        decision = self.log.read_current(deadline_ms)
+        _, decision = self._read_settled(deadline_ms)
         if decision is None:
             return
         if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:
@@ -279,7 +286,7 @@ class CommitProtocol:
         """
         reached("abort.begin")
         deadline_ms = self._deadline()
-        decision = self.log.read_current(deadline_ms)
+        _, decision = self._read_settled(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision
         # A decision that is being written is settled by this: it is there, or never will be.

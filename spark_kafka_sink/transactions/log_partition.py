@@ -165,9 +165,15 @@ class LogPartition:
 
         Zero where brokers have no topic ids (KIP-516).
         """
-        (described,) = self._admin.metadata(
-            [self._topic_partition.topic], False, deadline_ms
-        ).topics
+        attempts = 0
+        while True:
+            response = self._admin.metadata([self._topic_partition.topic], False, deadline_ms)
+            (described,) = response.topics
+            # A topic that was just created is not known to every broker yet.
+            is_retriable = error_for_code(described.error_code).retriable
+            if not is_retriable or not self._admin.pause(attempts, deadline_ms):
+                break
+            attempts += 1
         self._raise_error(described.error_code, "Metadata")
         return described.topic_id
 

@@ -177,11 +177,11 @@ class Operations:
     def rebind(self, checkpoint: str, confirm: Confirm) -> Result:
         """The same checkpoint at another location, or spelt differently: the record stays.
 
-        Raises RefusedError without a record, and for a job's, which has no checkpoint.
+        Raises RefusedError without a record, and for a job's prefix, which has no checkpoint.
         """
         decision = self._read()
         location = checkpoint.rstrip("/")
-        if decision is None or decision.unit.job_id is not None:
+        if decision is None or not (decision.is_query or decision.unit.query_id):
             raise RefusedError(f"'{self._prefix}' has no record of a query: nothing to rebind")
         before = decision.owner.checkpoint
         if before == location:
@@ -244,13 +244,14 @@ class Operations:
         decision = self._read()
         self._refuse_unsettled(decision)
         names = self._open_ids(None)
-        if decision is None and not names:
+        if decision is None and not names and not self._is_missing():
             return Result(
                 f"nothing is known of '{self._prefix}': there is nothing to release", None
             )
-        what = f"the record of '{self._prefix}' will be removed"
+        what = f"'{self._prefix}', which has no record, will be as if it had never been used"
         if decision is not None:
-            what += f" ({state_of(decision, self._prefix)})"
+            known = state_of(decision, self._prefix)
+            what = f"the record of '{self._prefix}' will be removed ({known})"
         confirm(
             f"{what}, and {len(names)} open transaction(s) aborted. If the query or job comes back "
             "with its checkpoint, it may write again what it has written before. "
@@ -259,9 +260,14 @@ class Operations:
         decision, token = self._protocol.settle()
         self._refuse_unsettled(decision)
         aborted = self._protocol.sweep(token, self._deadline())
-        if decision is not None:
-            self._write(None, token)
+        self._write(None, token)  # without a record too: the next start must not miss one
         return Result(f"'{self._prefix}' is released", None, aborted)
+
+    def _is_missing(self) -> bool:
+        """Whether the brokers know a prefix that the log has never known: a start is refused."""
+        driver_id, deadline_ms = driver_transactional_id(self._prefix), self._deadline()
+        state = self._client.settled_state(driver_id, deadline_ms)
+        return state is not None and self._protocol.log.read_mark(deadline_ms) is None
 
     def _refuse_decided(self, decision: Decision | None) -> None:
         if decision is not None and decision.phase is Phase.DECIDED:

@@ -104,6 +104,8 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
 def _in_use(by: str, prefix: str) -> str:
     return (
         f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "
-        "its own; if the other one is gone for good, or its checkpoint was moved or deleted on "
-        f"purpose: pykafka-sink transactions release --prefix {prefix}"
+        "its own; if it is the same query, and its checkpoint has another location now: "
+        f"pykafka-sink transactions rebind --prefix {prefix} --checkpoint LOCATION; if the other "
+        "one is gone for good, or its checkpoint was deleted on purpose: pykafka-sink transactions "
+        f"release --prefix {prefix}"
     )

@@ -92,6 +92,20 @@ def test_abort_after_a_decision_touches_nothing(lives: Lives, point: str) -> Non
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
+def test_abort_while_the_claim_is_without_its_marker(lives: Lives) -> None:
+    """EndTxn is answered before: the record of the owner before is still the last one to be seen."""
+    lives.batch(0, driver(1))
+    lives.world.run_for(500)
+    lives.world.transactions.marker_delay_ms = (2000, 2000)
+    plan = lives.protocol.plan(driver(2), None)
+    lives.write(plan, 0, b"left open")
+    found = lives.protocol.abort(driver(2))
+    assert found is not None
+    assert found.owner == driver(2)
+    lives.world.run_for(2000)
+    assert lives.open_ids() == []
+
+
 def test_abort_in_the_middle_of_a_decision_settles_it(lives: Lives) -> None:
     crash_at("commit.deciding")
     with pytest.raises(CrashError):

@@ -11,12 +11,14 @@ from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.errors import MissingRecordError
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Unit
+from spark_kafka_sink.transactions.operations import Operations
 from tests.simulation.operating import (
     LOG_TOPIC,
     PATIENCE_MS,
     TIMEOUT_MS,
     CrashError,
     Lives,
+    agree,
     crash_at,
     driver,
     unit,
@@ -85,6 +87,32 @@ def test_a_first_planning_that_was_cut_off_is_no_lost_log(lives: Lives) -> None:
         lives.batch(0, driver(1))
     lives.batch(0, driver(2))
     assert lives.visible() == [b"0-0", b"0-1"]
+
+
+@pytest.mark.parametrize("late", range(1, 4))
+def test_brokers_that_do_not_know_the_new_log_yet(lives: Lives, late: int) -> None:
+    """The topic was just created, and one of the answers comes from a broker that lags behind."""
+    answers = iter(["NONE"] * (late - 1) + ["UNKNOWN_TOPIC_OR_PARTITION"])
+    lives.world.cluster.on_describe = lambda topic: (
+        next(answers, "NONE") if topic == LOG_TOPIC else "NONE"
+    )
+    lives.batch(0, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
+@pytest.mark.parametrize("has_open", [True, False])
+def test_a_prefix_of_a_lost_log_is_released(lives: Lives, has_open: bool) -> None:
+    """No record is left to remove, and yet the next start must not be refused."""
+    lives.batch(0, driver(1))
+    if has_open:
+        lives.write(lives.protocol.plan(driver(1), None), 0, b"left open")
+    lose_the_log(lives)
+    operations = Operations(lives.client, LOG_TOPIC, "p", lives.world.clock, PATIENCE_MS)
+    result = operations.release(agree)
+    assert (result.message, len(result.aborted)) == ("'p' is released", has_open)
+    assert "nothing to release" in operations.release(agree).message
+    lives.batch(1, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
 @pytest.mark.parametrize("has_tasks", [True, False])

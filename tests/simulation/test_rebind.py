@@ -22,7 +22,9 @@ def operated() -> Operated:
 
 def test_a_replay_after_the_checkpoint_was_rebound_is_dropped(operated: Operated) -> None:
     operated.batch(7, [A, B], driver(1, OLD))
-    with pytest.raises(PrefixInUseError):
+    with pytest.raises(
+        PrefixInUseError, match=r"another location.* rebind --prefix p --checkpoint"
+    ):
         operated.batch(7, [A, B], driver(2, NEW))
     result = operated.operations.rebind(f"{NEW}/", agree)
     assert result.message == f"'p' belongs to checkpoint {NEW}"
@@ -40,6 +42,16 @@ def test_what_is_decided_is_finished_after_it(operated: Operated) -> None:
     operated.batch(7, [A, B], driver(2, NEW))
     assert operated.visible() == [A, B]
     assert operated.open_ids() == []
+
+
+def test_a_query_that_has_a_jobs_prefix_now_is_rebound_before_it_has_decided(
+    operated: Operated,
+) -> None:
+    operated.batch(0, [A], driver(1, None), job="j")
+    operated.protocol.plan(driver(2, OLD), None)
+    operated.operations.rebind(NEW, agree)
+    operated.batch(0, [B], driver(3, NEW))
+    assert operated.visible() == [A, B]
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_do(operated: Operated) -> None:
