@@ -147,7 +147,7 @@ def run_query(
         finally:
             query.stop()
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    # The last micro-batch is cut off by the end of the query.
+    # The last micro-batch is interrupted by the end of the query.
     lines = [line for line in lines if line["event"] == "commit"]
     return lines, [took[batch_id] for batch_id in sorted(took)]
 

@@ -62,7 +62,7 @@ def worse(stages: Stages, baseline: Stages) -> list[str]:
 
 
 def check(baseline: Stages) -> int:
-    """0 if no stage is worse. One that is gets more chances: other processes may be to blame."""
+    """0 if no stage is worse. One that is worse is measured again: others may be the reason."""
     best: Stages = {}
     for _ in range(_ATTEMPTS):
         for name, stage in measure().items():

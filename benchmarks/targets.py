@@ -1,4 +1,4 @@
-"""What this package promises, compared with what was measured. Nothing here is typed in by hand."""
+"""What this package promises, compared with what was measured. No figure is written by hand."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from spark_kafka_sink.localkafka import LocalKafka
 from tests.patience import PATIENCE_MS
 
 _QUICK_START = ("-XX:TieredStopAtLevel=1",)
-"""These brokers live for seconds: Java's slower compiler would take half of the CPU."""
+"""These brokers run for seconds: Java's slower compiler would take half of the CPU."""
 
 
 class PatientKafka(LocalKafka):

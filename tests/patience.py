@@ -1,4 +1,4 @@
-"""How long tests wait: far longer than anything takes on the busiest machine.
+"""How long tests wait: far longer than anything takes on a busy machine.
 
 A test's verdict never depends on how loaded the machine is. Where something must happen "at once",
 the timeout that would end the wait is set to ``AN_HOUR_MS``: a product that waits for it is ended by

@@ -1,4 +1,4 @@
-"""Reading topics back with confluent-kafka: what tests believe, never the package's own code."""
+"""Reading topics back with confluent-kafka: tests rely on it, never on the package's own code."""
 
 from __future__ import annotations
 

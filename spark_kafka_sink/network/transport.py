@@ -124,7 +124,7 @@ class SelectorNetwork:
         self._selector.register(self._wakeup_receiver, selectors.EVENT_READ, None)
         # Each thread sets its own flag before it looks at the other's, so that one of them sees it.
         self._is_wakeup_asked = False
-        self._is_asleep = False
+        self._is_in_select = False
 
     def resolve(self, channel_id: int, host: str, port: int) -> None:
         def on_found(found: list[Address] | OSError) -> None:
@@ -193,9 +193,9 @@ class SelectorNetwork:
         return events
 
     def _select(self, timeout_ms: int) -> list[tuple[selectors.SelectorKey, int]]:
-        self._is_asleep = True
+        self._is_in_select = True
         ready = self._selector.select(0.0 if self._is_wakeup_asked else wait_seconds(timeout_ms))
-        self._is_asleep = False
+        self._is_in_select = False
         # A wake-up before this line ends this poll, a later one ends the next.
         self._is_wakeup_asked = False
         return ready
@@ -241,9 +241,9 @@ class SelectorNetwork:
 
     def wakeup(self) -> None:
         self._is_wakeup_asked = True
-        if not self._is_asleep:
+        if not self._is_in_select:
             return  # the next poll will not wait
-        self._is_asleep = False  # a second byte is not needed
+        self._is_in_select = False  # a second byte is not needed
         try:
             self._wakeup_sender.send(b"\0")
         except OSError:

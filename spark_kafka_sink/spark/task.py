@@ -134,5 +134,5 @@ class _TaskTransaction:
         """After a failure: readers must not wait for it until the driver sweeps."""
         from spark_kafka_sink.transactions.session import abort_task
 
-        TRANSACTIONAL_IDS.burn(self._transactional_id)
+        TRANSACTIONAL_IDS.retire(self._transactional_id)
         abort_task(options, self._transactional_id)

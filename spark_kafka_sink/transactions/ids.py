@@ -48,7 +48,7 @@ class WorkerTransactionalIds:
         self._worker = worker or uuid.uuid4().hex[:_WORKER_CHARACTERS]
         self._plans: dict[str, tuple[int, int]] = {}
         self._next: dict[str, int] = {}
-        self._burnt: set[str] = set()
+        self._retired: set[str] = set()
 
     def take(self, prefix: str, token: DriverToken) -> str:
         """An id for one task of the plan that ``token`` stands for."""
@@ -59,14 +59,14 @@ class WorkerTransactionalIds:
         while True:
             transactional_id = f"{prefix}.{self._worker}.{self._next[prefix]}"
             self._next[prefix] += 1
-            if transactional_id not in self._burnt:
+            if transactional_id not in self._retired:
                 return transactional_id
 
-    def burn(self, transactional_id: str) -> None:
+    def retire(self, transactional_id: str) -> None:
         """Never take this id again: a request of a task that failed may reach the coordinator
         late, and would fence whoever has the id then.
         """
-        self._burnt.add(transactional_id)
+        self._retired.add(transactional_id)
 
     def renew(self) -> None:
         """Become another worker: what a forked child must do."""

@@ -151,7 +151,7 @@ def test_a_broker_that_comes_back_at_the_same_port(kafka_3_9):
         producer.flush()
         kafka_3_9.stop(1)
         append(producer, "ad-back", [b"%d" % n for n in range(10, 20)])
-        # It has found out, and knocks again and again.
+        # It knows of the loss, and tries to connect again and again.
         node = Node(1, *address)
         assert eventually(lambda: producer.client.last_failure(node) == "Connection refused")
         kafka_3_9.restart(1)

@@ -43,7 +43,7 @@ def promised_mib() -> float:
     return 240 + BUFFER_MIB + 3 * ARROW_MIB
 
 
-def is_asleep(process_id: int) -> bool:
+def is_waiting(process_id: int) -> bool:
     """Whether no thread of the process runs or is about to."""
     states = Path(f"/proc/{process_id}/task").glob("*/stat")
     return all(path.read_text("utf-8").rpartition(")")[2].split()[0] == "S" for path in states)
@@ -64,7 +64,7 @@ def feed(worker: subprocess.Popen[bytes], broker: LocalKafka) -> None:
         waits = str(1 + int(BUFFER_MIB / ARROW_MIB)).encode()
         while worker.stdout.readline().strip() != waits:
             assert worker.poll() is None
-        assert eventually(lambda: is_asleep(worker.pid))
+        assert eventually(lambda: is_waiting(worker.pid))
         broker.resume(1)
         rest.join()
 

@@ -76,7 +76,7 @@ class TestCreation:
         assert sorted(map(len, topics.replicas("tc-once").values())) == [1, 1]
 
     def test_brokers_that_would_create_it_themselves_do_not(self, kafka, topics):
-        """auto.create.topics.enable would make one partition, and win the race."""
+        """auto.create.topics.enable would make one partition, and be first."""
         write(creating(kafka.bootstrap_servers, partitions="5"), "tc-auto", [b"v"])
         assert len(Topics(kafka.bootstrap_servers).replicas("tc-auto")) == 5
 

@@ -1,4 +1,4 @@
-"""What chaos and scale runs are judged by must notice what it is there for."""
+"""What chaos and scale runs are judged by must find what it looks for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What happens to the processes of a Spark driver at named points of the commit protocol.
 
 ``PYKAFKA_SINK_CRASH_HOOK=tests.chaos.crash:hook`` makes every process of the sink ask here. Traps
-are files in the folder that ``PYKAFKA_CHAOS_FOLDER`` names: whoever reaches a trap's point first
-takes the file away, and does what it says. Nothing of the sink is imported here: it imports this.
+are files in the folder that ``PYKAFKA_CHAOS_FOLDER`` names: the process that reaches a trap's point
+first takes the file away, and does what it says. Nothing of the sink is imported here: it imports this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KILL_DRIVER, KILL_WORKER, FAIL, HOLD, STRAGGLE = (
     "straggle",
 )
 STRAGGLE_S = 2.0
-# Whoever forgets a process does not keep it for ever.
+# A process that nobody lets go on ends after this time.
 _HELD_AT_MOST_S = 3600.0
 DRIVER = "driver.json"
 """Process ids of the Spark driver that runs now."""
@@ -125,7 +125,7 @@ def _claimed(path: Path) -> bool:
 
 def _act(trap: Trap, path: Path) -> None:
     if trap.action == KILL_DRIVER:
-        # Its Python processes outlive the JVM by moments: this one must not take another step.
+        # Its Python processes end a little later than the JVM: this one must not take another step.
         kill_driver(path.parent)
         os.kill(os.getpid(), signal.SIGKILL)
     elif trap.action == KILL_WORKER:

@@ -101,7 +101,7 @@ class SparkDriver:
     def kill(self) -> None:
         """SIGKILL for Python and JVM, at no particular point."""
         if not kill_driver(self.folder) and self._process is not None:
-            self._process.kill()  # it has not got as far as to have a JVM that works
+            self._process.kill()  # it has no working JVM yet
         self.wait()
 
     def stop(self) -> int:

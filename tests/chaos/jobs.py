@@ -1,4 +1,4 @@
-"""The jobs that write while brokers suffer: a batch and a stream of the same records.
+"""The jobs that write while brokers fail: a batch and a stream of the same records.
 
 A record's value begins with its id in ten digits. Its key names the sequence it belongs to: rows of
 one key are written by one task after the other, in rising order of their ids.

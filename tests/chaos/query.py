@@ -40,7 +40,7 @@ def session(conf: dict[str, str]) -> SparkSession:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        # It lives for a minute: compile little.
+        # It runs for a minute: compile little.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         # A task appends, and reaches task.written, several times.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "50",

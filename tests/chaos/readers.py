@@ -87,7 +87,7 @@ class EndOffsets:
             {
                 "bootstrap.servers": bootstrap_servers,
                 "log_level": 0,
-                # Brokers are away for seconds, and this is not about who finds them first.
+                # Brokers are away for seconds; how soon this client finds them again does not matter here.
                 "reconnect.backoff.ms": 500,
             }
         )

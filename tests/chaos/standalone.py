@@ -1,7 +1,7 @@
 """A Spark cluster on this machine whose executors are on two hosts, as far as Spark can tell.
 
 Speculation wants a second host for the second attempt, and is off where driver and executor are
-one. Executors are no children of the driver here: they outlive it by moments, and go on writing.
+one. Executors are no children of the driver here: they end after it, and write until then.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def generate(folder: Path) -> None:
         class_path = os.pathsep.join(jars)
         _run([javac, "-encoding", "UTF-8", "-d", classes, "-cp", class_path, *sources])
         class_path = os.pathsep.join([classes, *jars])
-        # It runs for a second: compile little, collect simply.
+        # It runs for a second: the fast compiler and the simplest garbage collector.
         jvm = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m"]
         java = find_java_for_kafka(CLIENT_VERSION)
         _run([java, *jvm, "-cp", class_path, "Generate", str(folder)])

@@ -1,4 +1,4 @@
-"""The connection without I/O: chunks do not matter, and a peer out of line is found out."""
+"""The connection without I/O: chunks do not matter, and a peer that breaks the protocol is refused."""
 
 from __future__ import annotations
 

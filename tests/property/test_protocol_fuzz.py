@@ -193,7 +193,7 @@ def test_broken_answers_raise_nothing_but_remote_protocol_error(
                 f"\n{CASES:,} cases (seed {SEED}), {rate:,.0f} a second, {accepted:,} of them "
                 f"readable, RSS {growth / MIB:+.1f} MiB"
             )
-    # Both kinds must occur, or the mutations are too gentle or too harsh to find anything.
+    # Both kinds must occur, or the mutations change too little or too much to find anything.
     assert CASES * 0.02 < accepted < CASES * 0.9
     assert growth < 8 * MIB, f"RSS grew by {growth / MIB:.1f} MiB (FUZZ_SEED={SEED})"
 
@@ -226,7 +226,7 @@ def test_arbitrary_bytes(request_type: type[schema.Request], version: int) -> No
 def test_truncated_and_lying_frames_take_no_memory(
     request_type: type[schema.Request], version: int
 ) -> None:
-    """At every position of an answer: a cut, and every lie about a length."""
+    """At every position of an answer: a cut, and every wrong length."""
     rng = random.Random(SEED + version)
     frame = valid_frame(request_type, version, rng)
     decode(frame)

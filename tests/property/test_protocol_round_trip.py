@@ -50,7 +50,7 @@ from tests.property.message_values import (
     message_strategy,
 )
 
-# No database, same examples each time: a failure in CI must be one at every desk.
+# No database, same examples each time: a failure on one machine must be one on every machine.
 PROPERTY = settings(max_examples=30, deadline=None, derandomize=True, database=None)
 
 

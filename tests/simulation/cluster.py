@@ -115,7 +115,7 @@ class SimCluster:
         return self.topics[name]
 
     def empty_topic(self, name: str) -> None:
-        """Somebody deletes the topic and creates it anew: another one, of the same name."""
+        """The topic is deleted and created anew: another one, of the same name."""
         topic = self.topics[name]
         for index, old in enumerate(topic.partitions):
             old.drop_waiters_of(old.leader_id, "UNKNOWN_TOPIC_OR_PARTITION")

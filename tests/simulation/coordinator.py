@@ -38,7 +38,7 @@ ProducerAnswer = Callable[[str, ProducerIdAndEpoch], None]
 
 
 class TransactionCoordinator:
-    """One broker's coordinator: memory that a crash takes away, over the log that it does not."""
+    """One broker's coordinator: memory, which a crash loses, and the log, which it does not."""
 
     def __init__(self, broker: SimBroker, transactions: Transactions) -> None:
         self._broker = broker

@@ -43,7 +43,7 @@ class SimMonitor:
         while not self._is_notified and self.clock.ms < deadline_ms:
             before_ms = self.clock.ms
             self.producer.sender.run_once(self.clock.ms)
-            # A failed producer has nothing left to wake up for.
+            # A failed producer has nothing left to do.
             if self.producer.accumulator.failure is not None and self.clock.ms == before_ms:
                 self.clock.ms += 1
 

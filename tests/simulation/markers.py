@@ -107,7 +107,7 @@ class _Markers:
             self._transactions.timestamp_ms(),
         )
         if offset is None:
-            return  # another coordinator is at it
+            return  # another coordinator writes them
         cluster.replication.begin(leader, partition)
         cluster.replication.await_replicas(
             leader, key, offset + 1, _ANSWER_TIMEOUT_MS, lambda error: self._answered(key, error)

@@ -1,7 +1,7 @@
 """A simulated network: the producer's Network interface on one side, brokers on the other.
 
 Bytes of a request are read from the producer's buffers in two halves at different times, as a
-socket does with a large request: a buffer that is reused too early gives itself away.
+socket does with a large request: a buffer that is reused too early changes what the broker gets.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Channel:
 
 @dataclass
 class NetworkFaults:
-    """Chances in each step, all zero until a test says otherwise."""
+    """Chances in each step, all zero unless a test sets them."""
 
     latency_ms: tuple[int, int] = (1, 3)
     cut_during_request: float = 0.0

@@ -27,7 +27,7 @@ A, B = b"a", b"b"
 
 
 class CrashError(BaseException):
-    """The driver is no more."""
+    """The driver was killed."""
 
 
 class Prefix:
@@ -90,7 +90,7 @@ class Lives(Prefix):
 
 
 def crash_at(point: str) -> None:
-    """Whoever reaches ``point`` next is no more."""
+    """The driver that reaches ``point`` next is killed."""
 
     def hook(reached: str) -> None:
         if reached == point:

@@ -130,7 +130,7 @@ class Partition:
                 waiter.answer("NONE")
 
     def forget_deposed(self, broker_id: int) -> None:
-        """It has died: when it is back, it leads nothing until it is told so."""
+        """It has died: when it is back, it leads nothing until the controller says so."""
         self.deposed_high_watermarks.pop(broker_id, None)
 
     def drop_waiters_of(self, broker_id: int, error: str | None) -> None:

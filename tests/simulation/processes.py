@@ -1,9 +1,9 @@
 """Several processes in one simulated world: real blocking code, one of them running at a time.
 
 Each thing that goes on at the same time as others is an :class:`Actor`, a thread that runs only
-while the world waits for it. It gives way where it polls its network or sleeps; then the world goes
-on with whoever may, in a fixed order, and moves the clock when nobody may. A process is killed as
-by SIGKILL: its actors end where they are, and nothing that they do while they end reaches anybody.
+while the world waits for it. It stops where it polls its network or sleeps; then the world lets the
+next actor run that can, in a fixed order, and moves the clock when none can. A process is killed as
+by SIGKILL: its actors end where they are, and what they do while they end has no effect on others.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NEVER = 1 << 62
 
 
 class KilledError(BaseException):
-    """The process is no more. Nothing of the package may catch it."""
+    """The process was killed. Nothing of the package may catch this."""
 
 
 class Process:
-    """One process and its connections. ``is_given_up``: nobody waits for it; it may live."""
+    """One process and its connections. ``is_given_up``: nobody waits for it; it may still run."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -58,7 +58,7 @@ class Process:
 
 
 class Actor:
-    """Code that runs in a process, in a thread that has the floor or waits for it.
+    """Code that runs in a process, in a thread that runs or waits for its turn.
 
     After its end: ``result``, or ``error``, which is KilledError if its process was killed.
     """
@@ -94,7 +94,7 @@ class Actor:
         self._thread.start()
 
     def wait(self, condition: Condition | None, deadline_ms: int) -> None:
-        """Give way until ``condition`` holds or the deadline is there."""
+        """Let others run until ``condition`` holds or the deadline has come."""
         if not self.process.is_alive:
             raise KilledError(self.process.name)
         self._condition, self._deadline_ms = condition, deadline_ms
@@ -148,16 +148,16 @@ class World:
 
     @property
     def acting(self) -> Actor:
-        """The actor that has the floor."""
+        """The actor that runs now."""
         assert self.current is not None, "nobody is running"
         return self.current
 
     def sleep(self, duration_ms: int) -> None:
-        """For actors: give way for that long."""
+        """For actors: let others run for that long."""
         self.acting.wait(None, self.clock.ms + duration_ms)
 
     def wait_for(self, condition: Condition, timeout_ms: int | None = None) -> bool:
-        """For actors: give way until ``condition`` holds. Whether it does."""
+        """For actors: let others run until ``condition`` holds. Whether it does."""
         deadline_ms = _NEVER if timeout_ms is None else self.clock.ms + timeout_ms
         while not condition() and self.clock.ms < deadline_ms:
             self.acting.wait(condition, deadline_ms)
@@ -173,7 +173,7 @@ class World:
             for actor in ready:
                 self._give_floor(actor)
             if self.switches > most_switches:
-                raise AssertionError(f"more than {most_switches} switches: something spins")
+                raise AssertionError(f"more than {most_switches} switches: an actor does not end")
 
     def _give_floor(self, actor: Actor) -> None:
         self.switches += 1

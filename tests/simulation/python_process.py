@@ -1,6 +1,6 @@
 """The Python processes that Spark starts, with the real code of the sink in them.
 
-What modules keep between calls is a process's own: whoever gets the floor finds its own there.
+What modules keep between calls is a process's own: it is exchanged whenever another process runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ActorMonitor:
         while not self._is_notified and clock.ms < end_ms:
             before_ms = clock.ms
             self.producer.sender.run_once(clock.ms, end_ms)
-            # A failed producer has nothing left to wake up for.
+            # A failed producer has nothing left to do.
             if self.producer.accumulator.failure is not None and clock.ms == before_ms:
                 self._world.sleep(1)
 
@@ -118,7 +118,7 @@ class PythonProcess(Process):
         return TaskProducer(self, config, topics)
 
     def compute_for(self, duration_ms: int) -> None:
-        """For tasks: time goes by."""
+        """For tasks: let time pass."""
         if self.producer is not None and self.producer.is_healthy:
             self.producer.send_for(duration_ms)
         else:
@@ -153,7 +153,7 @@ class TaskContext:
 
 @contextmanager
 def python_processes(world: World, on_point: Callable[[str], None]) -> Iterator[None]:
-    """The sink's modules live in ``world``. ``on_point``: called at each named crash point."""
+    """The sink's modules run in ``world``. ``on_point``: called at each named crash point."""
 
     class SimAdminClient(AdminClient):
         @classmethod

@@ -3,7 +3,7 @@
 Micro-batches of a deterministic source go through planning, tasks, commit and abort, all of them
 the real code, while brokers, workers and drivers die, hang and come back. In the end a reader of
 committed records must have seen each row once, and no transaction may be left open. The only other
-outcome that is permitted is the error that says that nobody can know, or repair, what is visible.
+outcome that is permitted is the error that says that what is visible cannot be known, or not be repaired.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Life:
     decision: the last one in the log; job_ids: of the job that is not known to be done yet
     has_late_sweep: somebody hung between listing what is open and aborting it
     taken: transactional ids that outsiders have initialized
-    doomed: who is to be swept; swept: who was, and must be heard of no more
+    doomed: whose transactions are to be swept; swept: whose were, and who must write nothing more
     replaced_ids: rows that were committed before the checkpoint lost their offsets
     strangers: processes that plan jobs with the query's prefix; intruders: those that took it
     """
@@ -195,7 +195,7 @@ def _new_application(life: Life) -> Application:
 
 
 def _run(life: Life, application: Application) -> BaseException | None:
-    """One run; why it stopped, None where nothing is left to do or nobody can say."""
+    """One run; why it stopped, None where nothing is left to do or the reason is not known."""
     run = application.run_job if life.settings.is_job else application.run_query
     actor = life.world.spawn(application.jvm, run)
     life.world.wait_for(lambda: actor.is_done or application.is_lost)
@@ -223,7 +223,7 @@ def _judge(life: Life, error: BaseException) -> None:
 
 
 def _look_at_job(life: Life, application: Application, batch_id: int) -> None:
-    """Before anybody repeats a job he asks what became of it, and lets a decided one be finished."""
+    """Before a job is repeated, its outcome is looked up, and a decided one is finished."""
     if application.job_id is not None:
         life.job_ids.add(application.job_id)
     if not life.job_ids:
@@ -271,7 +271,7 @@ def _examine(life: Life, operations: Operations) -> Decision | None:
 
 
 def _settle(life: Life, faults: QueryFaults) -> None:
-    """Nothing goes wrong any more; who was late comes to his end; then one more planning."""
+    """No more faults; processes that were late end; then one more planning."""
     life.note("everything is healed")
     life.fates.is_healed = True
     for blow in life.settings.blows:
@@ -281,7 +281,7 @@ def _settle(life: Life, faults: QueryFaults) -> None:
     if not life.world.wait_for(
         lambda: all(not p.actors or p is mine for p in life.processes()), _ZOMBIES_END_MS
     ):
-        raise InvariantError("somebody never comes to an end")
+        raise InvariantError("a process does not end")
     application = _new_application(life)
     try:
         is_job = life.settings.is_job

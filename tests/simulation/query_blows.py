@@ -1,4 +1,4 @@
-"""What strikes a query in the middle of its steps: whoever is at one of them dies, hangs, is late."""
+"""Faults in the middle of a query's steps: the process that takes one of them dies, hangs or is late."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _depose_log_leader(life: Life, unaware_ms: int) -> None:
 
 
 def _downgrade(life: Life, application: Application) -> None:
-    """Workers are replaced, for they write as before; the driver lives on, or is started again."""
+    """Workers are replaced, as the old ones write as before; the driver goes on, or is started again."""
     life.state.transaction_version = life.fates.rng.choice((0, 0, 1))
     life.note(f"transaction.version is {life.state.transaction_version} from now on")
     for worker in application.workers:

@@ -186,7 +186,7 @@ def _epochs_used_up(original):  # type: ignore[no-untyped-def]
 
 BUGS: dict[str, Bug] = {
     "no decision log": Bug(
-        "transactions are committed, and nothing says that they were to be",
+        "transactions are committed without a record of the decision",
         DecisionLog,
         "write",
         _no_decision_log,
@@ -226,7 +226,7 @@ BUGS: dict[str, Bug] = {
         "planning aborts what is decided", CommitProtocol, "plan", _swept_before_resolved
     ),
     "taken before it is checked": Bug(
-        "who is refused has fenced whom he was refused for",
+        "a driver that is refused has already fenced the owner of the prefix",
         CommitProtocol,
         "plan",
         _taken_before_it_is_checked,
@@ -250,7 +250,10 @@ BUGS: dict[str, Bug] = {
         _replay_dropped_unseen,
     ),
     "not swept": Bug(
-        "nobody aborts what losers and dead tasks leave open", CommitProtocol, "sweep", _not_swept
+        "nobody aborts what superseded attempts and dead tasks leave open",
+        CommitProtocol,
+        "sweep",
+        _not_swept,
     ),
     "swept by anybody": Bug(
         "a driver aborts what is open although another one has taken over",
@@ -259,7 +262,7 @@ BUGS: dict[str, Bug] = {
         _swept_by_anybody,
     ),
     "older drivers not fenced": Bug(
-        "a decision is written whoever has planned since",
+        "a decision is written although another driver has planned since",
         DecisionLog,
         "write",
         _older_drivers_not_fenced,

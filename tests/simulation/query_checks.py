@@ -1,4 +1,4 @@
-"""What must hold of a query's life, once it is over and everybody has come to his end."""
+"""What must hold of a query's life, once it is over and all its processes have ended."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(life: Life) -> None:
 
 
 def _check_outcome(life: Life) -> None:
-    """Only what took longer than a transaction may take, or what others did, is left to the user."""
+    """Only what exceeded the timeout of transactions, or what others did, is left to the user."""
     if life.outcome is None:
         return
     if isinstance(life.outcome, (MissingRecordError, ReplayError)):

@@ -1,4 +1,4 @@
-"""What goes wrong in the cluster while a query lives: also what concerns coordinators."""
+"""Faults of the cluster during the life of a query, those of coordinators included."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class QueryFaults(FaultPlan):
             self._cluster.publish()
 
     def _revive(self, node_id: int) -> None:
-        """Whoever goes on may lead what nobody could lead meanwhile."""
+        """A broker that goes on may lead partitions that had no leader meanwhile."""
         super()._revive(node_id)
         state = self._cluster.transactions
         assert state is not None

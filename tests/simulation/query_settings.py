@@ -120,7 +120,7 @@ def choose_settings(rng: random.Random) -> Settings:
         settings.is_job = True
         for blow in settings.blows:
             if blow.kind in ("freeze driver", "hang process"):
-                # Whoever repeats a job whose driver may still live must expect it twice.
+                # A job that is repeated while its driver may still run can be written twice.
                 blow.kind = "kill driver"
     if version == 2 and rng.random() < 0.15:
         _make_downgrade_likely(settings, rng)
@@ -201,7 +201,7 @@ def _make_repairs_likely(settings: Settings, rng: random.Random) -> None:
 
 
 def _make_late_drivers_likely(settings: Settings, rng: random.Random) -> None:
-    """A driver hangs before it sweeps; the next one decides meanwhile, and is killed over it."""
+    """A driver hangs before it sweeps; the next one decides meanwhile, and is killed then."""
     settings.first_outages_ms = [0, 3000]
     settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(2, 4))]
     settings.ranges.events = 0

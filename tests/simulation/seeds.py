@@ -50,7 +50,7 @@ class Settings:
 
     @property
     def must_succeed(self) -> bool:
-        """Faults end long before any patience does; unclean elections lose only what was there."""
+        """Faults end long before any timeout; unclean elections lose only what was there."""
         return "delivery_timeout_ms" not in self.options
 
 
@@ -176,7 +176,7 @@ def _watch(life: Life) -> None:
         digest.update(f"{simulation.clock.ms};".encode())
         life.trace = digest.hexdigest()
         if simulation.network.polls > _MOST_POLLS:
-            raise InvariantError(f"more than {_MOST_POLLS} polls: the sender spins")
+            raise InvariantError(f"more than {_MOST_POLLS} polls: the sender does not wait")
         known = producer._metadata.snapshot.topics.get("t")
         for index, partition in enumerate(known.partitions if known else ()):
             if partition.leader_epoch < epochs.get(index, -1):

@@ -98,7 +98,7 @@ class Fates:
 
 
 class Attempt:
-    """One attempt at one task. ``is_lost``: the driver has given it up; it may live."""
+    """One attempt at one task. ``is_lost``: the driver has given it up; it may still run."""
 
     def __init__(self, index: int, number: int, worker: PythonProcess) -> None:
         self.index = index
@@ -174,7 +174,7 @@ class Application:
         return process in self.driver_processes() or process in workers
 
     def freeze(self, duration_ms: int) -> None:
-        """The driver's machine hangs; everybody takes it for dead."""
+        """The driver's machine hangs; all others go on as if it were dead."""
         until_ms = self.world.clock.ms + duration_ms
         self.is_lost = True
         for process in self.driver_processes():
@@ -331,7 +331,7 @@ class Application:
     def _arrow_batches(
         self, rows: list[tuple[bytes, bytes]], attempt: Attempt
     ) -> Iterator[pa.RecordBatch]:
-        """The rows in a few pieces; between them, whatever happens to tasks."""
+        """The rows in a few pieces; between them faults of tasks."""
         cut = self.rng.randint(0, len(rows))
         for piece in (rows[:cut], rows[cut:]):
             self._suffer(attempt)

@@ -1,4 +1,4 @@
-"""Every option that is a duration works at its documented maximum: Kafka's idiom for "for ever"."""
+"""Every option that is a duration works at its documented maximum, which users give for "for ever"."""
 
 from __future__ import annotations
 

@@ -44,7 +44,11 @@ def test_a_log_that_was_lost_under_a_decision_is_noticed_before_anything_is_swep
     with pytest.raises(CrashError):
         lives.batch(1, driver(1), job=job)
     lose_the_log(lives)
-    for number in (1, 2, 2):  # who is refused leaves nothing that lets him pass the next time
+    for number in (
+        1,
+        2,
+        2,
+    ):  # a driver that is refused leaves nothing that would let it pass the next time
         with pytest.raises(MissingRecordError, match=r"transaction\.log\.missing=accept"):
             lives.protocol.plan(driver(number), job)
     assert len(lives.open_ids()) == 1

@@ -1,4 +1,4 @@
-"""Operators' repairs: what they do, refuse, and leave alone when something comes in between."""
+"""Operators' repairs: what they do, what they refuse, and what they do not touch."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_open_transactions_are_aborted_and_their_driver_cannot_commit(operated):
 
 
 def test_a_running_driver_that_was_not_listed_cannot_decide_either(operated):
-    """The operator aborts a leftover; the driver's own decision must not be lost by halves."""
+    """The operator aborts a leftover; no half of the driver's own decision may be lost."""
     plan = operated.protocol.plan(driver(1), None)
     transactions = operated.written(plan, [A, B])
     operated.operations.abort(transactions[1].transactional_id, agree)

@@ -38,4 +38,4 @@ def test_a_planted_bug_is_caught(bug):
         for seed in range(MOST_SEEDS_FOR_A_BUG):
             if queries.try_seed(seed).failure is not None:
                 return
-    pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not notice: {bug}")
+    pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")

@@ -29,4 +29,4 @@ def test_a_planted_bug_is_caught(bug):
         for seed in range(MOST_SEEDS_FOR_A_BUG):
             if seeds.try_seed(seed) is not None:
                 return
-    pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not notice: {bug}")
+    pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")

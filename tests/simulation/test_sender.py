@@ -1,4 +1,4 @@
-"""The sender stepped by hand, under simulated clock, network and brokers."""
+"""The sender, one round at a time, under simulated clock, network and brokers."""
 
 from __future__ import annotations
 

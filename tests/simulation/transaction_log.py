@@ -1,7 +1,7 @@
 """What simulated brokers keep of transactions: the topic ``__transaction_state``, and who leads it.
 
 A write is durable a little before it is answered: a coordinator that dies in between has done what
-its client never hears of. Source: ``TransactionStateManager``, ``TransactionMetadata``.
+its client gets no answer to. Source: ``TransactionStateManager``, ``TransactionMetadata``.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class World:
                 return producer
             assert error == "CONCURRENT_TRANSACTIONS"
             self.run_for(20)
-        raise AssertionError("InitProducerId does not come to an end")
+        raise AssertionError("InitProducerId does not succeed")
 
     def add_partitions(
         self,

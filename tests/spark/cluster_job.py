@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 def main(bootstrap_servers: str, topic: str, folder: str) -> None:
     spark = (
         SparkSession.builder.master("local-cluster[2,1,600]")
-        # It lives for a minute: Java's slower compiler would take half of the CPU.
+        # It runs for a minute: Java's slower compiler would take half of the CPU.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")

@@ -25,7 +25,7 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("pykafka-sink tests")
         .config("spark.jars", ",".join(str(jar) for jar in jars))
-        # It lives for minutes: Java's slower compiler would take half of the CPU.
+        # It runs for minutes: Java's slower compiler would take half of the CPU.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -190,7 +190,7 @@ class TestKilledDriver:
         assert lingering(kafka, f"eo-{driver.topic}.") == []
 
     def test_the_older_of_two_drivers_stops(self, kafka, driver):
-        """Both work on the same checkpoint, as after a failover that was none."""
+        """Both work on the same checkpoint, as after a failover while the first driver still runs."""
         older, newer = driver("older", 4), driver("newer", 4)
         held = older.traps.set(Trap("commit.checked", HOLD, nth=2))
         older.start()

@@ -29,7 +29,7 @@ spark.master            local[2]
 spark.ui.enabled        false
 spark.ui.showConsoleProgress false
 spark.log.level         ERROR
-# Short lives: the quick compiler takes half of the CPU.
+# Short runs: with the quick compiler they take half of the CPU.
 spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 """
 

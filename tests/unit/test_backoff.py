@@ -50,7 +50,7 @@ def test_without_jitter() -> None:
 
 
 def test_jitter_goes_on_at_the_maximum() -> None:
-    """Java's caps the term, then jitters: tasks that lost a broker together come back apart."""
+    """Java's caps the term, then jitters: tasks that lost a broker together do not reconnect together."""
     assert ExponentialBackoff(100, 1000, LOWEST).backoff_ms(20) == 800
 
 

@@ -136,7 +136,7 @@ def test_progress_goes_to_standard_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_no_terminal_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM believes in one that cannot be opened."""
+    """The JVM reports a terminal that cannot be opened."""
 
     def cannot_open(*_: object, **__: object) -> None:
         raise OSError("no such device")

@@ -156,7 +156,7 @@ def test_layers_have_an_order():
         ("jobs.records", "from spark_kafka_sink import localkafka"),
     ],
 )
-def test_the_rules_have_teeth(module, line):
+def test_a_forbidden_import_is_found(module, line):
     assert list(violations(module, ast.parse(line)))
 
 

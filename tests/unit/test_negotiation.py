@@ -324,7 +324,7 @@ class TestNoCommonVersion:
             assert words in str(raised.value)
 
     def test_of_metadata(self) -> None:
-        """What a user's first contact with such a broker looks like."""
+        """What a user is told who tries such a broker."""
         with pytest.raises(UnsupportedVersionError) as raised:
             metadata_of(broker_of({**KAFKA_0_10_2, METADATA: (0, 0)}))
         for words in ("old.example:9092", "Metadata:", "1 to 13", "0 to 0"):

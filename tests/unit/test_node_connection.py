@@ -40,7 +40,7 @@ def test_every_state_is_reached_and_left():
 
 
 def test_whatever_is_going_on_can_fail():
-    """Only where nothing is going on, nothing can."""
+    """Without a connection, and during the pause before the next one, nothing can."""
     failing = {t.state: t.next_state for t in TRANSITIONS if t.event is E.FAIL}
     assert failing == dict.fromkeys(set(S) - {S.DISCONNECTED, S.BACKING_OFF}, S.BACKING_OFF)
 

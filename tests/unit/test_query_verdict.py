@@ -1,4 +1,4 @@
-"""What runs with exactly-once delivery are judged by must notice what it is there for."""
+"""What runs with exactly-once delivery are judged by must find what it looks for."""
 
 from __future__ import annotations
 

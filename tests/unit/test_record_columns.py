@@ -183,7 +183,7 @@ def test_headers_that_kafka_does_not_have(headers: list[Any], message: str) -> N
     with pytest.raises(RecordError) as raised:
         headers_view(array)
     assert str(raised.value) == message
-    # Outside the slice they are nobody's.
+    # Outside the slice no row refers to them.
     assert read_headers(headers_view(array.slice(0, 1)), 0) == [(b"k", b"v")]
 
 

@@ -167,7 +167,7 @@ def test_a_request_larger_than_the_sockets_buffers(
             pass
         return SendCompleted(CHANNEL) in events
 
-    # The peer's reading drives it: a poll that waits for the peer would wait in vain.
+    # The peer's reading drives it: a poll that waited for the peer would never end.
     assert until(network, is_sent, poll_ms=0) == [SendCompleted(CHANNEL)]
     peer.settimeout(DEADLINE_S)
     data += read_exactly(peer, len(expected) - len(data))

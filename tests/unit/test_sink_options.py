@@ -1,4 +1,4 @@
-"""Spark's options → SinkOptions: what is used, refused with an alternative, or told to be idle."""
+"""Spark's options → SinkOptions: what is used, refused with an alternative, or without effect."""
 
 from __future__ import annotations
 

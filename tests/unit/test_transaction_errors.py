@@ -1,4 +1,4 @@
-"""What stands in the way into a transaction: errors that pass, and those that do not."""
+"""Errors while a transaction begins: those that pass, and those that do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way into a transaction: coordinator, producer id, partitions; and its batches."""
+"""How a transaction begins: coordinator, producer id, partitions; and its batches."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan() -> None:
     first, second = DriverToken(1, 0, 0, 2), DriverToken(1, 1, 0, 2)
     taken = [slots.take("p", first), slots.take("p", first), slots.take("other", first)]
     assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
-    slots.burn("p.0123456789ab.1")
+    slots.retire("p.0123456789ab.1")
     assert slots.take("p", second) == "p.0123456789ab.0"
     assert slots.take("p", second) == "p.0123456789ab.2"
     slots.renew()
