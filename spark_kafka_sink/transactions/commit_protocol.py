@@ -24,7 +24,7 @@ from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
 from spark_kafka_sink.transactions.ending import Outcome, is_open
-from spark_kafka_sink.transactions.errors import TransactionLostError
+from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
@@ -311,7 +311,10 @@ class CommitProtocol:
         names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
         if names:
             # In this order: still ours after they were listed, so nobody else has decided on them.
-            self._client.check_held(self._driver_transactional_id, token.producer, deadline_ms)
+            try:
+                self._client.check_held(self._driver_transactional_id, token.producer, deadline_ms)
+            except FencedError as error:
+                raise self.log.naming_owner(error, deadline_ms) from error
             reached("sweep.listed")
             self._client.fence(names, self._config.transaction_timeout_ms, deadline_ms)
         return tuple(names)

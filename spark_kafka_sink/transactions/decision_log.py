@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import BrokerError, error_for_code
+from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError, error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
@@ -30,7 +30,7 @@ from spark_kafka_sink.transactions.client import (
     raise_if_fenced,
 )
 from spark_kafka_sink.transactions.crash_points import reached
-from spark_kafka_sink.transactions.errors import UnreadableRecordError
+from spark_kafka_sink.transactions.errors import FencedError, UnreadableRecordError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase, StoredRecord
@@ -193,6 +193,26 @@ class DecisionLog:
         Raises FencedError when the token is no longer good; nothing is written then. After any
         other error the record may be written or not: initialize the driver's id and read.
         """
+        try:
+            return self._write(decision, token, deadline_ms)
+        except FencedError as error:
+            raise self.naming_owner(error, deadline_ms) from error
+
+    def naming_owner(self, error: FencedError, deadline_ms: int) -> FencedError:
+        """``error`` with whom the record names now; as it is where that cannot be read."""
+        try:
+            # Who has taken over may be writing itself down just now.
+            self._client.settled_state(driver_transactional_id(self._prefix), deadline_ms)
+            decision = self.read(deadline_ms)
+        except KafkaSinkError:
+            return error
+        if decision is None:
+            return error
+        return FencedError(f"{error}. The decision log names {decision.owner.since()}")
+
+    def _write(
+        self, decision: Decision | None, token: DriverToken, deadline_ms: int
+    ) -> DriverToken:
         if decision is None:
             self.write_mark(Mark(is_released=True), deadline_ms)
         transactional_id = driver_transactional_id(self._prefix)

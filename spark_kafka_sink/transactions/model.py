@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
+from spark_kafka_sink.transactions.times import time_of
 
 _FORMAT = 1
 _MOST_SUPERSEDED = 64
@@ -96,7 +97,7 @@ class DriverToken(NamedTuple):
 class Driver(NamedTuple):
     """Who plans and commits.
 
-    driver_id: of the Spark driver's process
+    driver_id: of the Spark driver's process; started_ms: when it took the prefix, since 1970
     checkpoint: of the streaming query, where Spark tells it; None for jobs
     """
 
@@ -110,6 +111,10 @@ class Driver(NamedTuple):
         name = f" of query '{self.query_name}'" if self.query_name else ""
         where = f", checkpoint {self.checkpoint}" if self.checkpoint else ""
         return f"driver {self.driver_id}{name} on {self.host}{where}"
+
+    def since(self) -> str:
+        """With the time when it took the prefix."""
+        return f"{self}, since {time_of(self.started_ms)}"
 
 
 class Unit(NamedTuple):

@@ -24,8 +24,9 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
     owner = decision.owner
     if owner.driver_id != driver.driver_id and driver.driver_id in decision.superseded:
         raise FencedError(
-            f"this {driver} was superseded by {owner} under transactional.id.prefix '{prefix}'. "
-            "It stops; nothing that it has not decided becomes visible"
+            f"this {driver} was superseded by {owner.since()} under "
+            f"transactional.id.prefix '{prefix}'. It stops; nothing that it has "
+            "not decided becomes visible"
         )
     if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
         raise PrefixInUseError(_in_use(str(owner), prefix))

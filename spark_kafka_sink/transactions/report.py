@@ -6,7 +6,6 @@ Times are ms since 1970 in UTC; ages are by the clock of this machine, not of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from spark_kafka_sink.transactions.inspection import (
@@ -17,6 +16,7 @@ from spark_kafka_sink.transactions.inspection import (
 from spark_kafka_sink.transactions.model import NO_UNIT, Decision
 from spark_kafka_sink.transactions.operations import Result, is_settled, state_of
 from spark_kafka_sink.transactions.read_positions import ReadPosition
+from spark_kafka_sink.transactions.times import duration_of, time_of
 
 _MOST_PARTITIONS = 8
 _NONE = "-"
@@ -181,24 +181,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-
-
-def time_of(timestamp_ms: int) -> str:
-    """``2026-03-01T12:00:00Z``; a dash for none."""
-    if timestamp_ms <= 0:
-        return _NONE
-    moment = datetime.fromtimestamp(timestamp_ms // 1000, tz=timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def duration_of(duration_ms: int) -> str:
-    """The two largest units: ``3 min 20 s``. Clocks that differ do not make it negative."""
-    seconds = max(0, duration_ms) // 1000
-    units = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"))
-    told = [*units, (seconds % 60, "s")]
-    while len(told) > 1 and told[0][0] == 0:
-        told.pop(0)
-    return " ".join(f"{n} {unit}" for at, (n, unit) in enumerate(told[:2]) if n or at == 0)
 
 
 def _time_and_age(timestamp_ms: int, now_ms: int) -> str:

@@ -124,7 +124,7 @@ def abort_unit(options: SinkOptions) -> str:
             "kafka.transaction.timeout.ms, or until this query or job is started again"
         )
     if decision is not None and decision.owner.driver_id != driver.driver_id:
-        return f"nothing was done: {decision.owner} has taken over"
+        return f"nothing was done: {decision.owner.since()} has taken over"
     if decision is not None and decision.phase is Phase.DECIDED:
         return (
             f"{decision.unit} was decided: it becomes visible when this query or job is started "

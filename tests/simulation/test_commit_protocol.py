@@ -150,8 +150,12 @@ def test_a_driver_fenced_between_check_and_decision_writes_nothing(lives: Lives)
             lives.protocol.plan(driver(2), None)
 
     crash_points.set_hook(take_over)
-    with pytest.raises(FencedError, match=r"another driver has taken over transactional.id.prefix"):
+    with pytest.raises(
+        FencedError, match=r"another driver has taken over transactional.id.prefix"
+    ) as fenced:
         lives.protocol.commit(old, unit(0), written)
+    taken_over_by = "driver driver-2 of query 'rows' on host, checkpoint /ck, since 2023-11-14T"
+    assert f"The decision log names {taken_over_by}" in str(fenced.value)
     assert lives.visible() == []
     assert lives.open_ids() == []
 
@@ -173,7 +177,7 @@ def test_a_driver_that_wakes_up_late_sweeps_nothing_that_a_newer_one_has_decided
     if point == "commit.done":
         lives.batch(1, driver(1))  # it is done; what it could not sweep is another's
     else:
-        with pytest.raises(FencedError):
+        with pytest.raises(FencedError, match=r"names driver driver-2 .* since 2023-11-14T"):
             lives.protocol.abort(driver(1)) if point == "abort.settled" else lives.batch(
                 1, driver(1)
             )

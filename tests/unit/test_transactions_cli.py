@@ -21,6 +21,7 @@ from spark_kafka_sink.transactions.inspection import (
 )
 from spark_kafka_sink.transactions.model import Decision, Driver, Phase
 from spark_kafka_sink.transactions.read_positions import OpenProducer, ReadPosition
+from spark_kafka_sink.transactions.times import duration_of
 from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
 
 A, B = b"a", b"b"
@@ -348,7 +349,7 @@ def test_the_text_of_describe():
     ],
 )
 def test_durations(ms, text):
-    assert report.duration_of(ms) == text
+    assert duration_of(ms) == text
 
 
 def test_many_partitions_are_not_all_shown():
