@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
@@ -39,12 +40,24 @@ from spark_kafka_sink.transactions.model import (
     Unit,
     Write,
 )
+from spark_kafka_sink.transactions.times import duration_of
 
 logger = logging.getLogger("spark_kafka_sink")
 
 _DRIVER_TIMEOUT_MS = 60_000
 # A decision is of no use when the brokers abort its transactions a moment later.
 _LEAST_TIME_LEFT = 0.1
+
+
+class CommitTimes(NamedTuple):
+    """Of a unit that was committed, in ms; both 0 if there was nothing to decide.
+
+    oldest_transaction_ms: age of the oldest one before the decision, by this machine's clock
+    decided_for_ms: from the decision until all of it was recorded as done
+    """
+
+    oldest_transaction_ms: int = 0
+    decided_for_ms: int = 0
 
 
 class CommitProtocol:
@@ -95,7 +108,7 @@ class CommitProtocol:
             reached("plan.claimed")
         decision = claimed
         if decision.phase is Phase.DECIDED:
-            decision, token = self._resolve(decision, token, deadline_ms)
+            decision, token = self._take_up(decision, token, deadline_ms)
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
@@ -150,10 +163,12 @@ class CommitProtocol:
 
     # --- committing ----------------------------------------------------------------------------
 
-    def commit(self, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]) -> bool:
+    def commit(
+        self, plan: Plan, unit: Unit, transactions: Sequence[TaskTransaction]
+    ) -> CommitTimes | None:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
 
-        Returns False for a unit that is done already: its new output is dropped. Raises
+        Returns None for a unit that is done already: its new output is dropped. Raises
         ReplayError where that is not the same, TransactionLostError when brokers have aborted some
         before they could be committed.
         """
@@ -163,21 +178,21 @@ class CommitProtocol:
         ownership.check_order(decision, unit, self._config.prefix)
         ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
         if plan.is_repeated:
-            return False
+            return None
         # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
         if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
             repair.check_replay(decision, transactions, self._config.prefix)
             dropped = [t.transactional_id for t in transactions]
             self._client.fence(dropped, plan.timeout_ms, deadline_ms)
-            return False
+            return None
         committed: tuple[TaskTransaction, ...] = ()
         if decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL:
             committed = decision.committed
             transactions = repair.missing_of(decision, transactions, self._config.prefix)
         if not transactions:  # no task has written anything: there is nothing to decide
             self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
-            return True
-        self._check_open(transactions, deadline_ms)
+            return CommitTimes()
+        oldest_ms = self._check_open(transactions, deadline_ms)
         reached("commit.checked")
         decided = replace(
             decision,
@@ -191,10 +206,12 @@ class CommitProtocol:
             write=plan.write,
         )
         token = self.log.write(decided, plan.token, deadline_ms)
+        decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
         decided, token = self._finish(decided, token, deadline_ms)
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(repair.explain(decided, self._config.prefix))
+        times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
         reached("commit.done")
         try:
             self.sweep(token, deadline_ms)
@@ -202,7 +219,7 @@ class CommitProtocol:
             # The unit is done, and Spark must know; whoever plans next sweeps first.
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
         reached("commit.swept")
-        return True
+        return times
 
     def commit_nothing(self, unit: Unit, driver: Driver) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""
@@ -233,10 +250,14 @@ class CommitProtocol:
         noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
         self.log.write(noted.done(), token, deadline_ms)
 
-    def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> None:
-        """Raise TransactionLostError unless all can be committed: before anything is decided."""
+    def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> int:
+        """The age of the oldest in ms, before anything is decided.
+
+        Raises TransactionLostError unless all can be committed.
+        """
         states = self._client.describe([t.transactional_id for t in transactions], deadline_ms)
         now_ms = self._clock.timestamp_ms()
+        oldest_ms = 0
         for transaction in transactions:
             state = states[transaction.transactional_id]
             if not is_open(transaction, state):
@@ -250,6 +271,7 @@ class CommitProtocol:
                 )
             assert state is not None
             age_ms = now_ms - state.transaction_start_time_ms
+            oldest_ms = max(oldest_ms, age_ms)
             if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
                 raise TransactionLostError(
                     f"the transaction of task {transaction.partition_id} is {age_ms} ms old by "
@@ -258,6 +280,7 @@ class CommitProtocol:
                     "commit. Nothing of this batch is visible. Smaller batches, or a longer "
                     "timeout, help"
                 )
+        return oldest_ms
 
     def _finish(
         self, decided: Decision, token: DriverToken, deadline_ms: int
@@ -268,6 +291,19 @@ class CommitProtocol:
         reached("commit.ended")
         concluded = _conclude(decided, outcomes)
         return concluded, self.log.write(concluded, token, deadline_ms)
+
+    def _take_up(
+        self, decision: Decision, token: DriverToken, deadline_ms: int
+    ) -> tuple[Decision, DriverToken]:
+        """Finish what a driver has left DECIDED, and say for how long it was."""
+        age = duration_of(self._clock.timestamp_ms() - decision.decided_ms)
+        decision, token = self._resolve(decision, token, deadline_ms)
+        logger.warning(
+            f"{decision.unit} was decided {age} ago under transactional.id.prefix "
+            f"'{self._config.prefix}', and its driver did not finish it: it is "
+            f"{decision.phase.value} now"
+        )
+        return decision, token
 
     def _resolve(
         self, decision: Decision, token: DriverToken, deadline_ms: int

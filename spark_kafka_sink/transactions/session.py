@@ -18,7 +18,7 @@ from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
 from spark_kafka_sink.transactions.ids import current_driver
 from spark_kafka_sink.transactions.log_topic import (
     check_brokers,
@@ -98,17 +98,19 @@ def commit_unit(
     plan: as the tasks got it, None if there was no task
     """
     started_ms = _clock.now_ms()
-    is_new = True
+    times: CommitTimes | None = CommitTimes()
     if plan is None:
         _protocol(options).commit_nothing(unit, _driver(options))
     else:
-        is_new = _protocol(options).commit(plan, unit, transactions)
+        times = _protocol(options).commit(plan, unit, transactions)
     told: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
         told["replay"] = f"dropped: {plan.write}, or a later one, was written before"
         logger.info(f"{plan.write} is {told['replay']}")
-    elif not is_new:
+    elif times is None:
         told["replay"] = "dropped: this batch was committed before, these records are aborted"
+    if times is not None and transactions:
+        told.update(times._asdict())
     return {**told, "commit_ms": _clock.now_ms() - started_ms}
 
 

@@ -38,7 +38,7 @@ class Jobs:
         plan = self.lives.protocol.plan(driver(self.runs, None), job, write)
         written = [] if plan.is_repeated else values
         tasks = [self.lives.write(plan, n, value) for n, value in enumerate(written)]
-        return self.lives.protocol.commit(plan, unit(0, job), tasks)
+        return self.lives.protocol.commit(plan, unit(0, job), tasks) is not None
 
 
 @pytest.fixture

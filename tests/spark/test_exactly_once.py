@@ -59,7 +59,8 @@ class TestStream:
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
         assert [(e["event"], e["batch_id"]) for e in lines] == [("commit", n) for n in range(8)]
         assert all(1 <= line["transactions"] <= 2 for line in lines)
-        assert all(0 <= line["commit_ms"] < AN_HOUR_MS for line in lines)
+        for name in ("commit_ms", "oldest_transaction_ms", "decided_for_ms"):
+            assert all(0 <= line[name] < AN_HOUR_MS for line in lines)
         # One id per Python worker and task slot of a batch, not one per batch; and the driver's.
         states = transactional_ids(kafka)
         mine = {i: state for i, state in states.items() if i.startswith("eo-stream.")}
