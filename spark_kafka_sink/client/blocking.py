@@ -3,7 +3,7 @@
 Every wait ends at a deadline, an instant of the injected clock in milliseconds. A node that took a
 request has some seconds for its answer; then its connection is closed, and the request goes to
 another node where any will do. So a broker that hangs costs seconds, not the whole deadline. One
-that is only slow has twice the time for its next answer.
+that is only slow has twice the time for its next answer, until it is as quick as others again.
 
 Source: ``KafkaAdminClient``, which gives each attempt ``request.timeout.ms``.
 """
@@ -71,7 +71,7 @@ class BlockingClient:
         self._client = NetworkClient(settings, network, clock, rng)
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)
         self._api_versions: dict[Node, BrokerApiVersions] = {}
-        # How often in a row each node did not answer in time.
+        # How often each node was given up since it last answered within the first limit.
         self._unanswered: Counter[Node] = Counter()
 
     def __enter__(self: _Client) -> _Client:
@@ -236,7 +236,7 @@ class BlockingClient:
         def complete(response: ClientResponse, _: int) -> None:
             answers[index] = response.response
             open_calls.pop(index, None)
-            if response.response is not None:
+            if response.response is not None and response.latency_ms < _ANSWER_MS:
                 del self._unanswered[call.node]
 
         node, request, at_most_version = call

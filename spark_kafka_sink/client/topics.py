@@ -12,7 +12,9 @@ from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT, TopicCreation
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
-CREATION_TIMEOUT_MS = 8_000
+CREATION_TIMEOUT_MS = 60_000
+"""Time for three answers, each given twice as long as the one before: a controller that takes ten
+seconds for each is waited for. Source: ``default.api.timeout.ms``."""
 
 
 def create_missing(

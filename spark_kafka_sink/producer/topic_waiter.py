@@ -70,7 +70,10 @@ class TopicWaiter:
         tried: set[str] = set()
         while missing := self._await_metadata(topics, deadline_ms, tried):
             # Without the monitor: this takes its time, and the sender must not wait for it.
+            begun_ms = self._clock.now_ms()
             self._create(missing)
+            # It has a limit of its own; max.block.ms is for metadata.
+            deadline_ms += self._clock.now_ms() - begun_ms
             tried.update(missing)
             with self._monitor:
                 self._metadata.request_update_now()

@@ -14,6 +14,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.client.topics import CREATION_TIMEOUT_MS
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.describe_configs import (
@@ -30,7 +31,6 @@ from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
 
 logger = logging.getLogger("spark_kafka_sink")
 
-_CREATE_TIMEOUT_MS = 8_000
 _MIN_ISR = "min.insync.replicas"
 _FEWEST_REPLICAS_WITH_A_CHOICE = 2
 _UNCLEAN = "unclean.leader.election.enable"
@@ -79,7 +79,7 @@ def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms
     """
     described = _describe(admin, config.log_topic, deadline_ms)
     if described is None:
-        _create(admin, config)
+        _create(admin, config, deadline_ms)
         described = _await(admin, config.log_topic, deadline_ms)
     replicas = len(described.partitions[LOG_PARTITION].replica_nodes)
     if replicas < config.log_replication_factor:
@@ -160,7 +160,7 @@ def _await(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponse
         attempts += 1
 
 
-def _create(admin: AdminClient, config: ExactlyOnceConfig) -> None:
+def _create(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
     configs = {
         "cleanup.policy": "compact",
         "min.insync.replicas": str(config.log_min_isr),
@@ -176,7 +176,8 @@ def _create(admin: AdminClient, config: ExactlyOnceConfig) -> None:
         config.log_replication_factor,
         configs=[CreatableTopicConfig(name, value) for name, value in configs.items()],
     )
-    error = admin.create_topics([topic], _CREATE_TIMEOUT_MS)[config.log_topic]
+    timeout_ms = min(CREATION_TIMEOUT_MS, deadline_ms - admin.now_ms())
+    error = admin.create_topics([topic], timeout_ms)[config.log_topic]
     if error is None or error.error.name == "TOPIC_ALREADY_EXISTS":
         return
     hint = ""

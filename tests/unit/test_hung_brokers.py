@@ -135,6 +135,33 @@ def test_a_slow_broker_has_twice_the_time_for_its_next_answer(world):
     assert world.clock.ms == 50_000
 
 
+def test_a_broker_that_stays_slow_keeps_its_longer_time_until_it_is_quick_again(world):
+    """Else each of its answers would be waited for in vain first."""
+    world.connect_to_all()
+    given_up_ms: list[int] = []
+
+    def ask(*answers_after_ms: int | None) -> None:
+        """One request; its attempts are answered after so many ms, or never."""
+        attempts = iter(answers_after_ms)
+
+        def answer(asked):
+            if (after_ms := next(attempts)) is None:
+                raise Silence
+            world.clock.ms += after_ms
+            return InitProducerIdResponse()
+
+        world.network._script = answer
+        started_ms = world.clock.ms
+        world.admin.request(NODES[1], InitProducerIdRequest(), started_ms + MINUTE_MS)
+        given_up_ms.append(world.clock.ms - started_ms - sum(ms or 0 for ms in answers_after_ms))
+
+    ask(None, 4_000)
+    ask(4_000)
+    ask(None, 100)
+    ask(None, 100)
+    assert [round(ms / 1_000) for ms in given_up_ms] == [3, 0, 6, 3]
+
+
 def test_what_one_broker_leaves_unanswered_gives_no_other_more_time(world):
     """Else one that hangs later would cost more."""
     world.connect_to_all()
