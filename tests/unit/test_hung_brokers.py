@@ -200,4 +200,5 @@ def test_a_real_listener_that_never_answers():
             started = time.monotonic()
             with pytest.raises(BootstrapError, match=f"127.0.0.1:{port}"):
                 admin.metadata([], False, admin.deadline_in(500))
-            assert time.monotonic() - started >= 0.5
+            # The client's clock counts whole milliseconds.
+            assert time.monotonic() - started > 0.499
