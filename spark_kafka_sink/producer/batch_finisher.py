@@ -68,7 +68,7 @@ class BatchFinisher:
     def halve(self, batch: ProducerBatch) -> list[ProducerBatch]:
         """A batch that its broker found too large, as two or three parts."""
         self._count_split()
-        return self._splitter.split(batch, batch.uncompressed_bytes // 2)
+        return self._splitter.split(batch, batch.records_bytes // 2)
 
     def _count_split(self) -> None:
         # Both threads may split at the same time.

@@ -29,7 +29,7 @@ class BatchSplitter:
         if batch.size_bytes <= max_bytes or batch.records_count == 1:
             return [batch]
         share = min(0.9 * max_bytes / batch.size_bytes, 0.5)
-        parts = self.split(batch, int(batch.uncompressed_bytes * share))
+        parts = self.split(batch, int(batch.records_bytes * share))
         return [fitting for part in parts for fitting in self.split_to_fit(part, max_bytes)]
 
     def split(self, batch: ProducerBatch, target_bytes: int) -> list[ProducerBatch]:
@@ -84,4 +84,4 @@ class BatchSplitter:
 def _records_of(batch: ProducerBatch) -> bytes:
     """The batch's records, uncompressed and in one piece."""
     data = b"".join(batch.buffers)[RECORD_BATCH_OVERHEAD:]
-    return decompress(batch.codec_id, data, batch.uncompressed_bytes - RECORD_BATCH_OVERHEAD)
+    return decompress(batch.codec_id, data, batch.records_bytes)

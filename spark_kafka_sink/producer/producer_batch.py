@@ -16,7 +16,12 @@ from spark_kafka_sink.base.model import (
     ProducerIdAndEpoch,
     TopicPartition,
 )
-from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, BatchHeader, write_header
+from spark_kafka_sink.record.record_batch import (
+    RECORD_BATCH_OVERHEAD,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    write_header,
+)
 
 _SEQUENCE_SPACE = 2**31
 
@@ -76,6 +81,11 @@ class ProducerBatch:
     def last_sequence(self) -> int:
         """Sequence of the last record."""
         return increment_sequence(self.base_sequence, self.records_count - 1)
+
+    @property
+    def records_bytes(self) -> int:
+        """Records before compression, without the header."""
+        return self.uncompressed_bytes - RECORD_BATCH_OVERHEAD
 
     @property
     def has_new_leader(self) -> bool:

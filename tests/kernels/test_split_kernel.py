@@ -8,6 +8,7 @@ import pytest
 from spark_kafka_sink.producer import batch_splitter
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.record.compression import create_compressor
 from spark_kafka_sink.record.kernels.split import take_records
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from tests import twin
@@ -75,3 +76,16 @@ def test_parts_of_few_tiny_records_stay_within_their_buffer(
         part.seal()
         timestamps += [r.timestamp for r in twin.decode_batch(b"".join(part.buffers)).records]
     assert timestamps == [FAR_MS, *[0] * (count - 1)]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_few_tiny_records_that_a_codec_has_made_larger_are_split_to_fit(count: int) -> None:
+    records = records_at(*[0] * count)
+    compressor = create_compressor("gzip", None)
+    assert compressor is not None
+    whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + bytes(compressor.compress(records)))
+    sizes = len(whole), RECORD_BATCH_OVERHEAD + len(records)
+    batch = ProducerBatch(T0, [whole], [], *sizes, count, compressor.codec_id, 0, 0, 0)
+    parts = BatchSplitter(compressor).split_to_fit(batch, len(whole) - 1)
+    assert len(parts) > 1
+    assert sum(part.records_count for part in parts) == count

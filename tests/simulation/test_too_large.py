@@ -65,6 +65,17 @@ def test_a_batch_that_the_broker_finds_too_large_is_split(codec, acks):
     assert pool.free_count == pool.pages_count
 
 
+def test_records_that_are_shorter_than_a_header_are_split_too():
+    """Half of such a batch, its header included, is more than all its records."""
+    simulation = simulate(partitions=1)
+    simulation.cluster.topics["t"].max_message_bytes = 90
+    values = [b"%010d" % n for n in range(3)]
+    simulation.append_to(0, values)
+    simulation.producer.flush()
+    assert simulation.values() == {0: values}
+    assert simulation.producer.metrics.batch_splits == 1
+
+
 def test_a_single_record_that_is_too_large_for_the_topic_fails_the_task():
     simulation = simulate(partitions=1)
     simulation.cluster.topics["t"].max_message_bytes = 4000
