@@ -334,6 +334,8 @@ def _options(decision: Decision) -> str:
     first = "Choose one:"
     if decision.phase is Phase.PARTIAL and decision.unit.job_id is None:
         first = "Start the query again, which fills in the rest; if it cannot, choose one:"
+    elif decision.phase is Phase.PARTIAL and decision.write is not None:
+        first = f"Run {decision.write} again, which fills in the rest; if it cannot, choose one:"
     lines = [f"  --{choice.value}: {_consequence(decision, choice)}" for choice in Choice]
     return "\n".join([first, *lines])
 

@@ -92,7 +92,9 @@ def explain(decision: Decision, prefix: str) -> str:
         what = f"{rest} records of Spark partitions {partitions} were lost: the brokers had aborted"
         what += " their transactions (kafka.transaction.timeout.ms)."
         how = "A replay with the same rows fills them in. "
-        if decision.unit.job_id is not None:
+        if decision.write is not None:
+            how = f"{decision.write}, run again with the same rows, fills them in; or: {commands}"
+        elif decision.unit.job_id is not None:
             how = commands
         return f"{decision.unit} is visible in part: {visible} records are, {what} {how}"
     return (

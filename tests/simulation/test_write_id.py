@@ -8,7 +8,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.errors import OutcomeError
 from spark_kafka_sink.transactions.model import Write
-from spark_kafka_sink.transactions.operations import Choice
+from spark_kafka_sink.transactions.operations import Choice, RefusedError
 from tests.simulation.operating import (
     PATIENCE_MS,
     TIMEOUT_MS,
@@ -86,8 +86,11 @@ def lose_a_part(jobs: Jobs) -> None:
 
 def test_a_part_that_the_brokers_aborted_is_filled_in_by_the_same_write(jobs: Jobs) -> None:
     lose_a_part(jobs)
-    with pytest.raises(OutcomeError, match="visible in part"):
+    again = r"visible in part.* version 1 of write\.id 'etl', run again with the same rows, fills"
+    with pytest.raises(OutcomeError, match=again):
         jobs.run(Write("etl", 2), [b"2"])
+    with pytest.raises(RefusedError, match="Run version 1 of write.id 'etl' again, which fills in"):
+        Operated.operations_of(jobs.lives, "p").resolve(None, agree)  # type: ignore[arg-type]
     assert jobs.run(Write("etl", 1), [b"1a", b"1b"])
     assert not jobs.run(Write("etl", 1), [b"1a", b"1b"])
     assert jobs.lives.visible() == [b"1a", b"1b"]
