@@ -196,17 +196,22 @@ def _configs(
     admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
 ) -> dict[str, str]:
     """Configuration of a topic or broker; empty when this principal may not see it."""
-    request = DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)])
-    answers = admin.request_all([Call(node, request)], deadline_ms)
+    call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
+    attempts = 0
+    while True:
+        (answer,) = admin.request_all([call], deadline_ms)
+        results = answer.results if isinstance(answer, DescribeConfigsResponse) else []
+        # A topic that was just created is not known to every broker yet.
+        is_retriable = any(error_for_code(result.error_code).retriable for result in results)
+        if not is_retriable or not admin.pause(attempts, deadline_ms):
+            break
+        attempts += 1
     found: dict[str, str] = {}
-    for answer in answers:
-        if not isinstance(answer, DescribeConfigsResponse):
-            continue
-        for result in answer.results:
-            error = error_for_code(result.error_code)
-            if error.name in _NOT_ALLOWED:
-                logger.warning(f"{', '.join(keys)} of {name} not checked: {error}")
-            elif result.error_code:
-                raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
-            found.update({c.name: c.value for c in result.configs if c.value is not None})
+    for result in results:
+        error = error_for_code(result.error_code)
+        if error.name in _NOT_ALLOWED:
+            logger.warning(f"{', '.join(keys)} of {name} not checked: {error}")
+        elif result.error_code:
+            raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
+        found.update({c.name: c.value for c in result.configs if c.value is not None})
     return found

@@ -169,8 +169,9 @@ class LogRequests:
         error = "NONE"
         if resource.resource_type == describe_configs.TOPIC_RESOURCE:
             topic = self._cluster.topics.get(resource.resource_name)
-            if topic is None:
-                error = "UNKNOWN_TOPIC_OR_PARTITION"
+            unknown = "UNKNOWN_TOPIC_OR_PARTITION"
+            if topic is None or self._cluster.on_describe(resource.resource_name) == unknown:
+                error = unknown
             else:
                 min_insync = str(topic.partitions[0].min_insync)
                 configs = {**_TOPIC_DEFAULTS, "min.insync.replicas": min_insync, **topic.configs}

@@ -32,6 +32,15 @@ def test_the_log_is_created_so_that_no_decision_is_given_up(
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("known", range(4))
+def test_brokers_that_do_not_know_the_new_log_yet(made: Prefix, known: int) -> None:
+    """After so many answers comes one of a broker that lags behind."""
+    answers = iter(["NONE"] * known + ["UNKNOWN_TOPIC_OR_PARTITION"])
+    made.world.cluster.on_describe = lambda topic: next(answers, "NONE")
+    prepare(made)
+    assert "new-log" in made.world.cluster.topics
+
+
 def test_a_log_that_may_have_an_unclean_leader_is_warned_of(
     made: Prefix, caplog: pytest.LogCaptureFixture
 ) -> None:
