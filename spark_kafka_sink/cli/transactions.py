@@ -104,7 +104,12 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     )
     parser.set_defaults(command=lambda arguments: _print_help(parser))
     actions = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add_looks(actions)
+    _add_resolve(actions)
+    _add_other_repairs(actions)
 
+
+def _add_looks(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     shown = _add(actions, "list", _list, "records and open transactions of all prefixes, or of one")
     shown.add_argument("--prefix", metavar="P", help="transactional.id.prefix; default: all")
 
@@ -119,6 +124,8 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
         help="tell of all its partitions too; may be repeated",
     )
 
+
+def _add_resolve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     shown = _add(actions, "resolve", _resolve, "finish what was decided", _RESOLVE)
     _add_prefix(shown)
     choice = shown.add_mutually_exclusive_group()
@@ -134,6 +141,8 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
     )
     _add_yes(shown)
 
+
+def _add_other_repairs(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     shown = _add(actions, "abort", _abort, "abort open transactions of tasks, unless decided")
     _add_prefix(shown)
     shown.add_argument("--transactional-id", metavar="ID", help="only this one")

@@ -181,9 +181,7 @@ class CommitProtocol:
             return None
         # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
         if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
-            repair.check_replay(decision, transactions, self._config.prefix)
-            dropped = [t.transactional_id for t in transactions]
-            self._client.fence(dropped, plan.timeout_ms, deadline_ms)
+            self._drop_replay(plan, transactions, deadline_ms)
             return None
         committed: tuple[TaskTransaction, ...] = ()
         if decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL:
@@ -194,17 +192,7 @@ class CommitProtocol:
             return CommitTimes()
         oldest_ms = self._check_open(transactions, deadline_ms)
         reached("commit.checked")
-        decided = replace(
-            decision,
-            phase=Phase.DECIDED,
-            unit=unit,
-            decided_ms=self._clock.timestamp_ms(),
-            records=sum(t.records for t in (*transactions, *committed)),
-            transactions=tuple(transactions),
-            committed=committed,
-            rows=Rows.of((*transactions, *committed)),
-            write=plan.write,
-        )
+        decided = self._decision_of(plan, unit, transactions, committed)
         token = self.log.write(decided, plan.token, deadline_ms)
         decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
@@ -213,13 +201,46 @@ class CommitProtocol:
             raise TransactionLostError(repair.explain(decided, self._config.prefix))
         times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
         reached("commit.done")
+        self._sweep_if_possible(token, deadline_ms)
+        reached("commit.swept")
+        return times
+
+    def _drop_replay(
+        self, plan: Plan, transactions: Sequence[TaskTransaction], deadline_ms: int
+    ) -> None:
+        repair.check_replay(plan.decision, transactions, self._config.prefix)
+        dropped = [t.transactional_id for t in transactions]
+        self._client.fence(dropped, plan.timeout_ms, deadline_ms)
+
+    def _sweep_if_possible(self, token: DriverToken, deadline_ms: int) -> None:
+        """Abort what failed tasks left open. The unit is done: Spark must know, and no error may
+        prevent that; whoever plans next sweeps first.
+        """
         try:
             self.sweep(token, deadline_ms)
         except KafkaSinkError as error:
-            # The unit is done, and Spark must know; whoever plans next sweeps first.
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
-        reached("commit.swept")
-        return times
+
+    def _decision_of(
+        self,
+        plan: Plan,
+        unit: Unit,
+        transactions: Sequence[TaskTransaction],
+        committed: tuple[TaskTransaction, ...],
+    ) -> Decision:
+        """To commit ``transactions``, of a unit of which ``committed`` are visible already."""
+        everything = (*transactions, *committed)
+        return replace(
+            plan.decision,
+            phase=Phase.DECIDED,
+            unit=unit,
+            decided_ms=self._clock.timestamp_ms(),
+            records=sum(t.records for t in everything),
+            transactions=tuple(transactions),
+            committed=committed,
+            rows=Rows.of(everything),
+            write=plan.write,
+        )
 
     def commit_nothing(self, unit: Unit, driver: Driver) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""

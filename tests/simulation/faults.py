@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_sink.base.model import TopicPartition
@@ -90,27 +90,29 @@ class FaultPlan:
             long_delay_ms=(100, 8000),
         )
 
-    def _choose(self) -> Callable[[], None]:
-        event = self._rng.choice(
-            (
-                self._crash,
-                self._crash,
-                self._pause,
-                self._hang,
-                self._hang_with_a_request,
-                self._move_leader,
-                self._move_leader,
-                self._shrink_isr,
-                self._throttle,
-                self._broker_errors,
-                self._forget_producers,
-                self._producer_id_errors,
-                self._topic_error_in_flight,
-                self._clock_jump,
-                self._cut_everything,
-                *([self._truncate_twice] * 6 if self._ranges.allow_unclean else []),
-            )
+    def _events(self) -> Sequence[Callable[[], None]]:
+        """What is chosen from; an event that is there twice is twice as likely."""
+        return (
+            self._crash,
+            self._crash,
+            self._pause,
+            self._hang,
+            self._hang_with_a_request,
+            self._move_leader,
+            self._move_leader,
+            self._shrink_isr,
+            self._throttle,
+            self._broker_errors,
+            self._forget_producers,
+            self._producer_id_errors,
+            self._topic_error_in_flight,
+            self._clock_jump,
+            self._cut_everything,
+            *([self._truncate_twice] * 6 if self._ranges.allow_unclean else []),
         )
+
+    def _choose(self) -> Callable[[], None]:
+        event = self._rng.choice(self._events())
 
         def guarded() -> None:
             if not self._is_healed:

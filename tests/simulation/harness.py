@@ -15,40 +15,28 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
 from tests.simulation.cluster import SimCluster
+from tests.simulation.monitor import SteppingMonitor
 from tests.simulation.network import SimNetwork
 from tests.simulation.time import Scheduler, SimClock
 
 
-class SimMonitor:
-    """Steps the sender for as long as the task waits."""
+class SimMonitor(SteppingMonitor):
+    """Steps the sender for as long as the task waits; nobody else moves the clock."""
 
     def __init__(self, clock: SimClock, scheduler: Scheduler, network: SimNetwork) -> None:
-        self.clock = clock
-        self.scheduler = scheduler
-        self.network = network
-        self.producer: KafkaProducer | None = None
-        self._is_notified = False
-
-    def __enter__(self) -> object:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        return None
+        super().__init__(clock)
+        self._scheduler = scheduler
+        self._network = network
 
     def wait(self, timeout_ms: int) -> None:
-        assert self.producer is not None
-        deadline_ms = self.clock.ms + timeout_ms
-        self.scheduler.after(timeout_ms, self.network.wakeup)
-        self._is_notified = False
-        while not self._is_notified and self.clock.ms < deadline_ms:
-            before_ms = self.clock.ms
-            self.producer.sender.run_once(self.clock.ms)
-            # A failed producer has nothing left to do.
-            if self.producer.accumulator.failure is not None and self.clock.ms == before_ms:
-                self.clock.ms += 1
+        self._scheduler.after(timeout_ms, self._network.wakeup)
+        super().wait(timeout_ms)
 
-    def notify_all(self) -> None:
-        self._is_notified = True
+    def _step(self, producer: KafkaProducer, until_ms: int) -> None:
+        producer.sender.run_once(self.clock.ms)
+
+    def _pass_time(self) -> None:
+        self.clock.ms += 1
 
 
 class Simulation:

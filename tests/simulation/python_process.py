@@ -26,38 +26,22 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.transactions import crash_points, operations, session
 from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
+from tests.simulation.monitor import SteppingMonitor
 from tests.simulation.processes import Process, World
 
 
-class ActorMonitor:
+class ActorMonitor(SteppingMonitor):
     """Steps the sender for as long as the task waits; others go on meanwhile."""
 
     def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
         self._world = world
-        self._is_notified = False
-        self.producer: KafkaProducer | None = None
 
-    def __enter__(self) -> object:
-        return self
+    def _step(self, producer: KafkaProducer, until_ms: int) -> None:
+        producer.sender.run_once(self.clock.ms, until_ms)
 
-    def __exit__(self, *exception: object) -> None:
-        return None
-
-    def wait(self, timeout_ms: int) -> None:
-        """Until notified, or the time is over."""
-        assert self.producer is not None
-        clock = self._world.clock
-        end_ms = clock.ms + timeout_ms
-        self._is_notified = False
-        while not self._is_notified and clock.ms < end_ms:
-            before_ms = clock.ms
-            self.producer.sender.run_once(clock.ms, end_ms)
-            # A failed producer has nothing left to do.
-            if self.producer.accumulator.failure is not None and clock.ms == before_ms:
-                self._world.sleep(1)
-
-    def notify_all(self) -> None:
-        self._is_notified = True
+    def _pass_time(self) -> None:
+        self._world.sleep(1)
 
 
 class TaskProducer(KafkaProducer):

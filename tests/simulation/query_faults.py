@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 from tests.simulation.cluster import SimCluster
@@ -22,32 +22,24 @@ class QueryFaults(FaultPlan):
         )
         super().__init__(simulation, rng, ranges)  # type: ignore[arg-type]
 
-    def _choose(self) -> Callable[[], None]:
-        event = self._rng.choice(
-            (
-                self._crash,
-                self._crash,
-                self._pause,
-                self._hang,
-                self._hang_with_a_request,
-                self._move_leader,
-                self._move_coordinator,
-                self._move_coordinator,
-                self._shrink_isr,
-                self._throttle,
-                self._broker_errors,
-                self._producer_id_errors,
-                self._end_refused,
-                self._clock_shift,
-                self._cut_everything,
-            )
+    def _events(self) -> Sequence[Callable[[], None]]:
+        return (
+            self._crash,
+            self._crash,
+            self._pause,
+            self._hang,
+            self._hang_with_a_request,
+            self._move_leader,
+            self._move_coordinator,
+            self._move_coordinator,
+            self._shrink_isr,
+            self._throttle,
+            self._broker_errors,
+            self._producer_id_errors,
+            self._end_refused,
+            self._clock_shift,
+            self._cut_everything,
         )
-
-        def guarded() -> None:
-            if not self._is_healed:
-                event()
-
-        return guarded
 
     def heal(self) -> None:
         super().heal()

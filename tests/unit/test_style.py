@@ -19,14 +19,12 @@ MOST_LINES_OF_A_FUNCTION = 40
 MOST_PARAMETERS = 6
 
 LONG_FILES: set[str] = set()
-LONG_FUNCTIONS = {
-    "spark_kafka_sink/cli/transactions.py: add_transactions",
-    "spark_kafka_sink/transactions/commit_protocol.py: CommitProtocol.commit",
-}
+LONG_FUNCTIONS: set[str] = set()
 MANY_PARAMETERS = {
+    # For tests of users, who name the few that they need: each has a default, most are keywords.
     "spark_kafka_sink/localkafka/cluster.py: LocalKafka.__init__",
 }
-"""What is too large today. These lists only get shorter: nothing new may be written here."""
+"""What may be larger, and why. Nothing is added here without a reason of that kind."""
 
 
 class Function(NamedTuple):
