@@ -1,7 +1,7 @@
 """Finished batches per partition, between the task thread that fills them and the sender thread.
 
 The task thread enqueues and waits; the sender asks what is ready, drains it, and completes, puts
-back or expires it. Everything here happens under one monitor.
+back or expires it. Both change queues under one monitor; what is muted is the sender's alone.
 
 Source: ``RecordAccumulator``.
 """

@@ -1,7 +1,7 @@
 """The batches that rows are being appended to: one per partition, in a table that kernels read.
 
 Owned by the task thread, except while no append is under way: then the sender thread may take out
-batches that have lingered. The accumulator's monitor decides whose turn it is.
+batches that have lingered, one in each of its turns (``turns``).
 
 Source: ``RecordAccumulator.append``, ``MemoryRecordsBuilder``.
 """
