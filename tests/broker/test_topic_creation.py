@@ -225,11 +225,10 @@ class TestWithoutTheOption:
 
     def test_a_topic_that_somebody_creates_in_time(self, strict_kafka):
         producer = open_producer(strict_kafka.bootstrap_servers)
-        problems = producer._metadata.problems
         written = threading.Thread(target=append, args=(producer, "tc-soon", [b"v"]))
         try:
             written.start()
-            assert eventually(lambda: "tc-soon" in problems)
+            assert eventually(lambda: "tc-soon" in producer._metadata.problems)
             strict_kafka.create_topic("tc-soon")
             written.join(PATIENCE_S)
             producer.flush()

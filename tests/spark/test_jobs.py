@@ -155,7 +155,7 @@ def test_wrong_settings_are_named(conf, submit, tmp_path):
     settings = conf(**{"tpoic": "t"})
     job = submit(settings, "batch_to_kafka.py", "--input", str(folder))
     assert job.wait() == 2
-    assert "the sink has no option 'tpoic'. Did you mean 'topic'?" in job.text()
+    assert "option 'tpoic' is not one of this sink's. Did you mean 'topic'?" in job.text()
 
 
 def produce_in_transactions(kafka, topic: str, transactions: dict[range, bool]) -> None:

@@ -55,7 +55,8 @@ def test_snippet(
     code = block.text.replace("broker:9092", kafka.bootstrap_servers)
     code = code.replace('"/checkpoints/', f'"{tmp_path}/').replace('"/var/log/', f'"{tmp_path}/')
     code = re.sub(r'"events(-to-kafka)?"', rf'"{own}\1"', code)
-    code = code.replace(".start()", ".options(**one_broker).start()")
+    for action in (".start()", ".save()"):
+        code = code.replace(action, f".options(**one_broker){action}")
     one_broker = ONE_BROKER if "exactly-once" in code else {}
     if code.lstrip().startswith("."):
         options = eval(f"(options{code})", {"options": Options(one_broker)})
