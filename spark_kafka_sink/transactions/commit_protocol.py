@@ -34,7 +34,6 @@ from spark_kafka_sink.transactions.model import (
     DriverToken,
     Phase,
     Plan,
-    Rows,
     StoredRecord,
     TaskTransaction,
     Unit,
@@ -168,31 +167,30 @@ class CommitProtocol:
     ) -> CommitTimes | None:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
 
-        Returns None for a unit that is done already: its new output is dropped. Raises
-        ReplayError where that is not the same, TransactionLostError when brokers have aborted some
-        before they could be committed.
+        Returns None for a unit that is done already: its new output is dropped. Raises ReplayError
+        if that is not the same, TransactionLostError if brokers have aborted some before.
         """
         reached("commit.begin")
         deadline_ms = self._deadline()
         decision = plan.decision
-        ownership.check_order(decision, unit, self._config.prefix)
-        ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        self._check_may_follow(decision, unit)
         if plan.is_repeated:
             return None
         # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
         if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
             self._drop_replay(plan, transactions, deadline_ms)
             return None
-        committed: tuple[TaskTransaction, ...] = ()
-        if decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL:
-            committed = decision.committed
+        is_repair = decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL
+        committed = decision.committed if is_repair else ()
+        if is_repair:
             transactions = repair.missing_of(decision, transactions, self._config.prefix)
         if not transactions:  # no task has written anything: there is nothing to decide
             self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
             return CommitTimes()
         oldest_ms = self._check_open(transactions, deadline_ms)
         reached("commit.checked")
-        decided = self._decision_of(plan, unit, transactions, committed)
+        decided = decision.deciding(unit, transactions, committed, plan.write)
+        decided = replace(decided, decided_ms=self._clock.timestamp_ms())
         token = self.log.write(decided, plan.token, deadline_ms)
         decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
@@ -204,6 +202,10 @@ class CommitProtocol:
         self._sweep_if_possible(token, deadline_ms)
         reached("commit.swept")
         return times
+
+    def _check_may_follow(self, decision: Decision, unit: Unit) -> None:
+        ownership.check_order(decision, unit, self._config.prefix)
+        ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
 
     def _drop_replay(
         self, plan: Plan, transactions: Sequence[TaskTransaction], deadline_ms: int
@@ -220,27 +222,6 @@ class CommitProtocol:
             self.sweep(token, deadline_ms)
         except KafkaSinkError as error:
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
-
-    def _decision_of(
-        self,
-        plan: Plan,
-        unit: Unit,
-        transactions: Sequence[TaskTransaction],
-        committed: tuple[TaskTransaction, ...],
-    ) -> Decision:
-        """To commit ``transactions``, of a unit of which ``committed`` are visible already."""
-        everything = (*transactions, *committed)
-        return replace(
-            plan.decision,
-            phase=Phase.DECIDED,
-            unit=unit,
-            decided_ms=self._clock.timestamp_ms(),
-            records=sum(t.records for t in everything),
-            transactions=tuple(transactions),
-            committed=committed,
-            rows=Rows.of(everything),
-            write=plan.write,
-        )
 
     def commit_nothing(self, unit: Unit, driver: Driver) -> None:
         """A unit without a single task: there is nothing to decide, unless rows are missing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -204,6 +204,26 @@ class Decision:
             others = (w for w in written if w.write_id != self.write.write_id)
             written = (*others, self.write)
         return replace(self, phase=Phase.DONE, transactions=(), committed=(), written=written)
+
+    def deciding(
+        self,
+        unit: Unit,
+        transactions: Sequence[TaskTransaction],
+        committed: tuple[TaskTransaction, ...],
+        write: Write | None,
+    ) -> Decision:
+        """To commit ``transactions`` of ``unit``, of which ``committed`` are visible already."""
+        everything = (*transactions, *committed)
+        return replace(
+            self,
+            phase=Phase.DECIDED,
+            unit=unit,
+            records=sum(t.records for t in everything),
+            transactions=tuple(transactions),
+            committed=committed,
+            rows=Rows.of(everything),
+            write=write,
+        )
 
     @staticmethod
     def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
