@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import crash_points, session
 from tests.simulation.operating import CrashError, Lives, crash_at, driver, unit
 
 
@@ -37,3 +38,15 @@ def test_how_long_a_dead_driver_has_left_a_decision(
     told = f"{unit(0)} was decided 3 min 20 s ago under transactional.id.prefix 'p'"
     assert told in caplog.text
     assert "it is DONE now" in caplog.text
+
+
+def test_the_line_of_a_micro_batch_has_them_unless_it_is_a_replay(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_protocol", lambda options: lives.protocol)
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "simulated:1", "topic": "t"})
+    ages = {"oldest_transaction_ms", "decided_for_ms"}
+    for number, is_replay in enumerate((False, True), start=1):
+        plan = lives.protocol.plan(driver(number), None)
+        told = session.commit_unit(options, plan, unit(0), [lives.write(plan, 0, b"a")])
+        assert told.keys() == {"transactions", "commit_ms", *(["replay"] if is_replay else ages)}

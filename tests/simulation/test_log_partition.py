@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
@@ -124,3 +125,14 @@ def test_a_log_that_is_deleted_faster_than_it_can_be_read(operated):
     partition.log_start_offset = Running(0)
     with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
         operated.record()
+
+
+def test_a_leader_waits_for_its_replicas_for_seconds_whatever_time_there_is(operated):
+    """One that is cut off from them would be waited for until the end; another may have the rest."""
+    admin = operated.client.admin
+    with mock.patch.object(admin, "request_all", wraps=admin.request_all) as asked:
+        operated.protocol_of("p").log.read_current(admin.deadline_in(3_600_000))
+    requests = [call.request for [calls, _], _ in asked.call_args_list for call in calls]
+    waits = [r.timeout_ms for r in requests if isinstance(r, ProduceRequest)]
+    assert waits
+    assert all(0 < ms <= 10_000 for ms in waits)
