@@ -140,6 +140,8 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
     }
     if not settings.is_job:
         options["checkpointLocation"] = "/checkpoint"
+    if settings.is_named:
+        options |= {"write.id": "etl", "write.version": "0"}
     fates = Fates(
         random.Random(rng.random()),
         settings.fails,
@@ -172,7 +174,7 @@ def _supervise(life: Life, rng: random.Random, faults: QueryFaults) -> None:
             _judge(life, error)
         if life.checkpoint.first() > batch_id:
             life.job_ids.clear()
-        elif life.settings.is_job:
+        elif life.settings.is_job and not life.settings.is_named:
             _look_at_job(life, application, batch_id)
         if application.is_lost or rng.random() < 0.5:
             if not application.is_lost:
@@ -213,7 +215,7 @@ def _judge(life: Life, error: BaseException) -> None:
         life.outcome = cause
         return
     if isinstance(cause, OutcomeError):
-        if not life.settings.is_job:
+        if life.settings.is_named or not life.settings.is_job:
             life.outcome = cause
         return
     expected = (KafkaSinkError, PythonWorkerError, TaskFailedError)

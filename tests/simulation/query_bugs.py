@@ -17,7 +17,7 @@ from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
 from spark_kafka_sink.transactions.ending import Outcome
-from spark_kafka_sink.transactions.model import NO_UNIT, Phase, TaskTransaction
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, TaskTransaction
 from tests.simulation.bugs import Bug
 
 
@@ -115,6 +115,10 @@ def _taken_before_it_is_checked(original):  # type: ignore[no-untyped-def]
         return original(self, driver, job_id, write)
 
     return plan
+
+
+def _named_write_forgotten(original):  # type: ignore[no-untyped-def]
+    return lambda self: replace(original(self), written=self.written)
 
 
 def _no_barrier(original):  # type: ignore[no-untyped-def]
@@ -230,6 +234,12 @@ BUGS: dict[str, Bug] = {
         CommitProtocol,
         "plan",
         _taken_before_it_is_checked,
+    ),
+    "named write forgotten": Bug(
+        "the log does not remember which writes with a name are done",
+        Decision,
+        "done",
+        _named_write_forgotten,
     ),
     "no barrier in the log": Bug(
         "a driver believes what a deposed leader tells it of the decision log",

@@ -56,6 +56,7 @@ class Settings:
     is_lost: float
     speculates: float
     is_job: bool = False
+    is_named: bool = False
     first_epoch: int = 0
     loses_log: bool = False
     loses_offsets: bool = False
@@ -122,6 +123,8 @@ def choose_settings(rng: random.Random) -> Settings:
             if blow.kind in ("freeze driver", "hang process"):
                 # A job that is repeated while its driver may still run can be written twice.
                 blow.kind = "kill driver"
+    elif kind < 0.65:
+        settings.is_job = settings.is_named = True
     if version == 2 and rng.random() < 0.15:
         _make_downgrade_likely(settings, rng)
     if rng.random() < 0.2:

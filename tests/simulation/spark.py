@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -222,13 +222,16 @@ class Application:
     def run_job(self) -> None:
         """The first batch that is left, as a batch job. Raises QueryFailedError."""
         batch = self.checkpoint.batches[self.checkpoint.first()]
+        options = self.options
+        if options.write_id is not None:
+            options = replace(options, write_version=batch.batch_id)
         self.job_id = None
         try:
-            plan = self.call("planner", lambda: session.plan_unit(self.options, True))
+            plan = self.call("planner", lambda: session.plan_unit(options, True))
         except Exception as error:
             raise QueryFailedError(f"planning job {batch.batch_id}") from error
         self.job_id = plan.job_id
-        self._run_batch(batch, KafkaBatchWriter(self.options, COLUMNS, plan), None, ())
+        self._run_batch(batch, KafkaBatchWriter(options, COLUMNS, plan), None, ())
         self.checkpoint.finish(batch.batch_id)
         self.note(f"job {batch.batch_id} is finished by application {self.number}")
 
