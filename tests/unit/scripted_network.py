@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,8 +23,7 @@ from spark_kafka_sink.protocol.messages.api_versions import (
     FinalizedFeatureKey,
 )
 from tests.simulation.time import SimClock
-
-_HEADER = struct.Struct(">ihhih")
+from tests.unit.frames import answer_frame, read_request
 
 
 class Asked(NamedTuple):
@@ -96,17 +94,11 @@ class ScriptedNetwork:
         self._events.append(SendCompleted(channel_id))
         if self._channels[channel_id] in self.down | self.hung:
             return
-        frame = b"".join(buffers)
-        _, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
-        request_type = next(t for t in self.offered if t.api_key == api_key)
-        is_flexible = version >= request_type.flexible_from
-        body_at = _HEADER.size + client_id_bytes + is_flexible
-        request = schema.decode_message(request_type, version, frame, body_at)
-        is_handshake = request_type is ApiVersionsRequest
+        request, version, correlation_id = read_request(buffers, self.offered)
         try:
             answer = (
                 self._api_versions()
-                if is_handshake
+                if isinstance(request, ApiVersionsRequest)
                 else self._ask(Asked(self._channels[channel_id], version, request))
             )
         except Silence:
@@ -114,13 +106,8 @@ class ScriptedNetwork:
         except LoseConnection:
             self._events.append(Disconnected(channel_id, "Connection reset by peer"))
             return
-        out = types.Writer()
-        out.tail += struct.pack(">i", correlation_id)
-        if is_flexible and not is_handshake:
-            out.tail.append(0)
-        schema.encode_message(answer, version, out)
-        data = b"".join(out.buffers())
-        self._events.append(Received(channel_id, struct.pack(">i", len(data)) + data))
+        data = answer_frame(request, version, correlation_id, answer)
+        self._events.append(Received(channel_id, data))
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         events, self._events = self._events, []

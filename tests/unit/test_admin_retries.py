@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -21,7 +20,7 @@ from spark_kafka_sink.network.interface import (
     Resolved,
     SendCompleted,
 )
-from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol import types
 from spark_kafka_sink.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -41,6 +40,7 @@ from spark_kafka_sink.protocol.messages.metadata import (
 )
 from spark_kafka_sink.protocol.schema import Message, Request
 from tests.simulation.time import SimClock
+from tests.unit.frames import answer_frame, read_request
 
 BOOTSTRAP_PORT = 100
 REQUESTS: dict[int, type[Request]] = {
@@ -80,11 +80,7 @@ class ScriptedBrokers:
             self._events.append(Connected(channel_id))
 
     def send(self, channel_id: int, buffers: Sequence[types.Buffer]) -> None:
-        frame = b"".join(buffers)[4:]
-        api_key, version, correlation_id, client_id_length = struct.unpack_from(">hhih", frame)
-        request_type = REQUESTS[api_key]
-        at = 10 + client_id_length + (version >= request_type.flexible_from)
-        request = schema.decode_message(request_type, version, frame, at)
+        request, version, correlation_id = read_request(buffers, REQUESTS.values())
         self._events.append(SendCompleted(channel_id))
         answer = self._answer_of(self._ports[channel_id], request)
         if isinstance(answer, ApiVersionsResponse) and answer.error_code:
@@ -92,7 +88,7 @@ class ScriptedBrokers:
         if isinstance(answer, str):
             self._events.append(Disconnected(channel_id, answer))
         elif answer is not None:
-            data = encode_response(request, version, correlation_id, answer)
+            data = answer_frame(request, version, correlation_id, answer)
             self._events.append(Received(channel_id, data))
 
     def _answer_of(self, port: int, request: Request) -> Message | str | None:
@@ -110,7 +106,7 @@ class ScriptedBrokers:
         events, self._events = self._events, []
         if not events:
             self._idle_polls = 0 if timeout_ms else self._idle_polls + 1
-            assert self._idle_polls < 3, "the client spins"
+            assert self._idle_polls < 3, "the client does not wait"
             self._clock.ms += timeout_ms
         return events
 
@@ -122,16 +118,6 @@ class ScriptedBrokers:
 
     def close(self) -> None:
         pass
-
-
-def encode_response(request: Request, version: int, correlation_id: int, answer: Message) -> bytes:
-    out = types.Writer()
-    out.tail += struct.pack(">i", correlation_id)
-    if version >= request.flexible_from and not isinstance(request, ApiVersionsRequest):
-        out.tail += b"\0"
-    schema.encode_message(answer, version, out)
-    body = b"".join(out.buffers())
-    return struct.pack(">i", len(body)) + body
 
 
 def cluster(controller_id: int = 1, topics: Sequence[MetadataResponseTopic] = ()) -> Message:

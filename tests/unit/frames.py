@@ -1,0 +1,45 @@
+"""Frames of requests and answers, as scripted brokers read and write them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+
+_HEADER = struct.Struct(">ihhih")
+
+
+class RequestFrame(NamedTuple):
+    """A request, and what its header says."""
+
+    request: schema.Request
+    version: int
+    correlation_id: int
+
+
+def read_request(
+    buffers: Sequence[types.Buffer], known: Iterable[type[schema.Request]]
+) -> RequestFrame:
+    """The request in ``buffers``, which is of one of the types ``known``."""
+    frame = b"".join(buffers)
+    _, api_key, version, correlation_id, client_id_bytes = _HEADER.unpack_from(frame)
+    request_type = next(t for t in known if t.api_key == api_key)
+    body_at = _HEADER.size + client_id_bytes + (version >= request_type.flexible_from)
+    request = schema.decode_message(request_type, version, frame, body_at)
+    return RequestFrame(request, version, correlation_id)
+
+
+def answer_frame(
+    request: schema.Request, version: int, correlation_id: int, answer: schema.Message
+) -> bytes:
+    """``answer`` to ``request``, with its size."""
+    out = types.Writer()
+    out.tail += struct.pack(">i", correlation_id)
+    if version >= request.flexible_from and not isinstance(request, ApiVersionsRequest):
+        out.tail.append(0)
+    schema.encode_message(answer, version, out)
+    body = b"".join(out.buffers())
+    return struct.pack(">i", len(body)) + body
