@@ -74,6 +74,8 @@ class Query:
         kafka.create_topic(self.topic, PARTITIONS, configs={"min.insync.replicas": "2"})
         with AdminClient.connect(kafka.bootstrap_servers) as admin:
             prepare_log_topic(admin, self.config, admin.deadline_in(MINUTES_MS))
+            # Brokers create __transaction_state when they are asked for a coordinator.
+            TransactionClient(admin).describe([f"{prefix}.driver"], admin.deadline_in(MINUTES_MS))
 
     @contextmanager
     def protocol(self) -> Iterator[CommitProtocol]:
