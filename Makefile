@@ -10,7 +10,7 @@
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
-# make outage   a stream with triggers of 90 s, and brokers that are away at planning: 7 minutes
+# make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
@@ -23,8 +23,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Processes that run tests. Each starts its own Kafka, one of them Spark.
-WORKERS ?= 2
+# Processes that run tests. Each starts its own Kafka, one of them Spark; many tests only wait.
+WORKERS ?= 3
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
@@ -84,7 +84,7 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py
 
 outage: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_outage.py
+	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_hung_brokers.py
 
 soak: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.soak
