@@ -42,6 +42,15 @@ def bugs_table(bugs: Mapping[str, Bug]) -> str:
     return "\n".join(lines)
 
 
+def query_bugs_table(bugs: Mapping[str, Bug]) -> str:
+    """One row per bug of the commit protocol, and which scenarios catch it if seeds need not."""
+    lines = ["| planted bug | what is wrong then | caught by |", "| --- | --- | --- |"]
+    for name, bug in bugs.items():
+        scenarios = ", ".join(f"`{scenario.func.__name__}`" for scenario in bug.scenarios)
+        lines.append(f"| {name} | {bug.what} | {scenarios or 'seeds'} |")
+    return "\n".join(lines)
+
+
 def replaced(text: str, name: str, table: str) -> str:
     """``text`` with what stands between the two markers of ``name`` exchanged."""
     begin, end = f"<!-- {name}: generated -->", f"<!-- {name}: end -->"
@@ -63,7 +72,7 @@ def render(text: str) -> str:
     tables = {
         "runs": runs_table(read(RESULTS)),
         "bugs": bugs_table(BUGS),
-        "query bugs": bugs_table(query_bugs.BUGS),
+        "query bugs": query_bugs_table(query_bugs.BUGS),
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),
     }

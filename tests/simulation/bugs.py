@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -21,12 +22,16 @@ from spark_kafka_sink.producer.sequences import ProducerState
 
 
 class Bug(NamedTuple):
-    """What is wrong, and the method that is replaced to make it so."""
+    """What is wrong, and the method that is replaced to make it so.
+
+    scenarios: each of them catches the bug, in place of seeds
+    """
 
     what: str
     owner: Any
     name: str
     replacement: Callable[[Any], Any]
+    scenarios: tuple[partial[None], ...] = ()
 
     @contextmanager
     def planted(self) -> Iterator[None]:

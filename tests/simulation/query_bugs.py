@@ -5,6 +5,7 @@ what tasks hand to it, for the length of a block.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.coordinators import Question
@@ -18,6 +19,7 @@ from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
 from spark_kafka_sink.transactions.ending import Outcome
 from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, TaskTransaction
+from tests.simulation import scenarios
 from tests.simulation.bugs import Bug
 
 
@@ -201,6 +203,7 @@ BUGS: dict[str, Bug] = {
         TransactionClient,
         "fence",
         _end_txn_instead_of_fencing,
+        (partial(scenarios.late_writer, 1), partial(scenarios.late_sweep, 1)),
     ),
     "empty transactions listed": Bug(
         "tasks without rows hand over transactions that cannot be committed",
@@ -213,6 +216,7 @@ BUGS: dict[str, Bug] = {
         commit_protocol,
         "_conclude",
         _committed_list_not_cumulative,
+        (partial(scenarios.repair_cut_off, 2, "commit.decided"),),
     ),
     "replay not compared": Bug(
         "a repair takes any rows for those that are missing",
@@ -294,12 +298,14 @@ BUGS: dict[str, Bug] = {
         ending,
         "_end_version",
         _versions_of_the_past,
+        (partial(scenarios.downgrade, "commit.decided", 0, True),),
     ),
     "refused taken for unknown": Bug(
         "a transaction that EndTxn refuses to end is given up although it is open",
         client_module,
         "is_open",
         _refused_taken_for_unknown,
+        (partial(scenarios.refused_ends, 2, "INVALID_TXN_STATE"),),
     ),
     "epochs used up": Bug(
         "a transaction may begin with the last producer epoch",

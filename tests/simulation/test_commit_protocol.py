@@ -317,21 +317,6 @@ def test_a_part_lost_is_filled_in_by_the_same_rows(lives: Lives) -> None:
     assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
-def test_a_repair_that_is_cut_off_and_lost_again(lives: Lives) -> None:
-    """What is committed is remembered over several attempts."""
-    crash_at("commit.ending")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(1), tasks=3)
-    lives.world.run_for(TIMEOUT_MS + 20_000)
-    crash_at("commit.ending")
-    with pytest.raises(CrashError):
-        lives.batch(0, driver(2), tasks=3)
-    lives.world.run_for(TIMEOUT_MS + 20_000)
-    lives.batch(0, driver(3), tasks=3)
-    assert lives.visible() == [b"0-0", b"0-1", b"0-2"]
-    assert lives.open_ids() == []
-
-
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_part_lost_and_another_replay_is_an_error_that_names_both(
     lives: Lives, tasks: int

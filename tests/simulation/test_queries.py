@@ -32,7 +32,7 @@ def test_the_same_seed_gives_the_same_story(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize("bug", [name for name, bug in BUGS.items() if not bug.scenarios])
 def test_a_planted_bug_is_caught(bug):
     with BUGS[bug].planted():
         for seed in range(MOST_SEEDS_FOR_A_BUG):

@@ -1,8 +1,9 @@
-"""Coordinators refuse to end transactions that are decided and open."""
+"""Coordinators refuse for ever to end transactions that are decided and open. For a while they do in
+tests/simulation/scenarios.py.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -34,29 +35,6 @@ def crash_at(lives: Prefix, point: str) -> None:
     crash_points.set_hook(hook)
 
 
-def refused(name: str, answers: Iterator[str]) -> str:
-    return next(answers, "NONE") if is_task_id("p", name) else "NONE"
-
-
-@pytest.mark.parametrize("error", ["INVALID_TXN_STATE", "PRODUCER_FENCED"])
-def test_what_is_refused_while_it_is_open_is_asked_for_again(lives: Prefix, error: str) -> None:
-    """It counted as unknown, and the query stopped for good."""
-    answers = iter([error] * 3)
-    crash_at(lives, "commit.decided")
-    with pytest.raises(CrashError):
-        batch(lives, 0, by=1)
-
-    def refuse(point: str) -> None:
-        if point == "plan.claimed":
-            lives.world.cluster.on_end_txn = lambda name: refused(name, answers)
-
-    crash_points.set_hook(refuse)
-    batch(lives, 0, by=2)
-    assert lives.visible() == [b"0-0", b"0-1"]
-    assert lives.open_ids() == []
-    assert next(answers, None) is None
-
-
 def test_what_is_refused_for_ever_stays_decided(lives: Prefix) -> None:
     crash_at(lives, "commit.decided")
     with pytest.raises(CrashError):
@@ -64,8 +42,8 @@ def test_what_is_refused_for_ever_stays_decided(lives: Prefix) -> None:
 
     def refuse(point: str) -> None:
         if point == "plan.claimed":
-            lives.world.cluster.on_end_txn = lambda name: refused(
-                name, itertools.repeat("INVALID_TXN_STATE")
+            lives.world.cluster.on_end_txn = lambda name: (
+                "INVALID_TXN_STATE" if is_task_id("p", name) else "NONE"
             )
 
     crash_points.set_hook(refuse)

@@ -1,0 +1,145 @@
+"""Scenarios that random lives reach rarely, step by step: where the commit protocol has the bug that
+one of them is made for, it raises AssertionError or the error that stops the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.ids import is_task_id
+from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+from tests.simulation.operating import TIMEOUT_MS, CrashError, Lives, crash_at, driver, unit
+
+_OUT = TopicPartition("t", 0)
+_MARKERS_MS = 500  # coordinators put off a transaction until the last one has its markers
+_FIRST, _SECOND = b"1", b"2"
+
+
+def late_writer(transaction_version: int) -> None:
+    """A task writes, the next planning step aborts its transaction, and the task writes on."""
+    lives = Lives(transaction_version)
+    late = _begin(lives, lives.protocol.plan(driver(1), None))
+    lives.protocol.plan(driver(2), None)
+    assert lives.open_ids() == [], "what was open is not aborted"
+    assert not _write_on(lives, late), "the writer of an aborted transaction has gone on"
+    assert lives.open_ids() == [], "readers wait for a transaction that nobody commits"
+
+
+def late_sweep(transaction_version: int) -> None:
+    """A planning process hangs between listing what is open and aborting it, and its driver plans
+    again. When it goes on, the id that it has listed is in use by a task of the second plan: that
+    task has lost its first rows, and must not hand over the others alone.
+    """
+    lives = Lives(transaction_version)
+    _begin(lives, lives.protocol.plan(driver(1), None))
+    found: list[tuple[Plan, TaskTransaction]] = []
+
+    def plan_again() -> None:
+        plan = lives.protocol.plan(driver(1), None)
+        found.append((plan, _begin(lives, plan)))
+
+    _at("sweep.listed", plan_again)
+    lives.protocol.plan(driver(1), None)
+    plan, task = found[0]
+    if not _write_on(lives, task):
+        task = _begin(lives, plan)  # the next attempt
+        assert _write_on(lives, task), "an attempt of the driver's own plan is kept out"
+    lives.protocol.commit(plan, unit(0), [task])
+    assert lives.visible() == [_FIRST, _SECOND], "a part of a task is committed"
+
+
+def refused_ends(transaction_version: int, error: str) -> None:
+    """A transaction that is decided and open, and that its coordinator refuses to end for a while."""
+    lives = Lives(transaction_version)
+    crash_at("commit.decided")
+    _killed(partial(lives.batch, 0, driver(1)))
+    answers = iter([error] * 3)
+
+    def refuse(name: str) -> str:
+        return next(answers, "NONE") if is_task_id("p", name) else "NONE"
+
+    def begin_to_refuse() -> None:
+        lives.world.cluster.on_end_txn = refuse
+
+    _at("plan.claimed", begin_to_refuse)
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"]
+    assert lives.open_ids() == []
+    assert next(answers, None) is None
+
+
+def repair_cut_off(transaction_version: int, point: str) -> None:
+    """The first attempt at a batch commits one task of three. The second is to fill in the others,
+    and its driver dies at ``point``, for longer than transactions may take: what the first one has
+    committed must not be forgotten.
+    """
+    lives = Lives(transaction_version)
+    for by, died_at in ((driver(1), "commit.ending"), (driver(2), point)):
+        crash_at(died_at)
+        _killed(partial(lives.batch, 0, by, tasks=3))
+        lives.world.run_for(TIMEOUT_MS + 20_000)
+    lives.batch(0, driver(3), tasks=3)
+    assert lives.visible() == [b"0-0", b"0-1", b"0-2"]
+    assert lives.open_ids() == []
+
+
+def downgrade(point: str, to: int, dies: bool) -> None:
+    """transaction.version 2 is downgraded in the middle of a batch, and its driver goes on or dies.
+    Connections are older than the downgrade, and say that EndTxn v5 may be sent.
+    """
+    lives = Lives(2)
+    lives.batch(0, driver(1))
+
+    def change() -> None:
+        lives.world.transactions.transaction_version = to
+        if dies:
+            raise CrashError(point)
+
+    _at(point, change)
+    if dies:
+        _killed(partial(lives.batch, 1, driver(1)))
+        lives.batch(1, driver(2))
+    else:
+        lives.batch(1, driver(1))
+    lives.batch(2, driver(2))
+    assert lives.visible() == sorted(b"%d-%d" % (b, t) for b in range(3) for t in range(2))
+    assert lives.open_ids() == []
+
+
+def _killed(action: Callable[[], None]) -> None:
+    """``action``, in the middle of which the driver is killed."""
+    try:
+        action()
+    except CrashError:
+        return
+    raise AssertionError("the driver was to be killed, and lives")
+
+
+def _at(point: str, action: Callable[[], None]) -> None:
+    """Call ``action`` when ``point`` is reached for the first time from now on."""
+
+    def hook(reached: str) -> None:
+        if reached == point:
+            crash_points.set_hook(None)
+            action()
+
+    crash_points.set_hook(hook)
+
+
+def _begin(lives: Lives, plan: Plan) -> TaskTransaction:
+    """A task opens a transaction with the first of its rows."""
+    return lives.write(plan, _OUT.partition, _FIRST)
+
+
+def _write_on(lives: Lives, task: TaskTransaction) -> bool:
+    """The task sends the second of its rows: whether the brokers accept it."""
+    name, producer = task.transactional_id, task.producer
+    lives.world.run_for(_MARKERS_MS)
+    is_added = task.transaction_version >= 2
+    if not is_added and lives.world.add_partitions(name, producer, _OUT) != "NONE":
+        return False
+    produce_version = 12 if is_added else 11
+    return lives.world.produce(name, producer, _OUT, [_SECOND], produce_version, 1) == "NONE"

@@ -1,0 +1,44 @@
+"""What random lives reach rarely: the commit protocol gets through it, and with a planted bug it does not."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from spark_kafka_sink.base.errors import KafkaSinkError
+from tests.simulation import scenarios
+from tests.simulation.bugs import Bug
+from tests.simulation.query_bugs import BUGS
+
+
+@pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
+@pytest.mark.parametrize("scenario", [scenarios.late_writer, scenarios.late_sweep])
+def test_no_row_is_lost_and_nothing_is_left_open(scenario, version):
+    scenario(version)
+
+
+@pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
+@pytest.mark.parametrize("point", ["commit.decided", "commit.ending", "commit.ended"])
+def test_what_is_committed_is_remembered_over_several_attempts(point, version):
+    scenarios.repair_cut_off(version, point)
+
+
+@pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
+@pytest.mark.parametrize("error", ["INVALID_TXN_STATE", "PRODUCER_FENCED"])
+def test_what_is_refused_while_it_is_open_is_asked_for_again(error, version):
+    scenarios.refused_ends(version, error)
+
+
+@pytest.mark.parametrize(
+    ("bug", "scenario"),
+    [
+        pytest.param(bug, scenario, id=f"{name}, {scenario.func.__name__}")
+        for name, bug in BUGS.items()
+        for scenario in bug.scenarios
+    ],
+)
+def test_the_planted_bug_does_harm(bug: Bug, scenario: partial[None]) -> None:
+    scenario()
+    with bug.planted(), pytest.raises((AssertionError, KafkaSinkError)):
+        scenario()
