@@ -256,6 +256,7 @@ BUGS: dict[str, Bug] = {
         DecisionLog,
         "read_mark",
         _lost_log_not_noticed,
+        (partial(scenarios.lost_log, 2),),
     ),
     "replay dropped unseen": Bug(
         "whatever comes as a micro-batch that is committed is dropped",

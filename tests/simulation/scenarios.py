@@ -4,14 +4,24 @@ one of them is made for, it raises AssertionError or the error that stops the qu
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.errors import MissingRecordError
 from spark_kafka_sink.transactions.ids import is_task_id
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
-from tests.simulation.operating import TIMEOUT_MS, CrashError, Lives, crash_at, driver, unit
+from tests.simulation.operating import (
+    LOG_TOPIC,
+    TIMEOUT_MS,
+    CrashError,
+    Lives,
+    crash_at,
+    driver,
+    unit,
+)
 
 _OUT = TopicPartition("t", 0)
 _MARKERS_MS = 500  # coordinators put off a transaction until the last one has its markers
@@ -107,6 +117,21 @@ def downgrade(point: str, to: int, dies: bool) -> None:
     lives.batch(2, driver(2))
     assert lives.visible() == sorted(b"%d-%d" % (b, t) for b in range(3) for t in range(2))
     assert lives.open_ids() == []
+
+
+def lost_log(transaction_version: int) -> None:
+    """The decision log is deleted under a decision that is carried out in part: whoever plans next
+    stops, and what is decided stays open for the user to settle.
+    """
+    lives = Lives(transaction_version)
+    lives.batch(0, driver(1))
+    crash_at("commit.ending")
+    _killed(partial(lives.batch, 1, driver(1)))
+    lives.world.run_for(_MARKERS_MS)
+    lives.world.cluster.empty_topic(LOG_TOPIC)
+    with contextlib.suppress(MissingRecordError):
+        lives.protocol.plan(driver(2), None)
+    assert len(lives.open_ids()) == 1, "what was decided is aborted"
 
 
 def _killed(action: Callable[[], None]) -> None:

@@ -13,8 +13,10 @@ from tests.simulation.query_bugs import BUGS
 
 
 @pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
-@pytest.mark.parametrize("scenario", [scenarios.late_writer, scenarios.late_sweep])
-def test_no_row_is_lost_and_nothing_is_left_open(scenario, version):
+@pytest.mark.parametrize(
+    "scenario", [scenarios.late_writer, scenarios.late_sweep, scenarios.lost_log]
+)
+def test_what_is_aborted_is_aborted_for_good_and_nothing_else_is(scenario, version):
     scenario(version)
 
 
