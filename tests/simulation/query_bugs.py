@@ -250,6 +250,7 @@ BUGS: dict[str, Bug] = {
         DecisionLog,
         "read_current",
         _no_barrier,
+        (partial(scenarios.deposed_leader, 2),),
     ),
     "lost log not noticed": Bug(
         "a decision that was lost with the log is swept, and written again",

@@ -5,13 +5,16 @@ one of them is made for, it raises AssertionError or the error that stops the qu
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from unittest import mock
 
-from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
+from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.errors import MissingRecordError
 from spark_kafka_sink.transactions.ids import is_task_id
+from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 from tests.simulation.operating import (
     LOG_TOPIC,
@@ -24,6 +27,8 @@ from tests.simulation.operating import (
 )
 
 _OUT = TopicPartition("t", 0)
+_LOG = TopicPartition(LOG_TOPIC, 0)
+_UNAWARE_MS = 8000
 _MARKERS_MS = 500  # coordinators put off a transaction until the last one has its markers
 _FIRST, _SECOND = b"1", b"2"
 
@@ -132,6 +137,42 @@ def lost_log(transaction_version: int) -> None:
     with contextlib.suppress(MissingRecordError):
         lives.protocol.plan(driver(2), None)
     assert len(lives.open_ids()) == 1, "what was decided is aborted"
+
+
+def deposed_leader(transaction_version: int) -> None:
+    """The decision log has a new leader, and some brokers do not know it yet. A driver decides with
+    the new one and is killed; the next one is sent to the old one for a while.
+    """
+    lives = Lives(transaction_version)
+    lives.batch(0, driver(1))
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, n, b"1-%d" % n) for n in range(2)]
+    lives.world.run_for(_MARKERS_MS)
+    partition = lives.world.cluster.partition(_LOG)
+    old = partition.leader_id
+    new = next(broker_id for broker_id in partition.replicas if broker_id != old)
+    lives.world.cluster.depose_leader(*_LOG, new, unaware_ms=_UNAWARE_MS)
+    with _sent_to(lives, new):
+        crash_at("commit.ending")
+        _killed(partial(lives.protocol_of("p").commit, plan, unit(1), written))
+    with _sent_to(lives, old):
+        lives.protocol_of("p").plan(driver(2), None)
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"], "what was decided is aborted"
+
+
+@contextlib.contextmanager
+def _sent_to(lives: Lives, broker_id: int) -> Iterator[None]:
+    """For a while brokers take ``broker_id`` for the leader of the decision log."""
+    original = LogPartition._find_leader
+    until_ms = lives.world.clock.ms + _UNAWARE_MS
+
+    def find_leader(log: LogPartition, deadline_ms: int) -> tuple[Node | None, KafkaErrorCode]:
+        if lives.world.clock.ms < until_ms:
+            return Node(broker_id, f"broker-{broker_id}", 9092), error_named("NONE")
+        return original(log, deadline_ms)
+
+    with mock.patch.object(LogPartition, "_find_leader", find_leader):
+        yield
 
 
 def _killed(action: Callable[[], None]) -> None:

@@ -14,7 +14,13 @@ from tests.simulation.query_bugs import BUGS
 
 @pytest.mark.parametrize("version", [2, 1, 0], ids=["TV2", "TV1", "TV0"])
 @pytest.mark.parametrize(
-    "scenario", [scenarios.late_writer, scenarios.late_sweep, scenarios.lost_log]
+    "scenario",
+    [
+        scenarios.late_writer,
+        scenarios.late_sweep,
+        scenarios.lost_log,
+        scenarios.deposed_leader,
+    ],
 )
 def test_what_is_aborted_is_aborted_for_good_and_nothing_else_is(scenario, version):
     scenario(version)
