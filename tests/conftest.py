@@ -38,7 +38,10 @@ if (_ports := _ports_of_this_process()) is not None:
     os.environ[PORTS_VARIABLE] = _ports
 
 # Tests that start Spark, or a part of it, in processes of their own. All others share one session.
-WITH_A_SPARK_OF_THEIR_OWN = ("test_jobs.py", "test_cluster.py", "TestKilledDriver")
+WITH_A_SPARK_OF_THEIR_OWN = (
+    *("test_jobs.py", "test_cluster.py", "TestKilledDriver", "test_demo.py"),
+    *("test_installed_wheel.py", "test_the_notebook", "test_the_quickstart"),
+)
 ONE_BY_ONE = "::test_a_planted_bug_is_caught"
 LONGEST_FIRST = ("spark", "tests/spark", "tests/broker", "tests/simulation", "tests/golden")
 
