@@ -22,9 +22,9 @@ from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
 from spark_kafka_sink.transactions import ownership, repair
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.crash_points import is_watched, reached
+from spark_kafka_sink.transactions.completion import Completion
+from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
-from spark_kafka_sink.transactions.ending import Outcome, is_open
 from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.model import (
@@ -39,13 +39,10 @@ from spark_kafka_sink.transactions.model import (
     Unit,
     Write,
 )
-from spark_kafka_sink.transactions.times import duration_of
 
 logger = logging.getLogger("spark_kafka_sink")
 
 _DRIVER_TIMEOUT_MS = 60_000
-# A decision is of no use when the brokers abort its transactions a moment later.
-_LEAST_TIME_LEFT = 0.1
 
 
 class CommitTimes(NamedTuple):
@@ -78,6 +75,7 @@ class CommitProtocol:
         self._patience_ms = patience_ms
         self._driver_transactional_id = driver_transactional_id(config.prefix)
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
+        self._completion = Completion(client, self.log, config, clock)
 
     # --- planning ------------------------------------------------------------------------------
 
@@ -107,7 +105,7 @@ class CommitProtocol:
             reached("plan.claimed")
         decision = claimed
         if decision.phase is Phase.DECIDED:
-            decision, token = self._take_up(decision, token, deadline_ms)
+            decision, token = self._completion.take_up(decision, token, deadline_ms)
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
@@ -187,14 +185,14 @@ class CommitProtocol:
         if not transactions:  # no task has written anything: there is nothing to decide
             self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
             return CommitTimes()
-        oldest_ms = self._check_open(transactions, deadline_ms)
+        oldest_ms = self._completion.check_open(transactions, deadline_ms)
         reached("commit.checked")
         decided = decision.deciding(unit, transactions, committed, plan.write)
         decided = replace(decided, decided_ms=self._clock.timestamp_ms())
         token = self.log.write(decided, plan.token, deadline_ms)
         decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
-        decided, token = self._finish(decided, token, deadline_ms)
+        decided, token = self._completion.finish(decided, token, deadline_ms)
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(repair.explain(decided, self._config.prefix))
         times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
@@ -251,69 +249,6 @@ class CommitProtocol:
         ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
         noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
         self.log.write(noted.done(), token, deadline_ms)
-
-    def _check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> int:
-        """The age of the oldest in ms, before anything is decided.
-
-        Raises TransactionLostError unless all can be committed.
-        """
-        states = self._client.describe([t.transactional_id for t in transactions], deadline_ms)
-        now_ms = self._clock.timestamp_ms()
-        oldest_ms = 0
-        for transaction in transactions:
-            state = states[transaction.transactional_id]
-            if not is_open(transaction, state):
-                found = "unknown to its coordinator" if state is None else state.transaction_state
-                raise TransactionLostError(
-                    f"the transaction {transaction.transactional_id} of task "
-                    f"{transaction.partition_id} is {found}, not Ongoing: it took longer than "
-                    f"kafka.transaction.timeout.ms = {self._config.transaction_timeout_ms}, or "
-                    "another write under the same transactional.id.prefix has begun. Nothing of "
-                    "this batch is visible"
-                )
-            assert state is not None
-            age_ms = now_ms - state.transaction_start_time_ms
-            oldest_ms = max(oldest_ms, age_ms)
-            if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
-                raise TransactionLostError(
-                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old by "
-                    "this machine's clock, and the brokers abort it after "
-                    f"kafka.transaction.timeout.ms = {state.transaction_timeout_ms}: too late to "
-                    "commit. Nothing of this batch is visible. Smaller batches, or a longer "
-                    "timeout, help"
-                )
-        return oldest_ms
-
-    def _finish(
-        self, decided: Decision, token: DriverToken, deadline_ms: int
-    ) -> tuple[Decision, DriverToken]:
-        """EndTxn for all of a decision, and a record of what came out."""
-        on_first = (lambda: reached("commit.ending")) if is_watched() else None
-        outcomes = self._client.commit_all(decided.transactions, deadline_ms, on_first)
-        reached("commit.ended")
-        concluded = _conclude(decided, outcomes)
-        return concluded, self.log.write(concluded, token, deadline_ms)
-
-    def _take_up(
-        self, decision: Decision, token: DriverToken, deadline_ms: int
-    ) -> tuple[Decision, DriverToken]:
-        """Finish what a driver has left DECIDED, and say for how long it was."""
-        age = duration_of(self._clock.timestamp_ms() - decision.decided_ms)
-        decision, token = self._resolve(decision, token, deadline_ms)
-        logger.warning(
-            f"{decision.unit} was decided {age} ago under transactional.id.prefix "
-            f"'{self._config.prefix}', and its driver did not finish it: it is "
-            f"{decision.phase.value} now"
-        )
-        return decision, token
-
-    def _resolve(
-        self, decision: Decision, token: DriverToken, deadline_ms: int
-    ) -> tuple[Decision, DriverToken]:
-        """Finish what another process has decided. The user must confirm a job's outcome."""
-        # A write with a name needs no confirmation: if it is run again, the sink knows it is done.
-        is_unknown = decision.unit.job_id is not None and decision.write is None
-        return self._finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
 
     # --- aborting ------------------------------------------------------------------------------
 
@@ -375,26 +310,7 @@ class CommitProtocol:
 
     def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:
         """Finish what is DECIDED: the record of what came out."""
-        return self._resolve(decision, token, self._deadline())
+        return self._completion.resolve(decision, token, self._deadline())
 
     def _deadline(self) -> int:
         return self._client.admin.deadline_in(self._patience_ms)
-
-
-def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
-    """The record after EndTxn of all its transactions."""
-
-    def of(outcome: Outcome) -> tuple[TaskTransaction, ...]:
-        return tuple(t for t in decided.transactions if outcomes[t.transactional_id] is outcome)
-
-    committed = (*decided.committed, *of(Outcome.COMMITTED))
-    lost, unknown = of(Outcome.LOST), of(Outcome.UNKNOWN)
-    if unknown:
-        return replace(
-            decided, phase=Phase.UNKNOWN, transactions=(*lost, *unknown), committed=committed
-        )
-    if not lost:
-        return decided.done()
-    if not committed:
-        return replace(decided, phase=Phase.VOID, transactions=(), needs_confirmation=False)
-    return replace(decided, phase=Phase.PARTIAL, transactions=lost, committed=committed)

@@ -13,7 +13,7 @@ from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client as client_module
-from spark_kafka_sink.transactions import commit_protocol, ending, repair
+from spark_kafka_sink.transactions import commit_protocol, completion, ending, repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
@@ -213,7 +213,7 @@ BUGS: dict[str, Bug] = {
     ),
     "list of what is committed not cumulative": Bug(
         "a repair that is cut off forgets what was visible before",
-        commit_protocol,
+        completion,
         "_conclude",
         _committed_list_not_cumulative,
         (partial(scenarios.repair_cut_off, 2, "commit.decided"),),
