@@ -16,6 +16,13 @@ Examples = Sequence[tuple[str, str]]
 """(what it does, the command line)."""
 
 _COLUMN_GAP = "  "
+_STYLES = (
+    (r"^[A-Z][A-Z ]*$", "bold cyan"),
+    (r"\b(PARTIAL|UNKNOWN|UNREADABLE|to be confirmed)\b", "bold red"),
+    (r"\b(DECIDED|Ongoing|Prepare\w+)\b", "yellow"),
+    (r"\bDONE\b", "green"),
+)
+"""What is coloured in lines of text: headers of tables, and states by what is left to do."""
 
 
 def add_command(
@@ -98,6 +105,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in (columns, *rows):
         cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
         print(_COLUMN_GAP.join(cells).rstrip())
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """Lines that are aligned already; on a terminal with headers and states in colour."""
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+            from rich.text import Text
+        except ImportError:
+            pass
+        else:
+            console = Console(highlight=False, soft_wrap=True)
+            for line in lines:
+                text = Text(line)
+                for pattern, style in _STYLES:
+                    text.highlight_regex(pattern, style)
+                console.print(text)
+            return
+    print("\n".join(lines))
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from spark_kafka_sink.cli.output import (
     add_json,
     examples_text,
     print_json,
+    print_lines,
 )
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
     if arguments.json:
         print_json({"prefixes": [report.overview_document(one, now_ms) for one in found]})
     else:
-        _print_lines(report.overview_lines(found, arguments.log_topic, now_ms))
+        print_lines(report.overview_lines(found, arguments.log_topic, now_ms))
     return EXIT_OK
 
 
@@ -267,7 +268,7 @@ def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
     if arguments.json:
         print_json(report.description_document(described, now_ms))
     else:
-        _print_lines(report.description_lines(described, arguments.log_topic, now_ms))
+        print_lines(report.description_lines(described, arguments.log_topic, now_ms))
     return EXIT_OK
 
 
@@ -327,9 +328,5 @@ def _finish(arguments: argparse.Namespace, result: Result) -> int:
     if arguments.json:
         print_json(report.result_document(arguments.prefix, result))
     else:
-        _print_lines([result.message, *(f"aborted {name}" for name in result.aborted)])
+        print_lines([result.message, *(f"aborted {name}" for name in result.aborted)])
     return EXIT_REFUSED if result.needs_choice else EXIT_OK
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    print("\n".join(lines))

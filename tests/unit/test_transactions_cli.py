@@ -12,6 +12,7 @@ import pytest
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.cli import transactions as transactions_cli
+from spark_kafka_sink.cli.output import print_lines
 from spark_kafka_sink.transactions import report
 from spark_kafka_sink.transactions.inspection import (
     Inspection,
@@ -50,6 +51,27 @@ def run(name: str, *more: str) -> int:
     servers = ("--bootstrap-server", "simulated:1", "--log-topic", LOG_TOPIC)
     prefix = () if name == "list" else ("--prefix", "p")
     return main(["transactions", name, *servers, *prefix, *more])
+
+
+# --- output -------------------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_states_in_colour(monkeypatch):
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", shown)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_lines(["PREFIX  PHASE", "events  PARTIAL", "others  DONE", "orders  committed"])
+    header, partial, done, plain = shown.getvalue().splitlines()
+    assert header.startswith("\x1b[")
+    assert partial.startswith("events  \x1b[")
+    assert done.startswith("others  \x1b[")
+    assert plain == "orders  committed"
+
+
+def test_elsewhere_there_is_none(capsys):
+    print_lines(["PREFIX  PHASE", "events  PARTIAL"])
+    assert capsys.readouterr().out == "PREFIX  PHASE\nevents  PARTIAL\n"
 
 
 # --- arguments ----------------------------------------------------------------------------------
