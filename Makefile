@@ -34,9 +34,11 @@ export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
 
-# Types are checked beside the tests; what mypy says is shown if it is not content.
+# Types are checked beside the rest; what mypy says is shown if it is not content. Kernels are compiled
+# once, instead of by each process that runs tests.
 define run-tests
 	$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	$(BIN)/pykafka-sink warm-up > $(VENV)/warm-up.txt 2>&1 || { cat $(VENV)/warm-up.txt; exit 1; }; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(1); tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
 	exit $$tests

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-PATIENCE_S = 300
+PATIENCE_S = 900
 PATIENCE_MS = PATIENCE_S * 1000
 AN_HOUR_MS = 3_600_000
 NO_OTHER_TIMEOUT = {

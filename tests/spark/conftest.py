@@ -14,6 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
 
+# Of every driver that a test starts. They run for minutes at most: Java's slower compiler would
+# take half of the CPU.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 _numbers = itertools.count(1)
 
 
@@ -25,8 +29,6 @@ def spark() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .appName("pykafka-sink tests")
         .config("spark.jars", ",".join(str(jar) for jar in jars))
-        # It runs for minutes: Java's slower compiler would take half of the CPU.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")

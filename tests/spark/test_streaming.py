@@ -14,7 +14,7 @@ from tests.broker.processes import eventually
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 
-MICRO_BATCHES = 200
+MICRO_BATCHES = 60
 ROWS_PER_FILE = 20
 
 
@@ -77,7 +77,7 @@ def worker_threads(spark) -> set[str]:
     return set(names)
 
 
-def test_two_hundred_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
+def test_many_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
     topic, folder, checkpoint = new_topic(3), tmp_path / "in", tmp_path / "checkpoint"
     metrics = tmp_path / "metrics.jsonl"
     folder.mkdir()
