@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -161,3 +162,72 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, partitions_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partitions_count
+
+
+_WYHASH_SECRET = (
+    0x2D358DCCAA6C78A5,
+    0x8BB84B93962EACC9,
+    0x4B33A62ED433D4A3,
+    0x4D5A2DA51DE1AA47,
+)
+
+
+def _fold(left: int, right: int) -> int:
+    product = left * right
+    return (product ^ (product >> 64)) & (2**64 - 1)
+
+
+def wyhash(data: bytes, seed: int) -> int:
+    """W. Yi's wyhash, final version 4."""
+
+    def word(at: int, size: int = 8) -> int:
+        return int.from_bytes(data[at : at + size], "little")
+
+    secret, length = _WYHASH_SECRET, len(data)
+    seed ^= _fold(seed ^ secret[0], secret[1])
+    first = second = 0
+    if length > 16:
+        at = 0
+        if length >= 48:
+            lanes = [seed] * 3
+            while length - at >= 48:
+                for lane in range(3):
+                    left = word(at + 16 * lane) ^ secret[lane + 1]
+                    lanes[lane] = _fold(left, word(at + 16 * lane + 8) ^ lanes[lane])
+                at += 48
+            seed = lanes[0] ^ lanes[1] ^ lanes[2]
+        while length - at > 16:
+            seed = _fold(word(at) ^ secret[1], word(at + 8) ^ seed)
+            at += 16
+        first, second = word(length - 16), word(length - 8)
+    elif length >= 4:
+        middle = length // 8 * 4
+        first = word(0, 4) << 32 | word(middle, 4)
+        second = word(length - 4, 4) << 32 | word(length - 4 - middle, 4)
+    elif length > 0:
+        first = data[0] << 16 | data[length // 2] << 8 | data[-1]
+    product = (first ^ secret[1]) * (second ^ seed)
+    low, high = product & (2**64 - 1), product >> 64
+    return _fold(low ^ secret[0] ^ length, high ^ secret[1])
+
+
+def row_hash(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+    topic: bytes | None = None,
+    partition: int | None = None,
+    timestamp_ms: int | None = None,
+) -> int:
+    """What the digest kernel adds up."""
+    hashed = 1
+    fields = [(2, key), (3, value)]
+    for header_key, header_value in headers:
+        fields += [(4, header_key), (5, header_value)]
+    for kind, data in [*fields, (6, topic)]:
+        if data is not None:
+            hashed = wyhash(data, hashed ^ kind)
+    for kind, number in ((7, partition), (8, timestamp_ms)):
+        if number is not None:
+            hashed = _fold(hashed ^ _WYHASH_SECRET[2] ^ kind, number ^ _WYHASH_SECRET[3])
+    return hashed

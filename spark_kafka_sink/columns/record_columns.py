@@ -128,6 +128,12 @@ def integers_view(array: ArrowArray) -> IntegersView:
     return IntegersView(values.address + 4 * array.offset, *_validity(array))
 
 
+def timestamps_view(array: ArrowArray) -> IntegersView:
+    """A view of a timestamp[us] array, sliced or not."""
+    values = _present(array.buffers()[1])
+    return IntegersView(values.address + 8 * array.offset, *_validity(array))
+
+
 def timestamps_ms(array: ArrowArray, timestamp_ms: int) -> npt.NDArray[np.int64] | None:
     """Milliseconds of a timestamp[us] array, ``timestamp_ms`` for nulls; None if all are null.
 

@@ -13,6 +13,7 @@ class ExactlyOnceConfig(NamedTuple):
     """prefix: ``transactional.id.prefix``; log_*: of the decision log's topic.
 
     accepts_missing_record: a prefix or query that is not new may begin without a record in the log
+    drops_replays: what comes again of a micro-batch that is committed may have other rows
     """
 
     prefix: str
@@ -21,3 +22,4 @@ class ExactlyOnceConfig(NamedTuple):
     log_replication_factor: int
     log_min_isr: int
     accepts_missing_record: bool = False
+    drops_replays: bool = False

@@ -117,6 +117,16 @@ SINK_OPTIONS = ConfigDef(
             "move a query from at-least-once to exactly-once.",
         ),
         ConfigKey(
+            "transaction.replay",
+            ConfigType.STRING,
+            "compare",
+            one_of("compare", "drop"),
+            Importance.MEDIUM,
+            "What happens with a micro-batch that comes again after it was committed: compare, "
+            "which drops the same rows and stops the query for other ones, or drop, for a query "
+            "whose rows are not the same each time. Only for exactly-once.",
+        ),
+        ConfigKey(
             "transaction.log.replication.factor",
             ConfigType.INT,
             3,

@@ -25,6 +25,7 @@ _EXACTLY_ONCE_ONLY = (
     "transactional.id.prefix",
     "transaction.log.topic",
     "transaction.log.missing",
+    "transaction.replay",
     "write.id",
     "write.version",
     "transaction.log.replication.factor",
@@ -202,4 +203,5 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
         replicas,
         min_isr,
         accepts_missing_record=sink["transaction_log_missing"] == "accept",
+        drops_replays=sink["transaction_replay"] == "drop",
     )

@@ -29,6 +29,7 @@ from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+from spark_kafka_sink.transactions.rows import Rows
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -127,8 +128,9 @@ class _TaskTransaction:
         prepared = self._producer.transaction
         if prepared is None:
             return None
-        digest = str(self._digest)
-        return TaskTransaction(*prepared, message.partition_id, message.records, digest)
+        digest = self._digest
+        rows = Rows.of_contents(digest.records, digest.data_bytes, digest.contents)
+        return TaskTransaction(*prepared, message.partition_id, message.records, rows.text)
 
     def abort(self, options: SinkOptions) -> None:
         """After a failure: readers must not wait for it until the driver sweeps."""

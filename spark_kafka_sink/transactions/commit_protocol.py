@@ -20,7 +20,7 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
-from spark_kafka_sink.transactions import ownership, repair
+from spark_kafka_sink.transactions import ownership, repair, replay
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.completion import Completion
 from spark_kafka_sink.transactions.crash_points import reached
@@ -208,7 +208,7 @@ class CommitProtocol:
     def _drop_replay(
         self, plan: Plan, transactions: Sequence[TaskTransaction], deadline_ms: int
     ) -> None:
-        repair.check_replay(plan.decision, transactions, self._config.prefix)
+        replay.check_replay(plan.decision, transactions, self._config)
         dropped = [t.transactional_id for t in transactions]
         self._client.fence(dropped, plan.timeout_ms, deadline_ms)
 
@@ -234,8 +234,11 @@ class CommitProtocol:
             if decision is not None and decision.owner.driver_id == driver.driver_id:
                 self._note_first(decision, unit, token, deadline_ms)
         # Without a task nobody has told the query's id; the prefix is the query's own.
-        elif decision.phase is Phase.PARTIAL and unit.batch_id == decision.unit.batch_id:
-            repair.missing_of(decision, [], self._config.prefix)
+        elif unit.batch_id == decision.unit.batch_id:
+            if decision.phase is Phase.PARTIAL:
+                repair.missing_of(decision, [], self._config.prefix)
+            elif decision.phase is Phase.DONE and decision.records and unit.batch_id is not None:
+                replay.check_replay(decision, [], self._config)
 
     def _note_first(
         self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
+from spark_kafka_sink.transactions.rows import Rows
 from spark_kafka_sink.transactions.times import time_of
 
 _FORMAT = 1
@@ -20,7 +20,7 @@ class TaskTransaction(NamedTuple):
     """A transaction that a task has written and flushed, and nobody has ended.
 
     transaction_version: the finalized feature when it began; decides the EndTxn version
-    partition_id: of Spark; digest: of its rows, see ``columns/digest.py``
+    partition_id: of Spark; digest: of its rows, as in ``rows.py``
     """
 
     transactional_id: str
@@ -35,34 +35,10 @@ class TaskTransaction(NamedTuple):
     def producer(self) -> ProducerIdAndEpoch:
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
-
-class Rows(NamedTuple):
-    """What a unit has written, to compare a replay with.
-
-    records, data_bytes: of all tasks; digest: of the tasks' digests, in whatever order
-    """
-
-    records: int
-    data_bytes: int
-    digest: str
-
-    @classmethod
-    def of(cls, transactions: Iterable[TaskTransaction]) -> Rows:
-        """Of all tasks of a unit."""
-        tasks = sorted((t.digest, t.records) for t in transactions)
-        data_bytes = sum(_data_bytes(digest) for digest, _ in tasks)
-        digest = hashlib.sha256(repr(tasks).encode()).hexdigest()[:32]
-        return cls(sum(records for _, records in tasks), data_bytes, digest)
-
-    def has_as_many(self, other: Rows) -> bool:
-        """Whether it may be the same rows, in another order or by other tasks."""
-        return (self.records, self.data_bytes) == (other.records, other.data_bytes)
-
-
-def _data_bytes(digest: str) -> int:
-    """The second part of a task's digest, see ``columns/digest.py``."""
-    parts = digest.split("-")
-    return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else 0
+    @property
+    def rows(self) -> Rows:
+        """What it has written."""
+        return Rows.of_task(self.records, self.digest)
 
 
 class Write(NamedTuple):
@@ -221,7 +197,7 @@ class Decision:
             records=sum(t.records for t in everything),
             transactions=tuple(transactions),
             committed=committed,
-            rows=Rows.of(everything),
+            rows=Rows.total(t.rows for t in everything),
             write=write,
         )
 

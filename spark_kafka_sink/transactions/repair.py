@@ -1,14 +1,11 @@
-"""A unit that was decided, and comes again: what its replay may fill in, what is dropped of it."""
+"""A unit that is visible in part, or nobody knows how far: what its replay may fill in."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
-from spark_kafka_sink.transactions.errors import OutcomeError, ReplayError
-from spark_kafka_sink.transactions.model import Decision, Phase, Rows, TaskTransaction
-
-logger = logging.getLogger("spark_kafka_sink")
+from spark_kafka_sink.transactions.errors import OutcomeError
+from spark_kafka_sink.transactions.model import Decision, Phase, TaskTransaction
 
 
 def missing_of(
@@ -17,12 +14,18 @@ def missing_of(
     """The replayed transactions that take the place of lost ones.
 
     Raises OutcomeError unless the replay has the same Spark partitions with the same rows, the
-    visible ones too: else some row would be doubled, or missing.
+    visible ones too: else some row would be doubled, or missing. Their order within a partition is
+    free: nobody has seen those that are missing.
     """
     lost = {t.partition_id for t in decision.transactions}
-    before = {t.partition_id: (t.records, t.digest) for t in decision.transactions}
-    before.update({t.partition_id: (t.records, t.digest) for t in decision.committed})
-    now = {t.partition_id: (t.records, t.digest) for t in replayed}
+    before = {t.partition_id: t.rows for t in (*decision.transactions, *decision.committed)}
+    now = {t.partition_id: t.rows for t in replayed}
+    if not all(rows.has_contents for rows in before.values()):
+        raise OutcomeError(
+            f"{explain(decision, prefix)} An earlier version of the sink has written down what its "
+            "rows were, in a way that this one does not compare: start the query once with that "
+            "version, which fills in the rest"
+        )
     if before != now:
         differing = sorted(p for p in before.keys() | now.keys() if before.get(p) != now.get(p))
         raise OutcomeError(
@@ -30,38 +33,6 @@ def missing_of(
             f"same: Spark partitions {_some(differing)} differ."
         )
     return [t for t in replayed if t.partition_id in lost]
-
-
-def check_replay(decision: Decision, replayed: Sequence[TaskTransaction], prefix: str) -> None:
-    """Raise ReplayError when what is about to be dropped is not what was committed.
-
-    A replay without any row has nothing to lose. The same number of records and bytes, in another
-    order or by other tasks, counts as the same: shuffles bring rows in any order.
-    """
-    if not replayed:
-        return
-    if decision.rows is None:
-        logger.warning(
-            f"{decision.unit} is committed, and there is no record of its rows to compare its "
-            "replay with: the replay is dropped"
-        )
-        return
-    rows = Rows.of(replayed)
-    if not rows.has_as_many(decision.rows):
-        raise ReplayError(
-            f"{decision.unit} is committed with {decision.rows.records} records of "
-            f"{decision.rows.data_bytes} bytes, and has come again with {rows.records} records of "
-            f"{rows.data_bytes} bytes: the checkpoint has lost offsets, as an old backup has, or "
-            "the source does not give the same rows again. These records are aborted, and the "
-            "query stops, for to drop them may lose them. Restore the checkpoint. Or, to write "
-            "them too, which doubles those that are there already: pykafka-sink transactions "
-            f"release --prefix {prefix}, and start the query again"
-        )
-    if rows != decision.rows:
-        logger.warning(
-            f"the replay of {decision.unit} has as many records and bytes as what is committed, in "
-            "another order or by other tasks: it is dropped"
-        )
 
 
 def explain(decision: Decision, prefix: str) -> str:

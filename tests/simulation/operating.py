@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 
 import pytest
@@ -17,6 +18,7 @@ from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Decision, Driver, Plan, TaskTransaction, Unit
 from spark_kafka_sink.transactions.operations import Operations
+from spark_kafka_sink.transactions.rows import Rows
 from tests.simulation.wire import World
 
 TIMEOUT_MS = 600_000
@@ -34,6 +36,7 @@ class Prefix:
     """One cluster with a topic ``t``, and the commit protocol under prefix ``p``."""
 
     accepts_missing_record = False
+    drops_replays = False
 
     def __init__(self, transaction_version: int = 2) -> None:
         self.world = World(transaction_version=transaction_version)
@@ -54,7 +57,13 @@ class Prefix:
 
     def protocol_of(self, prefix: str) -> CommitProtocol:
         config = ExactlyOnceConfig(
-            prefix, TIMEOUT_MS, LOG_TOPIC, 3, 2, accepts_missing_record=self.accepts_missing_record
+            prefix,
+            TIMEOUT_MS,
+            LOG_TOPIC,
+            3,
+            2,
+            accepts_missing_record=self.accepts_missing_record,
+            drops_replays=self.drops_replays,
         )
         return CommitProtocol(self.client, config, self.world.clock, PATIENCE_MS)
 
@@ -68,7 +77,7 @@ class Prefix:
             assert self.world.add_partitions(name, producer, to) == "NONE"
         produce_version = 12 if version >= 2 else 11
         assert self.world.produce(name, producer, to, [value], produce_version) == "NONE"
-        return TaskTransaction(name, *producer, version, partition, 1, value.decode())
+        return TaskTransaction(name, *producer, version, partition, 1, rows_of(value).text)
 
     def visible(self) -> list[bytes | None]:
         self.world.run_for(500)
@@ -187,6 +196,12 @@ class Operated(Prefix):
     def forget(self, transaction: TaskTransaction) -> None:
         """The coordinator no longer knows the id."""
         self.world.transactions.expire(transaction.transactional_id)
+
+
+def rows_of(value: bytes) -> Rows:
+    """Of a task that writes one record."""
+    contents = hashlib.sha256(value).digest()[:8]
+    return Rows.of_contents(1, len(value), int.from_bytes(contents, "big"))
 
 
 def unit(batch_id: int, job: str | None = None) -> Unit:

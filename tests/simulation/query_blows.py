@@ -116,10 +116,13 @@ def _send_stranger(life: Life) -> None:
 
 
 def _lose_offsets(life: Life) -> None:
-    """The micro-batch that is committed and not finished has other rows when it comes again."""
+    """The micro-batch that is committed and not finished has other rows when it comes again: one
+    more, or exactly as many. All rows of the source are equally large.
+    """
     index = life.checkpoint.first()
     before = life.checkpoint.batches[index]
-    other = Batch(before.batch_id, range(1000, 1001 + len(before.ids)))
+    more = life.fates.rng.randrange(2)
+    other = Batch(before.batch_id, range(1000, 1000 + len(before.ids) + more))
     life.checkpoint.batches[index] = other
     life.replaced_ids |= set(before.ids)
     life.note(f"the checkpoint has lost the offsets of batch {before.batch_id}")

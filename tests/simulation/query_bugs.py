@@ -13,12 +13,13 @@ from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client as client_module
-from spark_kafka_sink.transactions import commit_protocol, completion, ending, repair
+from spark_kafka_sink.transactions import commit_protocol, completion, ending, repair, replay
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
 from spark_kafka_sink.transactions.ending import Outcome
 from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, TaskTransaction
+from spark_kafka_sink.transactions.rows import Rows
 from tests.simulation import scenarios
 from tests.simulation.bugs import Bug
 
@@ -133,7 +134,12 @@ def _lost_log_not_noticed(original):  # type: ignore[no-untyped-def]
 
 
 def _replay_dropped_unseen(original):  # type: ignore[no-untyped-def]
-    return lambda decision, replayed, prefix: None
+    return lambda decision, replayed, config: None
+
+
+def _replay_compared_by_size(original):  # type: ignore[no-untyped-def]
+    """As of records whose contents nobody knows."""
+    return lambda self, other: False
 
 
 def _not_swept(original):  # type: ignore[no-untyped-def]
@@ -261,9 +267,15 @@ BUGS: dict[str, Bug] = {
     ),
     "replay dropped unseen": Bug(
         "whatever comes as a micro-batch that is committed is dropped",
-        repair,
+        replay,
         "check_replay",
         _replay_dropped_unseen,
+    ),
+    "replay compared by size only": Bug(
+        "other rows that are as many, and as large, are dropped",
+        Rows,
+        "is_comparable",
+        _replay_compared_by_size,
     ),
     "not swept": Bug(
         "nobody aborts what superseded attempts and dead tasks leave open",

@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": set(),
     "network": {"protocol"},
     "record": {"protocol.types"},
-    "columns": {"config", "record.record_batch", "record.views"},
+    "columns": {"config", "record.kernels.digest", "record.views"},
     "client": {"config", "network", "protocol"},
     "producer": {"columns", "record", "protocol", "config", "network", "client"},
     "transactions": {"client", "config", "record", "protocol"},
@@ -71,7 +71,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.task",
         "spark.writer",
     },
-    "numpy": {"record.kernels", "columns.record_columns", "columns.digest", "producer"},
+    "numpy": {"record.kernels", "columns.record_columns", "producer"},
 }
 """Module of others -> the only places that may import it."""
 

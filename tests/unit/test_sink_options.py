@@ -325,7 +325,8 @@ EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix":
 
 def test_exactly_once_brings_its_own_defaults() -> None:
     options = parse(EXACTLY_ONCE)
-    assert options.exactly_once == ("orders", 900_000, "pykafka-sink-transactions", 3, 2, False)
+    log_topic = "pykafka-sink-transactions"
+    assert options.exactly_once == ("orders", 900_000, log_topic, 3, 2, False, False)
     assert options.producer.transaction_timeout_ms == 900_000
     assert options.producer.enable_idempotence
     assert options.notes == ()
@@ -352,10 +353,13 @@ def test_exactly_once_takes_what_is_given() -> None:
         "queryName": "orders",
     }
     options = parse({**EXACTLY_ONCE, **given})
-    assert options.exactly_once == ("orders", 60_000, "decisions", 1, 1, False)
+    assert options.exactly_once == ("orders", 60_000, "decisions", 1, 1, False, False)
     accepting = parse({**EXACTLY_ONCE, "transaction.log.missing": "accept"}).exactly_once
     assert accepting is not None
     assert accepting.accepts_missing_record
+    dropping = parse({**EXACTLY_ONCE, "transaction.replay": "drop"}).exactly_once
+    assert dropping is not None
+    assert dropping.drops_replays
     assert (options.checkpoint, options.query_name) == ("/ck/orders", "orders")
 
 
@@ -368,6 +372,7 @@ def test_exactly_once_takes_what_is_given() -> None:
         ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
         ({**EXACTLY_ONCE, "transaction.log.min.isr": "4"}, "nothing could be written"),
         ({**EXACTLY_ONCE, "transaction.log.missing": "ignore"}, "refuse, accept"),
+        ({**EXACTLY_ONCE, "transaction.replay": "ignore"}, "compare, drop"),
         ({**EXACTLY_ONCE, "write.id": "etl"}, "write.id and write.version belong together"),
         ({**EXACTLY_ONCE, "write.version": "7"}, "write.id and write.version belong together"),
         ({"delivery.guarantee": "twice"}, "at-least-once, exactly-once, none"),

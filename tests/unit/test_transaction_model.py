@@ -28,9 +28,11 @@ from spark_kafka_sink.transactions.model import (
 
 DRIVER = Driver("d1", "host", 17, "/ck", "orders")
 UNIT = Unit("q", 4, None)
+DIGEST = "10-7-w1.0000000000000001"
+OTHER_DIGEST = "10-7-w1.0000000000000002"
 
 
-def task(partition: int, digest: str = "d") -> TaskTransaction:
+def task(partition: int, digest: str = DIGEST) -> TaskTransaction:
     return TaskTransaction(f"p.aaaaaaaaaaaa.{partition}", 7, 0, 2, partition, 10, digest)
 
 
@@ -68,7 +70,11 @@ def test_what_is_no_decision_is_refused(text: str, message: str) -> None:
 def test_a_worker_takes_a_new_slot_for_each_task_of_a_plan() -> None:
     slots = WorkerTransactionalIds("0123456789ab")
     first, second = DriverToken(1, 0, 0, 2), DriverToken(1, 1, 0, 2)
-    taken = [slots.take("p", first), slots.take("p", first), slots.take("other", first)]
+    taken = [
+        slots.take("p", first),
+        slots.take("p", first),
+        slots.take("other", first),
+    ]
     assert taken == ["p.0123456789ab.0", "p.0123456789ab.1", "other.0123456789ab.0"]
     slots.retire("p.0123456789ab.1")
     assert slots.take("p", second) == "p.0123456789ab.0"
@@ -116,8 +122,8 @@ def test_a_replay_with_the_same_rows_fills_in_what_is_missing() -> None:
 @pytest.mark.parametrize(
     "replay",
     [
-        [task(0), task(1, "other")],
-        [task(0, "other"), task(1)],
+        [task(0), task(1, OTHER_DIGEST)],
+        [task(0, OTHER_DIGEST), task(1)],
         [task(1)],
         [task(0)],
         [task(0), task(1), task(2)],

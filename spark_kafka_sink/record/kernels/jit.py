@@ -74,6 +74,11 @@ def inlined(function: Callable[..., Any]) -> Any:
     return numba.njit(inline="always")(function)
 
 
+def called(function: Callable[..., Any]) -> Any:
+    """A helper of kernels that is too large for each place that uses it to have a copy."""
+    return numba.njit(nogil=True)(function)
+
+
 def _loader(result: Any) -> Any:
     """An intrinsic that reads one little-endian value at any address."""
 
@@ -94,6 +99,23 @@ load_uint8 = _loader(types.uint8)
 load_int32 = _loader(types.int32)
 load_uint32 = _loader(types.uint32)
 load_int64 = _loader(types.int64)
+load_uint64 = _loader(types.uint64)
+
+
+@intrinsic
+def multiply_wide(typing_context: Any, left: Any, right: Any) -> Any:
+    """The low and the high uint64 of the product of two uint64."""
+    signature = types.UniTuple(types.uint64, 2)(types.uint64, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, wide = ir.IntType(64), ir.IntType(128)
+        left, right = (builder.zext(argument, wide) for argument in arguments)
+        product = builder.mul(left, right)
+        low = builder.trunc(product, word)
+        high = builder.trunc(builder.lshr(product, wide(64)), word)
+        return context.make_tuple(builder, signature.return_type, (low, high))
+
+    return signature, generate
 
 
 @intrinsic

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Importing a module is what makes its kernels known.
-from spark_kafka_sink.record.kernels import append, partition, sizing, split
+from spark_kafka_sink.record.kernels import append, digest, partition, sizing, split
 from spark_kafka_sink.record.kernels.cache import COMPILED, Totals
 from spark_kafka_sink.record.kernels.jit import KERNELS
 
-MODULES = (append, partition, sizing, split)
+MODULES = (append, digest, partition, sizing, split)
 
 
 def prepare_kernels() -> Totals:
