@@ -90,6 +90,9 @@ Where brokers have aborted a part in between (PARTIAL), can no longer tell (UNKN
 finished without anybody knowing, only you can choose what a repetition has to do; without a choice
 this prints what is known. A record that cannot be read (UNREADABLE) is shown, and a choice replaces
 it.
+
+Where a micro-batch that is done has come again with other rows, and the query was stopped for it, a
+choice says what becomes of a replay, of this micro-batch only.
 """
 
 
@@ -133,12 +136,13 @@ def _add_resolve(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -
     choice.add_argument(
         "--as-written",
         action="store_true",
-        help="it counts as written: a replay is dropped, rows that are not visible stay missing",
+        help="it counts as written: a replay is dropped, whatever rows it has; rows that are not "
+        "visible stay missing",
     )
     choice.add_argument(
         "--as-not-written",
         action="store_true",
-        help="a replay writes everything again: rows that are visible are doubled",
+        help="a replay writes everything again: rows of it that are visible already are doubled",
     )
     _add_yes(shown)
 

@@ -94,6 +94,8 @@ class Operations:
     def resolve(self, choice: Choice | None, confirm: Confirm) -> Result:
         """Finish a DECIDED unit; settle a PARTIAL or UNKNOWN one, or a job's, as ``choice`` says.
 
+        For a micro-batch that is DONE ``choice`` says what becomes of a replay with other rows.
+
         Raises RefusedError where a choice is needed and not made, or made and not possible.
         """
         try:
@@ -102,8 +104,10 @@ class Operations:
             return self._replace(UnreadableRecord.of(error.stored), choice, confirm)
         if decision is None:
             return Result(f"'{self._prefix}' has no record: there is nothing to resolve", None)
-        if is_settled(decision):
+        if is_settled(decision) and (choice is None or not _may_be_refused(decision)):
             message = f"there is nothing to resolve: {state_of(decision, self._prefix)}"
+            if _may_be_refused(decision):
+                message += f"\n\n{_options(decision)}"
             return Result(message, decision)
         if decision.phase is not Phase.DECIDED:
             return self._settle_as(decision, choice, confirm)
@@ -327,12 +331,23 @@ def state_of(decision: Decision, prefix: str) -> str:
         return repair.explain(decision, prefix).strip()
     if decision.decided_ms == 0:
         return "nothing was decided under this prefix yet"
-    return f"{decision.unit} is done, {decision.records} records"
+    done = f"{decision.unit} is done, {decision.records} records"
+    if decision.unit.batch_id is not None and decision.records > 0 and decision.rows is None:
+        done += "; a replay of it is dropped, whatever rows it has"
+    return done
+
+
+def _may_be_refused(decision: Decision) -> bool:
+    """Whether a replay of it would be compared, and perhaps refused."""
+    is_done = decision.phase is Phase.DONE and decision.unit.batch_id is not None
+    return is_done and decision.records > 0 and decision.rows is not None
 
 
 def _options(decision: Decision) -> str:
     first = "Choose one:"
-    if decision.phase is Phase.PARTIAL and decision.unit.job_id is None:
+    if is_settled(decision):
+        first = "If it has come again with other rows, and was refused, choose one:"
+    elif decision.phase is Phase.PARTIAL and decision.unit.job_id is None:
         first = "Start the query again, which fills in the rest; if it cannot, choose one:"
     elif decision.phase is Phase.PARTIAL and decision.write is not None:
         first = f"Run {decision.write} again, which fills in the rest; if it cannot, choose one:"
@@ -342,6 +357,8 @@ def _options(decision: Decision) -> str:
 
 def _consequence(decision: Decision, choice: Choice) -> str:
     """What a choice does to a unit that is not settled."""
+    if is_settled(decision):
+        return _consequence_for_replay(decision, choice)
     is_job = decision.unit.job_id is not None
     rest = sum(t.records for t in decision.transactions)
     if choice is Choice.AS_NOT_WRITTEN:
@@ -356,6 +373,19 @@ def _consequence(decision: Decision, choice: Choice) -> str:
     elif rest:
         text += f": of {rest} records, those that are not visible stay missing"
     return f"{text}." if is_job else f"{text}. A replay of it is dropped."
+
+
+def _consequence_for_replay(decision: Decision, choice: Choice) -> str:
+    """What a choice does to a micro-batch that is done."""
+    if choice is Choice.AS_WRITTEN:
+        return (
+            f"{decision.unit} counts as written, with its {decision.records} records: a replay of "
+            "it is dropped, whatever rows it has."
+        )
+    return (
+        f"{decision.unit} counts as not written: a replay of it writes all its rows, so those of "
+        f"the {decision.records} visible records that come again are doubled."
+    )
 
 
 def _some(names: Sequence[str]) -> str:

@@ -192,7 +192,10 @@ def test_nothing_to_resolve(operated):
     operated.protocol.plan(driver(1), None)
     assert "nothing was decided" in operated.operations.resolve(None, never).message
     operated.batch(7, [A], driver(1))
-    assert "is done, 1 records" in operated.operations.resolve(Choice.AS_WRITTEN, never).message
+    assert "is done, 1 records" in operated.operations.resolve(None, never).message
+    operated.batch(0, [A], driver(2), job="job-1", prefix="jobs")
+    of_job = operated.operations_of("jobs").resolve(Choice.AS_NOT_WRITTEN, never)
+    assert "is done, 1 records" in of_job.message
 
 
 def test_somebody_resolves_while_the_operator_thinks(operated):
