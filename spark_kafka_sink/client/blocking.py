@@ -152,7 +152,7 @@ class BlockingClient:
 
     def _unreachable(self, nodes: Sequence[Node]) -> BootstrapError:
         reasons = (
-            f"{node.address} ({self._client.last_failure(node) or 'no answer yet'})"
+            f"{node.address} ({self._client.why_not_ready(node) or 'no answer yet'})"
             for node in nodes
         )
         return BootstrapError(f"no broker reachable: {', '.join(reasons)}")

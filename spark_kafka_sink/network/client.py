@@ -103,6 +103,13 @@ class NetworkClient:
         """Why the last connection to ``node`` was lost or never came about."""
         return self._connection(node).last_failure
 
+    def why_not_ready(self, node: Node) -> str | None:
+        """The last failure; before there is one, that a name server has not answered yet."""
+        connection = self._connection(node)
+        if connection.last_failure is None and connection.state is ConnectionState.RESOLVING:
+            return "its host name is still being looked up"
+        return connection.last_failure
+
     def in_flight_count(self, node: Node | None = None) -> int:
         """Requests without an answer, to one node or to all."""
         if node is not None:

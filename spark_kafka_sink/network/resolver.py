@@ -21,21 +21,39 @@ OnFound = Callable[[list[Address] | OSError], None]
 """Called with at least one address, or with the reason why there is none."""
 
 
-class _LookUp(NamedTuple):
+class LookUp(NamedTuple):
+    """A name that is to be looked up, and who wants to know."""
+
     host: str
     port: int
     on_found: OnFound
 
-    def run(self) -> None:
-        self.on_found(look_up(self.host, self.port))
+
+Take = Callable[[], LookUp | None]
+"""The next look-up; None ends the thread that asks."""
+
+
+def _in_a_thread(take: Take) -> None:
+    """Raises RuntimeError when the operating system gives no more threads."""
+    thread = threading.Thread(
+        target=_look_up_all, args=(take,), name="pykafka-sink-resolver", daemon=True
+    )
+    thread.start()
+
+
+def _look_up_all(take: Take) -> None:
+    while (asked := take()) is not None:
+        asked.on_found(look_up(asked.host, asked.port))
 
 
 class Resolver:
     """Looks names up without making the caller wait. A few slow names do not hold up the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Callable[[Take], None] = _in_a_thread) -> None:
+        """``begin``: starts what looks up one name after the other; tests simulate the thread."""
+        self._begin = begin
         self._lock = threading.Lock()
-        self._waiting: deque[_LookUp] = deque()
+        self._waiting: deque[LookUp] = deque()
         self._threads_count = 0
 
     def resolve(self, host: str, port: int, on_found: OnFound) -> None:
@@ -45,13 +63,13 @@ class Resolver:
             on_found(addresses)
             return
         with self._lock:
-            self._waiting.append(_LookUp(host, port, on_found))
+            self._waiting.append(LookUp(host, port, on_found))
             if self._threads_count >= _MOST_THREADS:
                 return
             self._threads_count += 1
         try:
-            threading.Thread(target=self._run, name="pykafka-sink-resolver", daemon=True).start()
-        except RuntimeError as error:  # the operating system gives no more threads
+            self._begin(self._next)
+        except RuntimeError as error:
             self._give_up(OSError(str(error)))
 
     def close(self) -> None:
@@ -59,12 +77,7 @@ class Resolver:
         with self._lock:
             self._waiting.clear()
 
-    def _run(self) -> None:
-        while (next_one := self._next()) is not None:
-            next_one.run()
-
-    def _next(self) -> _LookUp | None:
-        """The next look-up; None ends the thread that asks."""
+    def _next(self) -> LookUp | None:
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()

@@ -54,6 +54,9 @@ class MetadataUpdater:
             self._note_unreachable(nodes, now_ms)
             return max(self._until_usable_ms(nodes, now_ms), 1)
         if not self._client.ready(node, now_ms):
+            reason = self._client.why_not_ready(node)
+            if reason is not None and self.last_failure is None:
+                self.last_failure = f"{node}: {reason}"
             return _CONNECTING_RECHECK_MS
         self._send(node, now_ms)
         return _CONNECTING_RECHECK_MS

@@ -337,7 +337,7 @@ class Sender:
         if leader is None:
             unreachable = self._metadata_updater.last_failure
             return f"{topic_partition} has no leader" + (f"; {unreachable}" if unreachable else "")
-        failure = self._client.last_failure(leader)
+        failure = self._client.why_not_ready(leader)
         if failure is not None:
             return f"The leader, {leader}, cannot be reached: {failure}"
         return f"The leader is {leader}"

@@ -13,12 +13,14 @@ from unittest import mock
 
 from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.node_connection import ConnectionState
 from spark_kafka_sink.producer import metadata as metadata_module
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.sequences import ProducerState
+from tests.simulation import producer_scenarios as scenarios
 
 
 class Bug(NamedTuple):
@@ -176,6 +178,22 @@ def _timeout_taken_for_success(original):  # type: ignore[no-untyped-def]
     return complete
 
 
+def _look_up_awaited(original):  # type: ignore[no-untyped-def]
+    def connect(self, connection, node, now_ms):  # type: ignore[no-untyped-def]
+        original(self, connection, node, now_ms)
+        others = []
+        while connection.state is ConnectionState.RESOLVING:
+            for event in self._network.poll(60_000):
+                if event.channel_id == connection.channel_id:
+                    self._handle(event, self._clock.now_ms())
+                else:
+                    others.append(event)
+        for event in others:
+            self._handle(event, self._clock.now_ms())
+
+    return connect
+
+
 def _header_written_anew(original):  # type: ignore[no-untyped-def]
     def seal(self):  # type: ignore[no-untyped-def]
         original(self)
@@ -193,13 +211,18 @@ BUGS: dict[str, Bug] = {
         _new_sequence_on_retry,
     ),
     "stale leader epoch accepted": Bug(
-        "older metadata overwrites newer", metadata_module, "_merge", _stale_leader_accepted
+        "older metadata overwrites newer",
+        metadata_module,
+        "_merge",
+        _stale_leader_accepted,
+        (partial(scenarios.brokers_that_learn_late),),
     ),
     "muted partition drained": Bug(
         "with one request in flight, a partition is sent to while a retry is open",
         RecordAccumulator,
         "mute",
         _mute_forgotten,
+        (partial(scenarios.moved_leader_of_a_retry),),
     ),
     "expired batch acknowledged": Bug(
         "delivery.timeout.ms completes a batch", Sender, "_expire", _expired_taken_for_acknowledged
@@ -278,6 +301,14 @@ BUGS: dict[str, Bug] = {
         Sender,
         "_complete_request",
         _timeout_taken_for_success,
+        (partial(scenarios.request_without_answer),),
+    ),
+    "look-up waited for": Bug(
+        "the sender does nothing else until a name server has answered",
+        NetworkClient,
+        "_connect",
+        _look_up_awaited,
+        (partial(scenarios.slow_name), partial(scenarios.name_that_is_too_slow)),
     ),
     "header written anew for a retry": Bug(
         "a retry does not send the same bytes", ProducerBatch, "seal", _header_written_anew

@@ -45,6 +45,7 @@ class FaultPlan:
         self._rng = rng
         self._ranges = ranges
         self._is_healed = False
+        self._moves = 0
         self.log: list[str] = []
 
     def begin(self) -> None:
@@ -73,7 +74,9 @@ class FaultPlan:
         self._cluster.on_describe = lambda topic: "NONE"
         self._cluster.throttle_time_ms = 0
         self._cluster.duplicate_produce = 0.0
-        for node_id in self._cluster.brokers:
+        self._network.names.heal()
+        for node_id, broker in self._cluster.brokers.items():
+            self._network.tell_address(broker)
             self._revive(node_id)
         self._cluster.publish(now=True)
 
@@ -108,6 +111,9 @@ class FaultPlan:
             self._topic_error_in_flight,
             self._clock_jump,
             self._cut_everything,
+            self._slow_name,
+            self._name_without_address,
+            self._new_address,
             *([self._truncate_twice] * 6 if self._ranges.allow_unclean else []),
         )
 
@@ -276,6 +282,45 @@ class FaultPlan:
         self._note("all connections are cut")
         for broker in self._cluster.brokers.values():
             self._network.cut_all(broker, "Connection reset by peer")
+
+    def _slow_name(self) -> None:
+        """Whoever connects to a broker waits for its name's address; those who asked wait on."""
+        broker = self._any_broker()
+        takes_ms = self._rng.choice((300, 3000, 25_000))
+        self._note(f"looking up {broker.host} takes {takes_ms} ms")
+        self._network.names.takes_ms[broker.host] = takes_ms
+        self._network.cut_all(broker, "Connection reset by peer")
+        self._later(lambda: self._network.names.takes_ms.pop(broker.host, None))
+
+    def _name_without_address(self) -> None:
+        broker = self._any_broker()
+        self._note(f"{broker.host} has no address")
+        self._network.names.unknown.add(broker.host)
+        self._network.cut_all(broker, "Connection reset by peer")
+        self._later(lambda: self._network.names.unknown.discard(broker.host))
+
+    def _new_address(self) -> None:
+        """A broker moves. For a while its name leads to where it was, and that may be silent; then
+        to both, and that to be tried first is the old one.
+        """
+        broker, names = self._any_broker(), self._network.names
+        old = names.addresses.get(broker.host, [broker.host])[-1]
+        self._moves += 1
+        new = f"{broker.host}-{self._moves}"
+        self._note(f"{broker.host} moves from {old} to {new}")
+        if self._rng.random() < 0.5:
+            names.silent.add(old)
+        self._network.move_server(broker, new)
+
+        def tell() -> None:
+            self._network.tell_address(broker)
+            if not self._is_healed:
+                names.addresses[broker.host].insert(0, old)
+
+        self._simulation.scheduler.after(self._rng.choice((0, 5000)), tell)
+
+    def _any_broker(self) -> SimBroker:
+        return self._rng.choice(list(self._cluster.brokers.values()))
 
     # --- recovery ------------------------------------------------------------------------------
 

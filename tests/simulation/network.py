@@ -20,13 +20,16 @@ from spark_kafka_sink.network.interface import (
     Resolved,
     SendCompleted,
 )
+from spark_kafka_sink.network.resolver import Resolver, Take
 from spark_kafka_sink.protocol.types import Buffer
+from tests.simulation.names import NameServer
 from tests.simulation.time import Scheduler
 
 
 class Server(Protocol):
     """A broker as the network sees it."""
 
+    host: str
     is_up: bool
 
     def receive(self, channel: Channel, data: bytes) -> None: ...
@@ -67,6 +70,8 @@ class SimNetwork:
         self._scheduler = scheduler
         self._rng = rng
         self._servers: dict[tuple[str, int], Server] = {}
+        self.names = NameServer()
+        self._resolver = Resolver(self._look_up_all)
         self._channels: dict[int, Channel] = {}
         self._events: list[NetworkEvent] = []
         self._is_woken = False
@@ -78,15 +83,50 @@ class SimNetwork:
     def add_server(self, host: str, port: int, server: Server) -> None:
         self._servers[host, port] = server
 
+    def move_server(self, server: Server, address: str) -> None:
+        """It is reached at ``address`` only, and its connections are cut. Names do not know yet."""
+        old = self._address_of(server)
+        self._servers[address, old[1]] = self._servers.pop(old)
+        self.cut_all(server, "Connection reset by peer")
+
+    def tell_address(self, server: Server) -> None:
+        """Who looks the server's name up from now on gets its address."""
+        self.names.addresses[server.host] = [self._address_of(server)[0]]
+
+    def _address_of(self, server: Server) -> tuple[str, int]:
+        return next(address for address, there in self._servers.items() if there is server)
+
     def open_channels(self) -> int:
         return len(self._channels)
 
     # --- the producer's side -------------------------------------------------------------------
 
     def resolve(self, channel_id: int, host: str, port: int) -> None:
-        self._after(lambda: self._tell(Resolved(channel_id, [Address(0, (host, port))])))
+        def on_found(found: list[Address] | OSError) -> None:
+            if isinstance(found, OSError):
+                self._tell(Disconnected(channel_id, f"host name: {found}"))
+            else:
+                self._tell(Resolved(channel_id, found))
+
+        self._resolver.resolve(host, port, on_found)
+
+    def _look_up_all(self, take: Take) -> None:
+        """What a thread of the resolver does, without a thread."""
+        asked = take()
+        if asked is None:
+            return
+        found = self.names.look_up(asked.host, asked.port)
+
+        def answer() -> None:
+            asked.on_found(found)
+            self._look_up_all(take)
+
+        takes_ms = self._rng.randint(*self.faults.latency_ms)
+        self._scheduler.after(takes_ms + self.names.takes_ms.get(asked.host, 0), answer)
 
     def connect(self, channel_id: int, address: Address) -> None:
+        if address.sockaddr[0] in self.names.silent:
+            return  # as a firewall does: whoever connects hears nothing
         server = self._servers.get(address.sockaddr)  # type: ignore[call-overload]
         if server is None or not server.is_up:
             self._after(lambda: self._tell(Disconnected(channel_id, "Connection refused")))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.network.interface import Address, NetworkEvent
+from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol.types import Buffer
 from tests.simulation.network import NetworkFaults, SimNetwork
 from tests.simulation.time import Scheduler, SimClock
@@ -213,6 +214,8 @@ class MemberNetwork(SimNetwork):
         self._scheduler = root._scheduler
         self._rng = root._rng
         self._servers = root._servers
+        self.names = root.names
+        self._resolver = Resolver(self._look_up_all)
         self._channels = {}
         self._events = []
         self._is_woken = False

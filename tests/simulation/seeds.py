@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, KafkaSinkError
+from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation
@@ -177,6 +178,7 @@ def _watch(life: Life) -> None:
         life.trace = digest.hexdigest()
         if simulation.network.polls > _MOST_POLLS:
             raise InvariantError(f"more than {_MOST_POLLS} polls: the sender does not wait")
+        _check_ages(producer, simulation.clock.ms)
         known = producer._metadata.snapshot.topics.get("t")
         for index, partition in enumerate(known.partitions if known else ()):
             if partition.leader_epoch < epochs.get(index, -1):
@@ -186,6 +188,15 @@ def _watch(life: Life) -> None:
     producer.sender._complete = watching_complete  # type: ignore[method-assign]
     producer.sender._acknowledge = noting_acknowledge  # type: ignore[method-assign]
     producer.sender.run_once = watching_run_once  # type: ignore[method-assign]
+
+
+def _check_ages(producer: KafkaProducer, now_ms: int) -> None:
+    """Whatever the sender waits for: no batch becomes older than it may."""
+    oldest = producer.accumulator.oldest_incomplete()
+    if producer.accumulator.failure is None and oldest is not None:
+        age_ms = now_ms - oldest.created_at_ms
+        if age_ms > producer._config.delivery_timeout_ms:
+            raise InvariantError(f"{oldest.topic_partition}: a batch has waited for {age_ms} ms")
 
 
 # --- what must hold -----------------------------------------------------------------------------

@@ -143,6 +143,7 @@ def test_a_client_serves_its_other_nodes_while_a_name_is_looked_up(
         listener.accept()[0].close()
     assert client.poll_delay_ms(slow, clock.now_ms()) is None
     assert client.last_failure(slow) is None
+    assert client.why_not_ready(slow) == "its host name is still being looked up"
 
 
 def test_more_slow_names_than_threads_are_all_looked_up(name_server: NameServer) -> None:
