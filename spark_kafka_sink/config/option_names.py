@@ -70,12 +70,18 @@ def _refusal_of_kafka(key: str) -> str | None:
 def near_option(name: str) -> str | None:
     """The option that ``name``, in lower case, is a misspelling of; None if it is like no other.
 
-    A producer option without its prefix ``kafka.`` is a misspelling of it.
+    A producer option without its prefix ``kafka.`` is a misspelling of it, and so is the beginning of
+    one of the sink's own options, as far as one of its dots: ``metrics``, ``transactional.id``.
     """
+    for option in SINK_OPTIONS.keys:
+        if option.startswith(f"{name}."):
+            return option
     candidates = {name: name for name in SINK_OPTIONS.keys}
     for key in PRODUCER_CONFIG.keys.values():
         candidates.setdefault(key.name, key.full_name)
         candidates.setdefault(key.full_name, key.full_name)
+    for java_key in JAVA_CLASS_KEYS:
+        candidates.setdefault(java_key, KAFKA_PREFIX + java_key)
     allowed = next((errors for length, errors in _ALLOWED_ERRORS if len(name) <= length), None)
     most = _MOST_ERRORS if allowed is None else allowed
     distances = {

@@ -182,6 +182,12 @@ def test_other_options_are_accepted_and_told() -> None:
         ("linger.ms", "kafka.linger.ms"),
         ("kafkalinger.ms", "kafka.linger.ms"),
         ("acks", "kafka.acks"),
+        ("batchsize", "kafka.batch.size"),
+        ("partitions", "kafka.partitioner"),
+        ("metrics", "metrics.log"),
+        ("delivery", "delivery.guarantee"),
+        ("transactional.id", "transactional.id.prefix"),
+        ("interceptor.classes", "kafka.interceptor.classes"),
     ],
 )
 def test_a_name_near_one_of_ours_is_refused_before_anything_else(name: str, near: str) -> None:
@@ -195,9 +201,20 @@ def test_a_name_near_one_of_ours_is_refused_before_anything_else(name: str, near
 
 @pytest.mark.parametrize(
     "name",
-    ["mergeSchema", "compression", "header", "mode", "format", "failOnDataLoss", "subscribe"],
+    [
+        *("mergeSchema", "compression", "header", "mode", "format", "encoding", "timestampFormat"),
+        *("failOnDataLoss", "subscribe", "assign", "startingOffsets", "maxOffsetsPerTrigger"),
+        *("minPartitions", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs"),
+        *("url", "dbtable", "driver", "fetchsize", "numPartitions", "truncate", "isolationLevel"),
+        *("queryTimeout", "partitionColumn", "maxFilesPerTrigger", "maxRecordsPerFile"),
+        *("partitionOverwriteMode", "rowsPerSecond", "txnAppId", "txnVersion", "replaceWhere"),
+        *("table", "database", "keyspace", "collection", "connection.uri", "es.nodes", "write-format"),
+    ],
 )
 def test_options_of_other_sinks_and_of_sources_are_not_near(name: str) -> None:
+    """What one set of options for several sinks may have. JDBC's batchsize alone is refused: who
+    writes to Kafka means batch.size, and it would have no effect.
+    """
     assert near_option(name.lower()) is None
 
 
