@@ -70,8 +70,8 @@ def _refusal_of_kafka(key: str) -> str | None:
 def near_option(name: str) -> str | None:
     """The option that ``name``, in lower case, is a misspelling of; None if it is like no other.
 
-    A producer option without its prefix ``kafka.`` is a misspelling of it, and so is the beginning of
-    one of the sink's own options, as far as one of its dots: ``metrics``, ``transactional.id``.
+    A producer option without its prefix ``kafka.`` is a misspelling of it, and so is the beginning
+    of one of the sink's own options, as far as one of its dots: ``metrics``, ``transactional.id``.
     """
     for option in SINK_OPTIONS.keys:
         if option.startswith(f"{name}."):

@@ -81,8 +81,8 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             MEDIUM,
             "How long the input may pause before batches that are not full are sent. While rows "
-            "keep coming, a batch waits to be filled, for at most a second (or linger.ms, if "
-            "longer); at the end of the task everything goes at once.",
+            "keep coming, a batch waits to be filled, for at most a second (or "
+            "kafka.linger.ms, if longer); at the end of the task everything goes at once.",
         ),
         ConfigKey(
             "buffer.memory",
@@ -91,7 +91,7 @@ PRODUCER_CONFIG = ConfigDef(
             between(65536, _MOST_MEMORY),
             HIGH,
             "Bytes for records that are not acknowledged yet. When they are used up, the task "
-            "waits for the brokers, at most max.block.ms.",
+            "waits for the brokers, at most kafka.max.block.ms.",
         ),
         ConfigKey(
             "max.block.ms",
@@ -126,7 +126,7 @@ PRODUCER_CONFIG = ConfigDef(
             at_least(0),
             MEDIUM,
             "From a batch being finished to its acknowledgement, retries included. When it has "
-            "passed, the task fails. At least linger.ms + request.timeout.ms.",
+            "passed, the task fails. At least kafka.linger.ms + kafka.request.timeout.ms.",
         ),
         ConfigKey(
             "retries",
@@ -135,7 +135,7 @@ PRODUCER_CONFIG = ConfigDef(
             between(0, _INT_MAX),
             HIGH,
             "How often a batch is sent again after a retriable error. Leave it, and bound the time "
-            "with delivery.timeout.ms.",
+            "with kafka.delivery.timeout.ms.",
         ),
         ConfigKey(
             "retry.backoff.ms",
@@ -169,7 +169,7 @@ PRODUCER_CONFIG = ConfigDef(
             None,
             LOW,
             "Let brokers recognise a batch that is sent again, so that the producer's own retries "
-            "neither double nor reorder records. Needs acks=all and retries.",
+            "neither double nor reorder records. Needs kafka.acks=all and kafka.retries.",
         ),
         ConfigKey(
             "compression.type",

@@ -376,7 +376,7 @@ class NetworkClient:
             if now_ms >= connection.connect_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)
         elif any(now_ms >= request.deadline_ms for request in connection.in_flight):
-            reason = f"no answer within request.timeout.ms = {settings.request_timeout_ms}"
+            reason = f"no answer within kafka.request.timeout.ms = {settings.request_timeout_ms}"
             self._lose(connection, reason, now_ms, is_timeout=True)
         elif not connection.in_flight and 0 <= settings.connections_max_idle_ms <= (
             now_ms - connection.last_used_ms

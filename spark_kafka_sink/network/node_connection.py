@@ -66,7 +66,9 @@ _S, _E = ConnectionState, ConnectionEvent
 TRANSITIONS = (
     Transition(_S.DISCONNECTED, _E.RESOLVE, _S.RESOLVING, "no address is left to be tried"),
     Transition(_S.DISCONNECTED, _E.CONNECT, _S.CONNECTING, "another address of the same name"),
-    Transition(_S.BACKING_OFF, _E.PAUSE_OVER, _S.DISCONNECTED, "reconnect.backoff.ms is over"),
+    Transition(
+        _S.BACKING_OFF, _E.PAUSE_OVER, _S.DISCONNECTED, "the pause after a failed attempt is over"
+    ),
     Transition(_S.RESOLVING, _E.CONNECT, _S.CONNECTING, "the first address of the name"),
     Transition(_S.RESOLVING, _E.FAIL, _S.BACKING_OFF, "the host name has no address"),
     Transition(_S.CONNECTING, _E.CONNECTED, _S.CHECKING_API_VERSIONS, "the versions come first"),

@@ -225,7 +225,10 @@ BUGS: dict[str, Bug] = {
         (partial(scenarios.moved_leader_of_a_retry),),
     ),
     "expired batch acknowledged": Bug(
-        "delivery.timeout.ms completes a batch", Sender, "_expire", _expired_taken_for_acknowledged
+        "kafka.delivery.timeout.ms completes a batch",
+        Sender,
+        "_expire",
+        _expired_taken_for_acknowledged,
     ),
     "retry at the end of the queue": Bug(
         "a batch that failed goes behind later ones",

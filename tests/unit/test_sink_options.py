@@ -8,7 +8,6 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
-from spark_kafka_sink.config.option_names import PASSED_BY_SPARK, near_option, typing_errors
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation
@@ -132,107 +131,10 @@ def test_keys_without_effect_are_accepted_and_told(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("kafka.batchsize", "kafka.batch.size"),
-        ("kafka.compresion.type", "kafka.compression.type"),
-        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
-        ("kafka.partitioner.clas", "kafka.partitioner.class"),
-        ("kafka.Linger_MS", "kafka.linger.ms"),
-    ],
-)
-def test_a_misspelt_kafka_option_is_refused_with_the_nearest_name(name: str, near: str) -> None:
-    assert refusal({name: "1"}) == (
-        f"Kafka option '{name.lower()}' is not a producer option of this sink. "
-        f"Did you mean '{near}'?"
-    )
-
-
-def test_a_kafka_option_like_no_other() -> None:
-    assert refusal({"kafka.zzz": "1"}).endswith(
-        "'kafka.zzz' is not a producer option of this sink. See docs/options.md (pykafka-sink docs options)."
-    )
-
-
-def test_a_misspelt_option_beats_missing_servers() -> None:
-    """bootstrap.server without s: "must be specified" would send the user looking elsewhere."""
-    with pytest.raises(ConfigError, match=r"Did you mean 'kafka\.bootstrap\.servers'"):
-        SinkOptions.parse({"kafka.bootstrap.server": "b:9092"})
-
-
 def test_other_options_are_accepted_and_told() -> None:
     assert parse({"numPartitionsOfMine": "x"}).notes == (
         "option 'numpartitionsofmine' is not one of this sink's and has no effect",
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("topc", "topic"),
-        ("topics", "topic"),
-        ("bootstrap.servers", "kafka.bootstrap.servers"),
-        ("bootstrap.server", "kafka.bootstrap.servers"),
-        ("delivery.guarante", "delivery.guarantee"),
-        ("deliveryGuarantee", "delivery.guarantee"),
-        ("metrics_path", "metrics.path"),
-        ("transactional.id.prefx", "transactional.id.prefix"),
-        ("includeHeader", "includeheaders"),
-        ("linger.ms", "kafka.linger.ms"),
-        ("kafkalinger.ms", "kafka.linger.ms"),
-        ("acks", "kafka.acks"),
-        ("batchsize", "kafka.batch.size"),
-        ("partitions", "kafka.partitioner"),
-        ("metrics", "metrics.log"),
-        ("delivery", "delivery.guarantee"),
-        ("transactional.id", "transactional.id.prefix"),
-        ("interceptor.classes", "kafka.interceptor.classes"),
-    ],
-)
-def test_a_name_near_one_of_ours_is_refused_before_anything_else(name: str, near: str) -> None:
-    """What was asked for would not happen. "topic option required" would not help who wrote it."""
-    with pytest.raises(ConfigError) as raised:
-        SinkOptions.parse({name: "exactly-once"})
-    assert str(raised.value) == (
-        f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
-    )
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("mergeSchema", "compression", "header", "mode", "format", "encoding", "timestampFormat"),
-        *("failOnDataLoss", "subscribe", "assign", "startingOffsets", "maxOffsetsPerTrigger"),
-        *("minPartitions", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs"),
-        *("url", "dbtable", "driver", "fetchsize", "numPartitions", "truncate", "isolationLevel"),
-        *("queryTimeout", "partitionColumn", "maxFilesPerTrigger", "maxRecordsPerFile"),
-        *("partitionOverwriteMode", "rowsPerSecond", "txnAppId", "txnVersion", "replaceWhere"),
-        *("table", "database", "keyspace", "collection", "connection.uri", "es.nodes", "write-format"),
-    ],
-)
-def test_options_of_other_sinks_and_of_sources_are_not_near(name: str) -> None:
-    """What one set of options for several sinks may have. JDBC's batchsize alone is refused: who
-    writes to Kafka means batch.size, and it would have no effect.
-    """
-    assert near_option(name.lower()) is None
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "count"),
-    [
-        ("", "", 0),
-        ("topic", "topic", 0),
-        ("topc", "topic", 1),
-        ("tpoic", "topic", 1),
-        ("topics", "topic", 1),
-        ("", "topic", 5),
-        ("kitten", "sitting", 3),
-        ("ca", "abc", 3),
-    ],
-)
-def test_typing_errors(left: str, right: str, count: int) -> None:
-    assert typing_errors(left, right) == typing_errors(right, left) == count
 
 
 @pytest.mark.parametrize(
@@ -254,11 +156,6 @@ def test_a_guarantee_in_capitals_is_that_guarantee() -> None:
     options = parse({"delivery.guarantee": "EXACTLY-ONCE", "transactional.id.prefix": "p"})
     assert options.exactly_once is not None
     assert options.notes == ()
-
-
-@pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), "checkpointLocation", "queryName"])
-def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
-    assert parse({name: "x"}).notes == ()
 
 
 @pytest.mark.parametrize(

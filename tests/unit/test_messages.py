@@ -1,0 +1,80 @@
+"""What users read: options are named as users write them, ``kafka.linger.ms`` and not ``linger.ms``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import spark_kafka_sink
+from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
+
+PACKAGE = Path(spark_kafka_sink.__file__).parent
+DOCS = PACKAGE.parent / "docs"
+FOR_USERS = ("delivery", "exactly-once", "operating-transactions", "options", "reliability")
+FOR_USERS += ("troubleshooting", "tuning", "your-own-code")
+
+# Without those that are words, such as retries.
+NAMES = sorted((key.name for key in PRODUCER_CONFIG.keys.values() if "." in key.name), key=len)
+WITHOUT_PREFIX = re.compile(
+    rf"(?<![\w.-])(?:{'|'.join(map(re.escape, reversed(NAMES)))}|acks=\w+)(?![\w-]|\.\w)"
+)
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """String literals and their lines, those that only document the code left out."""
+    tree = ast.parse(source)
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
+            yield node.lineno, node.value
+
+
+def unprefixed(text: str) -> list[str]:
+    """Options that ``text`` names in a sentence; a name alone is a key of a table."""
+    return [] if text in NAMES else WITHOUT_PREFIX.findall(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("raise linger.ms", ["linger.ms"]),
+        ("linger.ms = ", ["linger.ms"]),
+        ("needs acks=all", ["acks=all"]),
+        ("raise kafka.linger.ms, or kafka.acks=1.", []),
+        ("linger.ms", []),
+        ("preflight.timeout.ms, transaction.log.topic", []),
+        ("max.block.ms.", ["max.block.ms"]),
+    ],
+)
+def test_what_is_found(text: str, found: list[str]) -> None:
+    assert unprefixed(text) == found
+
+
+def test_documentation_of_the_code_is_not_searched() -> None:
+    source = '"""Module: linger.ms."""\nmessage = f"linger.ms = {1}"\nX = 1\n"""Of X: linger.ms."""'
+    assert list(texts(source)) == [(2, "linger.ms = ")]
+
+
+def test_messages_name_options_as_users_write_them() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line, text in texts(path.read_text(encoding="utf-8"))
+        for name in unprefixed(text)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("document", FOR_USERS)
+def test_documents_name_options_as_users_write_them(document: str) -> None:
+    lines = (DOCS / f"{document}.md").read_text(encoding="utf-8").splitlines()
+    found = [f"{n}: {name}" for n, line in enumerate(lines, 1) for name in unprefixed(line)]
+    assert found == []
