@@ -119,7 +119,7 @@ def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
 def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None:
     """Log where committed records may be lost with one broker although there are more replicas.
 
-    What cannot be found out now is left alone: the topic may not be there yet.
+    What cannot be found out now is only told: the topic may not be there yet.
     """
     try:
         (described,) = admin.metadata([topic], False, deadline_ms).topics
@@ -128,7 +128,8 @@ def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None
             return
         node = admin.any_node(deadline_ms)
         told = _configs(admin, node, TOPIC_RESOURCE, topic, [_MIN_ISR], deadline_ms)
-    except KafkaSinkError:
+    except KafkaSinkError as error:
+        logger.info(f"{_MIN_ISR} of topic {topic} not checked: {error}")
         return
     if told.get(_MIN_ISR) == "1":
         logger.warning(
@@ -195,7 +196,10 @@ def _create(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> 
 def _configs(
     admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
 ) -> dict[str, str]:
-    """Configuration of a topic or broker; empty when this principal may not see it."""
+    """Configuration of a topic or broker; empty, and told in the log, when there is none to be had:
+    this principal may not see it, or ``node`` does not answer.
+    """
+    what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
     call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
     attempts = 0
     while True:
@@ -206,11 +210,13 @@ def _configs(
         if not is_retriable or not admin.pause(attempts, deadline_ms):
             break
         attempts += 1
+    if not results:
+        logger.info(f"{what} not checked: {node} did not answer DescribeConfigs")
     found: dict[str, str] = {}
     for result in results:
         error = error_for_code(result.error_code)
         if error.name in _NOT_ALLOWED:
-            logger.warning(f"{', '.join(keys)} of {name} not checked: {error}")
+            logger.warning(f"{what} not checked: {error}")
         elif result.error_code:
             raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
         found.update({c.name: c.value for c in result.configs if c.value is not None})

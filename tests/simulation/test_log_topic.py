@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
+from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic, warn_of_weak_topic
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
 
@@ -21,6 +29,24 @@ def prepare(made: Prefix) -> None:
     prepare_log_topic(made.client.admin, CONFIG, made.world.clock.ms + PATIENCE_MS)
 
 
+def answer_configs_with(made: Prefix, response: DescribeConfigsResponse | None) -> None:
+    """Brokers answer DescribeConfigs so; None: not at all."""
+    handle = made.world.cluster.handle
+
+    def handle_others(broker, request, version, reply):
+        if not isinstance(request, DescribeConfigsRequest):
+            handle(broker, request, version, reply)
+        elif response is not None:
+            reply(response)
+
+    made.world.cluster.handle = handle_others
+
+
+def refused(error: str) -> DescribeConfigsResponse:
+    result = DescribeConfigsResult(error_named(error).code, None, 2, "t", [])
+    return DescribeConfigsResponse(0, [result])
+
+
 def test_the_log_is_created_so_that_no_decision_is_given_up(
     made: Prefix, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -30,6 +56,43 @@ def test_the_log_is_created_so_that_no_decision_is_given_up(
     assert (configs["cleanup.policy"], configs["min.insync.replicas"]) == ("compact", "2")
     prepare(made)
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        (None, ":9092 did not answer DescribeConfigs"),
+        (refused("TOPIC_AUTHORIZATION_FAILED"), "TOPIC_AUTHORIZATION_FAILED (29)"),
+    ],
+)
+def test_what_cannot_be_checked_is_told(
+    made: Prefix,
+    caplog: pytest.LogCaptureFixture,
+    response: DescribeConfigsResponse | None,
+    reason: str,
+) -> None:
+    answer_configs_with(made, response)
+    with caplog.at_level(logging.INFO):
+        prepare(made)
+        warn_of_weak_topic(made.client.admin, "t", made.world.clock.ms + PATIENCE_MS)
+    log, output = caplog.messages
+    assert log.startswith(
+        f"cleanup.policy, min.insync.replicas, {UNCLEAN} of topic new-log not checked: "
+    )
+    assert output.startswith("min.insync.replicas of topic t not checked: ")
+    assert log.endswith(reason)
+    assert output.endswith(reason)
+
+
+def test_a_refusal_of_the_weak_topics_check_is_told(
+    made: Prefix, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It never fails a write, whatever the answer."""
+    answer_configs_with(made, refused("INVALID_REQUEST"))
+    with caplog.at_level(logging.INFO):
+        warn_of_weak_topic(made.client.admin, "t", made.world.clock.ms + PATIENCE_MS)
+    (message,) = caplog.messages
+    assert message.startswith("min.insync.replicas of topic t not checked: DescribeConfigs of t: ")
 
 
 @pytest.mark.parametrize("known", range(4))
