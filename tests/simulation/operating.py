@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -98,15 +99,24 @@ class Lives(Prefix):
         self.protocol.commit(plan, unit(batch_id, job), written)
 
 
-def crash_at(point: str) -> None:
-    """The driver that reaches ``point`` next is killed."""
+def at(point: str, action: Callable[[], None]) -> None:
+    """Call ``action`` when ``point`` is reached for the first time from now on."""
 
     def hook(reached: str) -> None:
         if reached == point:
             crash_points.set_hook(None)
-            raise CrashError(point)
+            action()
 
     crash_points.set_hook(hook)
+
+
+def crash_at(point: str) -> None:
+    """The driver that reaches ``point`` next is killed."""
+
+    def crash() -> None:
+        raise CrashError(point)
+
+    at(point, crash)
 
 
 class Operated(Prefix):

@@ -11,7 +11,6 @@ from unittest import mock
 
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.errors import MissingRecordError
 from spark_kafka_sink.transactions.ids import is_task_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
@@ -21,6 +20,7 @@ from tests.simulation.operating import (
     TIMEOUT_MS,
     CrashError,
     Lives,
+    at,
     crash_at,
     driver,
     unit,
@@ -56,7 +56,7 @@ def late_sweep(transaction_version: int) -> None:
         plan = lives.protocol.plan(driver(1), None)
         found.append((plan, _begin(lives, plan)))
 
-    _at("sweep.listed", plan_again)
+    at("sweep.listed", plan_again)
     lives.protocol.plan(driver(1), None)
     plan, task = found[0]
     if not _write_on(lives, task):
@@ -79,7 +79,7 @@ def refused_ends(transaction_version: int, error: str) -> None:
     def begin_to_refuse() -> None:
         lives.world.cluster.on_end_txn = refuse
 
-    _at("plan.claimed", begin_to_refuse)
+    at("plan.claimed", begin_to_refuse)
     lives.batch(0, driver(2))
     assert lives.visible() == [b"0-0", b"0-1"]
     assert lives.open_ids() == []
@@ -113,7 +113,7 @@ def downgrade(point: str, to: int, dies: bool) -> None:
         if dies:
             raise CrashError(point)
 
-    _at(point, change)
+    at(point, change)
     if dies:
         _killed(partial(lives.batch, 1, driver(1)))
         lives.batch(1, driver(2))
@@ -182,17 +182,6 @@ def _killed(action: Callable[[], None]) -> None:
     except CrashError:
         return
     raise AssertionError("the driver was to be killed, and lives")
-
-
-def _at(point: str, action: Callable[[], None]) -> None:
-    """Call ``action`` when ``point`` is reached for the first time from now on."""
-
-    def hook(reached: str) -> None:
-        if reached == point:
-            crash_points.set_hook(None)
-            action()
-
-    crash_points.set_hook(hook)
 
 
 def _begin(lives: Lives, plan: Plan) -> TaskTransaction:
