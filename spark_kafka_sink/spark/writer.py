@@ -74,8 +74,8 @@ def write_partition(
     return message
 
 
-class KafkaBatchWriter(DataSourceArrowWriter):
-    """``df.write.format("pykafka-sink")``."""
+class TaskWriter:
+    """What both writers have: a task does the same for a job and for a micro-batch."""
 
     def __init__(
         self, options: SinkOptions, positions: ColumnPositions, transactions: Plan | None = None
@@ -88,6 +88,10 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         """Write one partition, in a task."""
         return write_partition(iterator, self._options, self._positions, self._transactions)
 
+
+class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):
+    """``df.write.format("pykafka-sink")``."""
+
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """All tasks have written everything."""
         job_id = None if self._transactions is None else self._transactions.job_id
@@ -98,19 +102,8 @@ class KafkaBatchWriter(DataSourceArrowWriter):
         _abort(self._options, messages, None)
 
 
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
+class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka-sink")``."""
-
-    def __init__(
-        self, options: SinkOptions, positions: ColumnPositions, transactions: Plan | None = None
-    ) -> None:
-        self._options = options
-        self._positions = positions
-        self._transactions = transactions
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write one partition of a micro-batch, in a task."""
-        return write_partition(iterator, self._options, self._positions, self._transactions)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """All tasks of the micro-batch have written everything."""
