@@ -73,6 +73,8 @@ class BlockingClient:
         self._api_versions: dict[Node, BrokerApiVersions] = {}
         # How often each node was given up since it last answered within the first limit.
         self._unanswered: Counter[Node] = Counter()
+        # Which bootstrap node is asked first: another one after each pause.
+        self._first = 0
 
     def __enter__(self: _Client) -> _Client:
         return self
@@ -100,11 +102,18 @@ class BlockingClient:
         return self._clock.now_ms() + timeout_ms
 
     def pause(self, attempts: int, deadline_ms: int) -> bool:
-        """Back off before the next try; False if there is no time left for one."""
+        """Back off before the next try; False if there is no time left for one.
+
+        The next try asks another bootstrap node: who was asked last may be cut off from the other
+        brokers, and name leaders and coordinators of the past for as long as that lasts.
+        """
         now_ms = self._clock.now_ms()
         until_ms = now_ms + self._backoff.backoff_ms(attempts)
         if until_ms >= deadline_ms:
             return False
+        self._first = (self._first + 1) % len(self.bootstrap_nodes)
+        for node in self.bootstrap_nodes:
+            self._client.ready(node, now_ms)  # connects
         while now_ms < until_ms:
             self._client.poll(until_ms - now_ms, now_ms)
             now_ms = self._clock.now_ms()
@@ -114,7 +123,11 @@ class BlockingClient:
 
     def any_node(self, deadline_ms: int) -> Node:
         """A bootstrap node that is connected."""
-        return self.await_any(self.bootstrap_nodes, deadline_ms)
+        return self.await_any(self._any_nodes(), deadline_ms)
+
+    def _any_nodes(self) -> tuple[Node, ...]:
+        """The bootstrap nodes, in the order in which they are asked now."""
+        return self.bootstrap_nodes[self._first :] + self.bootstrap_nodes[: self._first]
 
     def await_any(self, nodes: Sequence[Node], deadline_ms: int) -> Node:
         """The first of ``nodes`` that can be reached; while none is, all are connected to.
@@ -166,8 +179,8 @@ class BlockingClient:
         and asks again when a connection is lost or nothing is answered. Raises BrokerError with
         REQUEST_TIMED_OUT when the deadline finds a broker asked and silent.
         """
-        nodes = self.bootstrap_nodes if node is None else (node,)
         while True:
+            nodes = self._any_nodes() if node is None else (node,)
             ready = self.await_any(nodes, deadline_ms)
             response = self.ask_once(Call(ready, request), deadline_ms)
             if response is not None:

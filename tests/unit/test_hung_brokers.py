@@ -118,6 +118,30 @@ def test_a_coordinator_that_hangs_until_another_takes_over(world, is_connected, 
     assert world.asked(InitProducerIdRequest)[-1] == 3
 
 
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_broker_that_is_cut_off_from_the_others_and_names_itself(world, is_connected):
+    """It is the first of the list, answers, and does not know that another one coordinates now:
+    what it is asked to write waits for replicas that do not hear it.
+    """
+
+    def answer(asked):
+        if asked.node_id == 1:
+            world.coordinator = 1
+            if isinstance(asked.request, InitProducerIdRequest):
+                raise Silence
+        else:
+            world.coordinator = 2
+        return world._answer(asked)
+
+    world.network._script = answer
+    if is_connected:
+        world.connect_to_all()
+    begun = world.client.initialize("q.0", 60_000, MINUTE_MS)
+    assert begun.producer == (4_000, 1)
+    assert world.asked(InitProducerIdRequest) == [1, 2]
+    assert world.clock.ms <= AT_MOST_MS
+
+
 def test_a_slow_broker_has_twice_the_time_for_its_next_answer(world):
     """A request that takes its time must not be cut off for ever."""
     world.connect_to_all()
