@@ -160,6 +160,11 @@ class LocalKafka:
         self._broker(broker_id)
         return settings.HOST, self._ports[broker_id].listeners[listener]
 
+    def controller_address(self, broker_id: int) -> tuple[str, int]:
+        """Host and port at which a node takes part in the Raft quorum."""
+        self._broker(broker_id)
+        return settings.HOST, self._ports[broker_id].controller
+
     def data_directory(self, broker_id: int) -> Path:
         """The broker's log directory: one folder per partition, as DumpLogSegments reads them."""
         return self._broker(broker_id).data_directory

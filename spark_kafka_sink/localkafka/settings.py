@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 HOST = "127.0.0.1"
 MAIN_LISTENER = "PLAINTEXT"
-_CONTROLLER_LISTENER = "CONTROLLER"
+CONTROLLER_LISTENER = "CONTROLLER"
 
 FAST_FAILOVER: Mapping[str, str] = {
     "broker.session.timeout.ms": "2000",
@@ -58,13 +58,13 @@ def server_properties(
     listeners = [f"{name}://{address}" for name, address in clients.items()]
     told = [f"{name}://{address}" for name, address in {**clients, **(advertised or {})}.items()]
     controllers = [f"{node}@{HOST}:{its.controller}" for node, its in ports.items()]
-    protocol_map = {**protocols, _CONTROLLER_LISTENER: "PLAINTEXT"}
+    protocol_map = {**protocols, CONTROLLER_LISTENER: "PLAINTEXT"}
     return {
         "process.roles": "broker,controller",
         "node.id": str(broker_id),
         "controller.quorum.voters": ",".join(controllers),
-        "controller.listener.names": _CONTROLLER_LISTENER,
-        "listeners": ",".join((*listeners, f"{_CONTROLLER_LISTENER}://{HOST}:{mine.controller}")),
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "listeners": ",".join((*listeners, f"{CONTROLLER_LISTENER}://{HOST}:{mine.controller}")),
         "advertised.listeners": ",".join(told),
         "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocol_map.items()),
         "inter.broker.listener.name": MAIN_LISTENER,
