@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 
 import pytest
 from pyspark.sql.functions import udf
 
+from spark_kafka_sink.cli import main
 from tests.broker.processes import eventually
 from tests.chaos.crash import HOLD, KILL_DRIVER, Trap
 from tests.chaos.driver import SparkDriver
@@ -86,6 +89,47 @@ class TestStream:
             PATIENCE_S
         )
         assert ids(kafka, topic) == list(range(2 * ROWS_PER_FILE))
+
+    def test_a_checkpoint_that_has_lost_offsets_is_noticed(
+        self, spark, kafka, new_topic, tmp_path, capsys
+    ):
+        """Its second micro-batch is planned anew, with other rows: as many, and as large."""
+        topic, folder, checkpoint = new_topic(3), tmp_path / "in", tmp_path / "checkpoint"
+        folder.mkdir()
+        frame = read_files(spark, folder)
+
+        def run() -> None:
+            query = start(frame, kafka, topic, checkpoint, **exactly_once("eo lost"))
+            assert query.awaitTermination(PATIENCE_S)
+
+        write_file(folder, 0)
+        write_file(folder, 1)
+        run()
+        lose_micro_batch(checkpoint, 1)
+        run()
+        assert ids(kafka, topic) == list(range(2 * ROWS_PER_FILE))
+
+        lose_micro_batch(checkpoint, 1)
+        (folder / "00001.json").unlink()
+        write_file(folder, 2)
+        with pytest.raises(Exception, match="come again with as many of both, and other") as error:
+            run()
+        assert ids(kafka, topic) == list(range(2 * ROWS_PER_FILE))
+        command = next(line for line in str(error.value).splitlines() if "--as-written" in line)
+        assert main([*shlex.split(command)[1:], "--yes"]) == 0
+        assert "counts as written, with its 20 records" in capsys.readouterr().out
+        write_file(folder, 3)
+        run()
+        expected = [*range(2 * ROWS_PER_FILE), *range(3 * ROWS_PER_FILE, 4 * ROWS_PER_FILE)]
+        assert ids(kafka, topic) == expected
+        assert lingering(kafka, "eo lost.") == []
+
+
+def lose_micro_batch(checkpoint: Path, batch_id: int) -> None:
+    """The last one, as in a backup from before it."""
+    for log in ("offsets", "commits", "sources/0"):
+        (checkpoint / log / str(batch_id)).unlink()
+        (checkpoint / log / f".{batch_id}.crc").unlink()
 
 
 class TestJob:
