@@ -1,9 +1,15 @@
 """Requests that are waited for: to one node, to several at once, to whichever can be reached.
 
-Every wait ends at a deadline, an instant of the injected clock in milliseconds. A node that took a
-request has some seconds for its answer; then its connection is closed, and the request goes to
-another node where any will do. So a broker that hangs costs seconds, not the whole deadline. One
-that is only slow has twice the time for its next answer, until it is as quick as others again.
+Every wait ends at a deadline, an instant of the injected clock in milliseconds. A broker that hangs
+must not cost the whole deadline:
+
+- What any node can answer goes to another one as well after half a second without an answer; the
+  first answer counts, also when it is that of the node that was slow.
+- What one node is asked for, as it leads or coordinates something, is left when the others say that
+  it does so no longer. They are asked twice in a second while the node is silent.
+- A node that took a request has some seconds for its answer; then its connection is closed, and a
+  new one shows whether there is anybody. One that is only slow has twice the time for its next
+  answer, until it is as quick as others again.
 
 Source: ``KafkaAdminClient``, which gives each attempt ``request.timeout.ms``.
 """
@@ -11,7 +17,8 @@ Source: ``KafkaAdminClient``, which gives each attempt ``request.timeout.ms``.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -31,12 +38,18 @@ _RETRY_BACKOFF_MS = 20
 _RETRY_BACKOFF_MAX_MS = 1_000
 # How long nodes that cannot be reached hold up what is asked of the others.
 _UNREACHABLE_PATIENCE_MS = 2_000
+# After how long without an answer others are asked: the same, or whether it is still theirs to ask.
+_SILENT_MS = 250
 # How long a node has for an answer, and how often that time is doubled for one that was late.
 _ANSWER_MS = 3_000
 _MOST_DOUBLINGS = 5
 
 
 _Client = TypeVar("_Client", bound="BlockingClient")
+
+HaveMoved = Callable[[Sequence[int]], Collection[int]]
+"""Given the positions of calls whose nodes are silent; those for which another node is to be asked
+now."""
 
 
 class Call(NamedTuple):
@@ -45,6 +58,65 @@ class Call(NamedTuple):
     node: Node
     request: Request
     at_most_version: int | None = None
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A call that was sent. until_ms: when its connection is given up; is_open: it is awaited."""
+
+    call: Call
+    until_ms: int
+    is_open: bool = True
+    answer: Message | None = None
+
+
+class _Round:
+    """Calls that are waited for together, by position.
+
+    waiting: those that are not sent yet, by node; look_ms: when silent nodes are looked for next
+    """
+
+    def __init__(self, calls: Sequence[Call], now_ms: int) -> None:
+        self.calls = calls
+        self.waiting: dict[Node, deque[int]] = {}
+        for position, call in enumerate(calls):
+            self.waiting.setdefault(call.node, deque()).append(position)
+        self.sent: dict[int, _Asked] = {}
+        self.look_ms = now_ms + _SILENT_MS
+        self._missing = {node: len(positions) for node, positions in self.waiting.items()}
+
+    @property
+    def open(self) -> list[_Asked]:
+        return [asked for asked in self.sent.values() if asked.is_open]
+
+    def answers(self) -> list[Message | None]:
+        """In the order of the calls."""
+        sent = (self.sent.get(position) for position in range(len(self.calls)))
+        return [None if asked is None else asked.answer for asked in sent]
+
+    def silent(self) -> list[int]:
+        """Calls of nodes that have answered none since this was asked last."""
+        missing: dict[Node, list[int]] = {}
+        for node, positions in self.waiting.items():
+            missing.setdefault(node, []).extend(positions)
+        for position, asked in self.sent.items():
+            if asked.is_open:
+                missing.setdefault(asked.call.node, []).append(position)
+        before = self._missing
+        self._missing = {node: len(positions) for node, positions in missing.items()}
+        return [
+            p for node, found in missing.items() if before.get(node) == len(found) for p in found
+        ]
+
+    def leave(self, positions: Collection[int]) -> None:
+        """Do not wait for these any longer."""
+        for node, waiting in list(self.waiting.items()):
+            self.waiting[node] = deque(p for p in waiting if p not in positions)
+            if not self.waiting[node]:
+                del self.waiting[node]
+        for position in positions:
+            if position in self.sent:
+                self.sent[position].is_open = False
 
 
 class BlockingClient:
@@ -111,9 +183,7 @@ class BlockingClient:
         until_ms = now_ms + self._backoff.backoff_ms(attempts)
         if until_ms >= deadline_ms:
             return False
-        self._first = (self._first + 1) % len(self.bootstrap_nodes)
-        for node in self.bootstrap_nodes:
-            self._client.ready(node, now_ms)  # connects
+        self._ask_another_first(now_ms)
         while now_ms < until_ms:
             self._client.poll(until_ms - now_ms, now_ms)
             now_ms = self._clock.now_ms()
@@ -124,6 +194,11 @@ class BlockingClient:
     def any_node(self, deadline_ms: int) -> Node:
         """A bootstrap node that is connected."""
         return self.await_any(self._any_nodes(), deadline_ms)
+
+    def _ask_another_first(self, now_ms: int) -> None:
+        self._first = (self._first + 1) % len(self.bootstrap_nodes)
+        for node in self.bootstrap_nodes:
+            self._client.ready(node, now_ms)  # connects
 
     def _any_nodes(self) -> tuple[Node, ...]:
         """The bootstrap nodes, in the order in which they are asked now."""
@@ -136,26 +211,33 @@ class BlockingClient:
         """
         while True:
             now_ms = self._clock.now_ms()
-            for node in nodes:
-                if self._client.is_ready(node, now_ms):
-                    return node
+            ready = [node for node in nodes if self._client.is_ready(node, now_ms)]
+            if ready:
+                # Whoever owes an answer may hang.
+                return min(ready, key=self._client.in_flight_count)
             if now_ms >= deadline_ms:
                 raise self._unreachable(nodes)
-            waits = [deadline_ms - now_ms]
-            for node in nodes:
-                self._client.ready(node, now_ms)
-                delay_ms = self._client.poll_delay_ms(node, now_ms)
-                if delay_ms is not None:
-                    waits.append(delay_ms)
-            self._client.poll(min(waits), now_ms)
+            self._connect_until(nodes, deadline_ms, now_ms)
 
-    def is_reachable(self, node: Node, deadline_ms: int) -> bool:
-        """Connect to ``node``; False if that takes more than a few seconds."""
-        try:
-            self.await_any((node,), min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS)))
-        except BootstrapError:
-            return False
-        return True
+    def await_all(self, nodes: Sequence[Node], deadline_ms: int) -> list[Node]:
+        """Those of ``nodes`` that can be reached within a few seconds."""
+        deadline_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
+        while True:
+            now_ms = self._clock.now_ms()
+            missing = [node for node in nodes if not self._is_asked(node)]
+            if not missing or now_ms >= deadline_ms:
+                return [node for node in nodes if node not in missing]
+            self._connect_until(missing, deadline_ms, now_ms)
+
+    def _connect_until(self, nodes: Iterable[Node], deadline_ms: int, now_ms: int) -> None:
+        """Connect to each of ``nodes``, and wait for something to happen."""
+        waits = [deadline_ms - now_ms]
+        for node in nodes:
+            self._client.ready(node, now_ms)
+            delay_ms = self._client.poll_delay_ms(node, now_ms)
+            if delay_ms is not None:
+                waits.append(delay_ms)
+        self._client.poll(min(waits), now_ms)
 
     def api_versions(self, node: Node) -> BrokerApiVersions | None:
         """What ``node`` speaks and which features are finalized, as told when it was asked last;
@@ -179,89 +261,132 @@ class BlockingClient:
         and asks again when a connection is lost or nothing is answered. Raises BrokerError with
         REQUEST_TIMED_OUT when the deadline finds a broker asked and silent.
         """
+        if node is None:
+            return self._request_any(request, deadline_ms)
         while True:
-            nodes = self._any_nodes() if node is None else (node,)
-            ready = self.await_any(nodes, deadline_ms)
+            ready = self.await_any((node,), deadline_ms)
             response = self.ask_once(Call(ready, request), deadline_ms)
             if response is not None:
                 return response
+
+    def _request_any(self, request: Request, deadline_ms: int) -> Message:
+        """Ask one bootstrap node after the other, and wait for all of them."""
+        asked: list[_Asked] = []
+        next_ms = 0
+        while True:
+            now_ms = self._clock.now_ms()
+            for one in asked:
+                if one.answer is not None:
+                    return one.answer
+            asked = [one for one in asked if one.is_open]
+            if now_ms >= deadline_ms:
+                raise (
+                    _timed_out(asked[0].call) if asked else self._unreachable(self.bootstrap_nodes)
+                )
+            if not asked or now_ms >= next_ms:
+                others = self._not_among(asked)
+                ready = [node for node in others if self._client.ready(node, now_ms)]
+                if ready:
+                    # Whoever owes an answer may hang.
+                    node = min(ready, key=self._client.in_flight_count)
+                    asked.append(self._send(Call(node, request), now_ms))
+                    next_ms = now_ms + _SILENT_MS
+            self._give_up_late(asked, now_ms)
+            until_ms = min([deadline_ms, *(one.until_ms for one in asked)])
+            if asked and now_ms < next_ms:
+                self._poll((), min(until_ms, next_ms), now_ms)
+            else:
+                self._poll(self._not_among(asked), until_ms, now_ms)
+
+    def _not_among(self, asked: Sequence[_Asked]) -> list[Node]:
+        nodes = {one.call.node for one in asked}
+        return [node for node in self._any_nodes() if node not in nodes]
 
     def ask_once(self, call: Call, deadline_ms: int) -> Message | None:
         """The response of a node that is connected; None if there was none, and there is time."""
         (answer,) = self.request_all([call], deadline_ms)
         if answer is None and self._clock.now_ms() >= deadline_ms:
-            name = type(call.request).__name__.removesuffix("Request")
-            timed_out = error_named("REQUEST_TIMED_OUT")
-            raise BrokerError(timed_out, f"{name}: no answer of {call.node}")
+            raise _timed_out(call)
         return answer
 
-    def request_all(self, calls: Sequence[Call], deadline_ms: int) -> list[Message | None]:
+    def request_all(
+        self, calls: Sequence[Call], deadline_ms: int, have_moved: HaveMoved | None = None
+    ) -> list[Message | None]:
         """Ask several nodes at once; the responses in the order of ``calls``.
 
         None where the connection was lost before the answer, or the node could not be reached or
-        did not answer within a few seconds: whether it did what it was asked is not known then.
+        did not answer within a few seconds, or another node is to be asked: whether it did what it
+        was asked is not known then.
         """
-        answers: list[Message | None] = [None] * len(calls)
-        waiting: dict[Node, deque[int]] = {}
-        for index, call in enumerate(calls):
-            waiting.setdefault(call.node, deque()).append(index)
-        # When the connection of each call that has no answer yet is given up.
-        open_calls: dict[int, int] = {}
+        asked = _Round(calls, self._clock.now_ms())
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
-        while waiting or open_calls:
+        while True:
             now_ms = self._clock.now_ms()
-            for node, indices in list(waiting.items()):
-                while indices and self._client.ready(node, now_ms):
-                    index = indices.popleft()
-                    open_calls[index] = now_ms + self._answer_ms(node)
-                    self._send(calls[index], index, answers, open_calls)
-                if not indices or (now_ms >= patience_ms and not self._is_asked(node)):
-                    del waiting[node]
-            if now_ms >= deadline_ms:
-                break
-            for index in [i for i, until_ms in open_calls.items() if now_ms >= until_ms]:
-                self._give_up(calls[index].node)
-            if waiting or open_calls:
-                until_ms = min([deadline_ms, *open_calls.values()])
-                self._client.poll(self._wait_ms(waiting, until_ms, now_ms), now_ms)
-        return answers
+            self._send_waiting(asked, now_ms, patience_ms)
+            self._give_up_late(asked.open, now_ms)
+            if now_ms >= deadline_ms or not (asked.waiting or asked.open):
+                return asked.answers()
+            until_ms = min([deadline_ms, *(one.until_ms for one in asked.open)])
+            if have_moved is not None and now_ms >= asked.look_ms:
+                silent = asked.silent()
+                if silent:
+                    self._ask_another_first(now_ms)
+                    asked.leave(have_moved(silent))
+                asked.look_ms = self.deadline_in(_SILENT_MS)
+            elif have_moved is not None:
+                self._poll(asked.waiting, min(until_ms, asked.look_ms), now_ms)
+            else:
+                self._poll(asked.waiting, until_ms, now_ms)
+
+    def _send_waiting(self, asked: _Round, now_ms: int, patience_ms: int) -> None:
+        for node, positions in list(asked.waiting.items()):
+            while positions and self._client.ready(node, now_ms):
+                position = positions.popleft()
+                asked.sent[position] = self._send(asked.calls[position], now_ms)
+            if not positions or (now_ms >= patience_ms and not self._is_asked(node)):
+                del asked.waiting[node]
 
     def _answer_ms(self, node: Node) -> int:
         return _ANSWER_MS << min(self._unanswered[node], _MOST_DOUBLINGS)
 
-    def _give_up(self, node: Node) -> None:
-        """Close the connection to ``node``, which completes its calls, if that is not done yet."""
-        if self._is_asked(node):
-            self._client.disconnect(node, f"no answer within {self._answer_ms(node)} ms")
-            self._unanswered[node] += 1
+    def _give_up_late(self, asked: Iterable[_Asked], now_ms: int) -> None:
+        """Close the connections to nodes that are late, which completes their calls."""
+        late = {one.call.node for one in asked if one.is_open and now_ms >= one.until_ms}
+        for node in late:
+            if self._is_asked(node):
+                self._client.disconnect(node, f"no answer within {self._answer_ms(node)} ms")
+                self._unanswered[node] += 1
 
     def _is_asked(self, node: Node) -> bool:
         """Whether ``node`` is connected, and answers what it was asked before."""
         return self._client.is_any_connected((node,))
 
-    def _send(
-        self,
-        call: Call,
-        index: int,
-        answers: list[Message | None],
-        open_calls: dict[int, int],
-    ) -> None:
-        def complete(response: ClientResponse, _: int) -> None:
-            answers[index] = response.response
-            open_calls.pop(index, None)
-            if response.response is not None and response.latency_ms < _ANSWER_MS:
-                del self._unanswered[call.node]
-
+    def _send(self, call: Call, now_ms: int) -> _Asked:
         node, request, at_most_version = call
+        asked = _Asked(call, now_ms + self._answer_ms(node))
+
+        def complete(response: ClientResponse, _: int) -> None:
+            asked.is_open = False
+            asked.answer = response.response
+            if response.response is not None and response.latency_ms < _ANSWER_MS:
+                del self._unanswered[node]
+
         versions = self._client.api_versions(node)
         assert versions is not None, "the node is ready"
         self._api_versions[node] = versions
-        now_ms = self._clock.now_ms()
         self._client.send(node, request, now_ms, complete, at_most_version=at_most_version)
+        return asked
 
-    def _wait_ms(self, waiting: Iterable[Node], until_ms: int, now_ms: int) -> int:
+    def _poll(self, waiting: Iterable[Node], until_ms: int, now_ms: int) -> None:
+        """Wait until then at most, or until there is something to do for the nodes ``waiting``."""
         delays = [self._client.poll_delay_ms(node, now_ms) for node in waiting]
         longest_ms = max(0, until_ms - now_ms)
-        if waiting:
+        if delays:
             longest_ms = min(longest_ms, _UNREACHABLE_PATIENCE_MS)
-        return min([longest_ms, *(delay for delay in delays if delay is not None)])
+        wait_ms = min([longest_ms, *(delay for delay in delays if delay is not None)])
+        self._client.poll(wait_ms, now_ms)
+
+
+def _timed_out(call: Call) -> BrokerError:
+    name = type(call.request).__name__.removesuffix("Request")
+    return BrokerError(error_named("REQUEST_TIMED_OUT"), f"{name}: no answer of {call.node}")

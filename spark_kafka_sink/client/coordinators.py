@@ -5,13 +5,14 @@ Source: ``CoordinatorStrategy``, ``TransactionManager.FindCoordinatorHandler``; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
+    KafkaSinkError,
     TransactionError,
     error_for_code,
     error_named,
@@ -27,6 +28,8 @@ from spark_kafka_sink.protocol.schema import Message, Request
 
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _SETTLED = (Verdict.DONE, Verdict.FATAL)
+# How long brokers have to say whether another one coordinates now.
+_LOOK_MS = 10_000
 
 
 class Question(NamedTuple):
@@ -61,8 +64,7 @@ class Coordinators:
         while waiting:
             coordinators = self.find([q.ids[0] for q in waiting], deadline_ms)
             calls = self._calls(waiting, coordinators, deadline_ms)
-            asked = [call for call in calls if call is not None]
-            told = iter(self._admin.request_all(asked, deadline_ms))
+            told = iter(self._answers(waiting, calls, deadline_ms))
             again: list[Question] = []
             for question, call in zip(waiting, calls, strict=True):
                 answer = None if call is None else next(told)
@@ -85,6 +87,28 @@ class Coordinators:
                 )
             attempts += 1
 
+    def _answers(
+        self, questions: Sequence[Question], calls: Sequence[Call | None], deadline_ms: int
+    ) -> list[Message | None]:
+        """Of the calls that are there."""
+        asked = [call for call in calls if call is not None]
+        ids = [q.ids[0] for q, call in zip(questions, calls, strict=True) if call is not None]
+
+        def have_moved(positions: Sequence[int]) -> list[int]:
+            moved = self._have_moved({ids[p]: asked[p].node for p in positions}, deadline_ms)
+            return [p for p in positions if ids[p] in moved]
+
+        return self._admin.request_all(asked, deadline_ms, have_moved)
+
+    def _have_moved(self, coordinators: Mapping[str, Node], deadline_ms: int) -> set[str]:
+        """The ids that another node than the one given coordinates now."""
+        look_until_ms = min(deadline_ms, self._admin.deadline_in(_LOOK_MS))
+        try:
+            self._find_now(list(coordinators), look_until_ms)
+        except KafkaSinkError:
+            return set()  # nobody could be asked: go on waiting
+        return {i for i, node in coordinators.items() if self._nodes.get(i) not in (None, node)}
+
     def _calls(
         self,
         questions: Sequence[Question],
@@ -92,8 +116,8 @@ class Coordinators:
         deadline_ms: int,
     ) -> list[Call | None]:
         """None for a coordinator that does not tell its transaction.version, where it matters."""
-        nodes = {coordinators[q.ids[0]] for q in questions if q.at_most_version is not None}
-        levels = self.transaction_versions(nodes, deadline_ms) if nodes else {}
+        ids = [q.ids[0] for q in questions if q.at_most_version is not None]
+        levels = self.transaction_versions(ids, deadline_ms)
         calls: list[Call | None] = []
         for question in questions:
             node = coordinators[question.ids[0]]
@@ -105,15 +129,25 @@ class Coordinators:
                 calls.append(Call(node, question.request, question.at_most_version(levels[node])))
         return calls
 
-    def transaction_versions(self, nodes: Collection[Node], deadline_ms: int) -> dict[Node, int]:
-        """The finalized transaction.version of each node that answers, as it is now.
+    def transaction_versions(
+        self, transactional_ids: Collection[str], deadline_ms: int
+    ) -> dict[Node, int]:
+        """The finalized transaction.version of each coordinator that answers, as it is now.
 
         What a connection was told when it was made may be old: the feature can be downgraded, and
         brokers of transaction.version 0 take EndTxn v5, which leaves the transaction open for good.
         """
-        calls = [Call(node, ApiVersionsRequest(SOFTWARE_NAME, __version__)) for node in nodes]
+        coordinators = self.find(transactional_ids, deadline_ms)
+        # One id for each node.
+        ids = list({node: i for i, node in coordinators.items()}.values())
+        calls = [Call(coordinators[i], ApiVersionsRequest(SOFTWARE_NAME, __version__)) for i in ids]
+
+        def have_moved(positions: Sequence[int]) -> list[int]:
+            moved = self._have_moved({ids[p]: calls[p].node for p in positions}, deadline_ms)
+            return [p for p in positions if ids[p] in moved]
+
         found = {}
-        answers = self._admin.request_all(calls, deadline_ms)
+        answers = self._admin.request_all(calls, deadline_ms, have_moved)
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
                 found[call.node] = BrokerApiVersions.from_response(answer).transaction_version
@@ -143,14 +177,10 @@ class Coordinators:
         node = self._admin.any_node(deadline_ms)
         versions = self._admin.api_versions(node)
         assert versions is not None, "the node is ready"
-        requests = find_requests(missing, versions)
-        calls = [Call(node, request) for request in requests]
         last_error: KafkaErrorCode | None = None
-        answers = self._admin.request_all(calls, deadline_ms)
-        for request, answer in zip(requests, answers, strict=True):
-            if not isinstance(answer, FindCoordinatorResponse):
-                last_error = _NETWORK_EXCEPTION
-                continue
+        for request in find_requests(missing, versions):
+            answer = self._admin.request(None, request, deadline_ms)
+            assert isinstance(answer, FindCoordinatorResponse)
             for found in found_in(request, answer):
                 if verdict_on(found.error) is Verdict.DONE:
                     self._nodes[found.transactional_id] = found.coordinator

@@ -134,13 +134,14 @@ class TransactionClient:
         """
         attempts = 0
         while True:
-            node = self._coordinators.find([transactional_id], deadline_ms)[transactional_id]
-            found = self._coordinators.transaction_versions([node], deadline_ms)
-            if found:
-                return found[node]
+            found = self._coordinators.transaction_versions([transactional_id], deadline_ms)
+            for version in found.values():
+                return version
             self._coordinators.forget([transactional_id])
             if not self.admin.pause(attempts, deadline_ms):
-                raise TransactionError(f"{node} does not tell its transaction.version")
+                raise TransactionError(
+                    f"the coordinator of {transactional_id} does not tell its transaction.version"
+                )
             attempts += 1
 
     # --- EndTxn --------------------------------------------------------------------------------
@@ -298,20 +299,16 @@ class TransactionClient:
         """
         attempts = 0
         while True:
-            nodes = self.admin.nodes(deadline_ms)
-            requests = [self._list_request(node, pattern, states, deadline_ms) for node in nodes]
-            calls = [call for call in requests if call is not None]
+            # Of what cannot be reached others take over the coordinators, or nobody does.
+            nodes = self.admin.await_all(self.admin.nodes(deadline_ms), deadline_ms)
+            calls = [self._list_request(node, pattern, states) for node in nodes]
             answers = self.admin.request_all(calls, deadline_ms)
             found, is_complete = _merge_listed(answers)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
                 return found
             attempts += 1
 
-    def _list_request(
-        self, node: Node, pattern: str, states: Sequence[str], deadline_ms: int
-    ) -> Call | None:
-        if not self.admin.is_reachable(node, deadline_ms):
-            return None  # other brokers take over its coordinators, or nobody does
+    def _list_request(self, node: Node, pattern: str, states: Sequence[str]) -> Call:
         versions = self.admin.api_versions(node)
         has_pattern = (
             versions is not None and versions.highest(ListTransactionsRequest) >= _PATTERN_VERSION

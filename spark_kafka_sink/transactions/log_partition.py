@@ -12,13 +12,14 @@ from uuid import UUID
 from spark_kafka_sink.base.errors import (
     BrokerError,
     KafkaErrorCode,
+    KafkaSinkError,
     RemoteProtocolError,
     error_for_code,
     error_named,
 )
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.client.blocking import Call, HaveMoved
 from spark_kafka_sink.protocol.messages import fetch, list_offsets
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceData,
@@ -35,6 +36,8 @@ _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_WAIT_MS = 100
 # A leader that is cut off from its replicas waits as long for them; then the leader is looked up.
 _APPEND_TIMEOUT_MS = 10_000
+# How long brokers have to say whether another one leads now.
+_LOOK_MS = 10_000
 _RETRIED_TOO = {"CONCURRENT_TRANSACTIONS"}
 
 _Part = TypeVar("_Part")
@@ -147,7 +150,7 @@ class LogPartition:
                 leader, error = self._find_leader(deadline_ms)
             if leader is not None:
                 call = Call(leader, request, at_most_version)
-                (answer,) = self._admin.request_all([call], deadline_ms)
+                (answer,) = self._admin.request_all([call], deadline_ms, self._have_moved(leader))
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
                     error = error_for_code(part_of(answer).error_code)
@@ -159,6 +162,16 @@ class LogPartition:
                 name = type(request).__name__.removesuffix("Request")
                 raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
             attempts += 1
+
+    def _have_moved(self, leader: Node) -> HaveMoved:
+        def have_moved(positions: Sequence[int]) -> Sequence[int]:
+            try:
+                now, _ = self._find_leader(self._admin.deadline_in(_LOOK_MS))
+            except KafkaSinkError:
+                return ()  # nobody could be asked: go on waiting
+            return () if now in (None, leader) else positions
+
+        return have_moved
 
     def topic_id(self, deadline_ms: int) -> UUID:
         """Of the topic as it is now: a topic of the same name that is created later has another.

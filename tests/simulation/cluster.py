@@ -73,6 +73,8 @@ class SimCluster:
         self.metadata_requests = 0
         self.metadata_delay_ms = (0, 0)
         self.unaware_until_ms: dict[int, int] = {}
+        # Brokers that the controller has given up: metadata does not name them.
+        self.fenced: set[int] = set()
         self.replication_delay_ms = (0, 2)
         self.duplicate_produce = 0.0
         self.published = 0
@@ -143,7 +145,8 @@ class SimCluster:
         }
         if self.transactions is not None:
             view.update(self.transactions.views())
-        alive = tuple(b.node_id for b in self.brokers.values() if b.is_up)
+        up = {b.node_id for b in self.brokers.values() if b.is_up}
+        alive = tuple(node_id for node_id in self.brokers if node_id in up - self.fenced)
         self.published += 1
         number = self.published
         for broker in self.brokers.values():

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.model import TopicPartition
 from tests.simulation.broker import LeaderView
-from tests.simulation.partition import NO_LEADER
 from tests.simulation.transaction_log import PREPARE_COMMIT, TransactionMetadata
 
 if TYPE_CHECKING:
@@ -91,8 +90,10 @@ class _Markers:
             return
         partition = cluster.partition(key)
         leader = cluster.brokers.get(partition.leader_id)
-        is_there = leader is not None and leader.is_up and not leader.is_paused
-        if partition.leader_id == NO_LEADER or leader is None or not is_there:
+        if leader is not None and leader.is_up and leader.is_paused:
+            self._await_hung(key)
+            return
+        if leader is None or not leader.is_up:
             self._retry(key)
             return
         view = leader.view.get((key.topic, key.partition))
@@ -112,6 +113,13 @@ class _Markers:
         cluster.replication.await_replicas(
             leader, key, offset + 1, _ANSWER_TIMEOUT_MS, lambda error: self._answered(key, error)
         )
+
+    def _await_hung(self, key: TopicPartition) -> None:
+        """The request was sent, and nobody answers: it is not asked again before it times out."""
+        transactions = self._transactions
+        timeout_ms = transactions.marker_timeout_ms
+        transactions.markers_held_until_ms = transactions.scheduler.clock.ms + timeout_ms
+        self._after(timeout_ms, lambda: self._write(key))
 
     def _answered(self, key: TopicPartition, error: str) -> None:
         delay_ms = self._transactions.rng.randint(*self._transactions.hop_delay_ms)

@@ -132,7 +132,7 @@ def test_a_leader_waits_for_its_replicas_for_seconds_whatever_time_there_is(oper
     admin = operated.client.admin
     with mock.patch.object(admin, "request_all", wraps=admin.request_all) as asked:
         operated.protocol_of("p").log.read_current(admin.deadline_in(3_600_000))
-    requests = [call.request for [calls, _], _ in asked.call_args_list for call in calls]
+    requests = [call.request for (calls, *_), _ in asked.call_args_list for call in calls]
     waits = [r.timeout_ms for r in requests if isinstance(r, ProduceRequest)]
     assert waits
     assert all(0 < ms <= 10_000 for ms in waits)

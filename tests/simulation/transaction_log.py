@@ -29,6 +29,7 @@ COMPLETE_ABORT = "CompleteAbort"
 STATES = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 
 _LAST_EPOCH = 2**15 - 1
+_REPLICA_POLL_MS = 20
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -95,6 +96,8 @@ class TransactionLog:
         self._rng = rng
         self.partitions = [StatePartition(ids[i % len(ids)]) for i in range(partitions)]
         self.write_delay_ms = (0, 3)
+        # A replica in sync hangs: nothing becomes durable until the controller gives it up.
+        self.awaits_replica = False
 
     def partition_for(self, transactional_id: str) -> int:
         """Source: ``TransactionStateManager.partitionFor``, which is Java's ``String.hashCode``."""
@@ -128,7 +131,9 @@ class TransactionLog:
             return broker.is_up and leader == (broker.node_id, leader_epoch)
 
         def become_durable() -> None:
-            if is_leader():
+            if self.awaits_replica:
+                self._scheduler.after(_REPLICA_POLL_MS, become_durable)
+            elif is_leader():
                 partition.durable[metadata.transactional_id] = metadata
                 self._scheduler.after(self._rng.randint(*self.write_delay_ms), tell)
             elif broker.is_up:

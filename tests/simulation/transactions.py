@@ -87,6 +87,10 @@ class Transactions:
         self.load_delay_ms = (0, 50)
         self.marker_delay_ms = (0, 10)
         self.hop_delay_ms = (0, 2)
+        # How long a coordinator waits for a partition leader that hangs with a marker.
+        self.marker_timeout_ms = 20
+        # Until when one is known to wait.
+        self.markers_held_until_ms = 0
         # How long a partition leader waits for the coordinator.
         self.partition_patience_ms = 1000
         self.log = TransactionLog(cluster.brokers, partitions, cluster.scheduler, self.rng)

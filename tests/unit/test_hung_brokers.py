@@ -73,7 +73,7 @@ class World:
 
     def connect_to_all(self) -> None:
         for node in (*self.admin.bootstrap_nodes, *NODES.values()):
-            assert self.admin.is_reachable(node, MINUTE_MS)
+            assert self.admin.await_all([node], MINUTE_MS) == [node]
 
     def asked(self, request_type: type[schema.Request]) -> list[int]:
         return [a.node_id for a in self.network.asked if isinstance(a.request, request_type)]
