@@ -11,7 +11,7 @@ from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic
 from tests.simulation.harness import Simulation
-from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
+from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix, driver
 
 SLOW_MS = 10_000
 
@@ -47,6 +47,38 @@ def test_the_log_is_waited_for_until_the_deadline(made: Prefix) -> None:
     with pytest.raises(BrokerError, match="CreateTopics: no answer"):
         prepare_log_topic(made.client.admin, config, deadline_ms)
     assert made.world.clock.ms == deadline_ms
+
+
+@pytest.fixture
+def slow() -> Prefix:
+    """A prefix that a driver has. All brokers take five seconds for each answer from then on."""
+    made = Prefix()
+    made.protocol.plan(driver(1), None)
+    handle = made.world.cluster.handle
+
+    def handle_late(broker, request, version, reply):
+        made.world.scheduler.after(5_000, lambda: handle(broker, request, version, reply))
+
+    made.world.cluster.handle = handle_late
+    return made
+
+
+def test_what_any_broker_can_answer_is_waited_for(slow: Prefix) -> None:
+    """The first one asked may hang, as far as one can see, and is left; the next one is not."""
+    took_ms = []
+    for _ in range(2):
+        started_ms = slow.world.clock.ms
+        assert len(slow.client.admin.nodes(started_ms + PATIENCE_MS)) == 3
+        took_ms.append(slow.world.clock.ms - started_ms)
+    assert took_ms[0] < 15_000
+    assert took_ms[1] < 5_100
+
+
+def test_planning_takes_its_requests_one_after_the_other(slow: Prefix) -> None:
+    """About ten, each once: it is within max.block.ms."""
+    started_ms = slow.world.clock.ms
+    slow.protocol.plan(driver(1), None)
+    assert slow.world.clock.ms - started_ms < PATIENCE_MS
 
 
 def test_creating_may_take_longer_than_metadata() -> None:
