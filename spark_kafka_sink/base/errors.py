@@ -364,6 +364,10 @@ class TransactionError(KafkaSinkError):
     """A step of the commit protocol failed. Nothing of an undecided batch is visible."""
 
 
+class SupersededError(TransactionError):
+    """A task attempt writes too late: its unit is decided, or given up, without it."""
+
+
 class ProtocolError(KafkaSinkError):
     """Base of the two ways in which the wire protocol can be broken."""
 

@@ -82,6 +82,17 @@ class PreparedTransaction(NamedTuple):
     transaction_version: int
 
 
+class UnusedToken(NamedTuple):
+    """The right to decide on a transaction: an identity under which nothing has begun yet.
+
+    Whoever decides begins a transaction under it; whoever takes the right away gives
+    ``transactional_id`` another identity.
+    """
+
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+
+
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.errors import KafkaErrorCode, advice_for, transaction_advice_for
+from spark_kafka_sink.base.model import UnusedToken
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -18,6 +19,7 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.producer_id import ProducerIdRequester
 from spark_kafka_sink.producer.repeated_request import Backoffs, RepeatedRequest
 from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState
+from spark_kafka_sink.producer.token_check import CheckedTransaction, TokenCheck
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
     TransactionManager,
@@ -43,6 +45,11 @@ class IdentitySource(Protocol):
         """Numbers the batches; keeps those back that may not be sent yet."""
         ...
 
+    @property
+    def awaits_check(self) -> bool:
+        """Whether something is to be known before what is written may be handed over."""
+        ...
+
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; returns after how long to call again."""
         ...
@@ -57,6 +64,7 @@ class NoIdentity:
 
     last_failure: str | None = None
     failure: Exception | None = None
+    awaits_check = False
 
     def __init__(self) -> None:
         self.state: BatchNumbering = NoNumbering()
@@ -103,8 +111,22 @@ class Identities:
         """A producer id that is asked for when there is a batch to send."""
         return self._idempotent(lambda: self._accumulator.incomplete_count > 0)
 
-    def transactional(self, settings: TransactionSettings) -> TransactionManager:
-        """One transaction, begun at once."""
+    def transactional(
+        self, settings: TransactionSettings, token: UnusedToken | None
+    ) -> IdentitySource:
+        """One transaction, begun at once. ``token``: of whoever is to decide on it."""
+        transaction = self._transaction(settings)
+        if token is None:
+            return transaction
+        asking = self._asking(transaction_advice_for)
+        check = TokenCheck(token, self._client, self._metadata, asking, self._tell_task)
+        return CheckedTransaction(transaction, check)
+
+    def _tell_task(self) -> None:
+        with self._accumulator.monitor:
+            self._accumulator.monitor.notify_all()
+
+    def _transaction(self, settings: TransactionSettings) -> TransactionManager:
         return TransactionManager(
             settings,
             self._client,

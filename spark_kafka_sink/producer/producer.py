@@ -19,8 +19,9 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     KafkaSinkError,
     ProducerClosedError,
+    TransactionError,
 )
-from spark_kafka_sink.base.model import PreparedTransaction
+from spark_kafka_sink.base.model import PreparedTransaction, UnusedToken
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
@@ -123,10 +124,10 @@ class KafkaProducer:
         self._appender.append(records, cluster, timestamp_ms)
 
     def flush(self) -> None:
-        """Send everything and wait until it is acknowledged.
+        """Send everything and wait until it is acknowledged, and a token checked.
 
         Raises what went wrong. Ends by itself: each batch is acknowledged or fails within
-        ``delivery.timeout.ms``.
+        ``delivery.timeout.ms``, and the check is given up after that.
         """
         self._raise_failure()
         self._appender.finish_open()
@@ -142,6 +143,12 @@ class KafkaProducer:
                         f"{self.accumulator.incomplete_count} batch(es) neither acknowledged nor "
                         f"failed within {patience_ms} ms: the sender does not run"
                     )
+                self._monitor.wait(left_ms)
+            while self.accumulator.failure is None and self.sender.awaits_check:
+                left_ms = deadline_ms - self._clock.now_ms()
+                if left_ms <= 0:
+                    why = self.sender.last_identity_failure
+                    raise TransactionError(f"nobody tells whether the task is in time: {why}")
                 self._monitor.wait(left_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
         self._raise_failure()
@@ -167,13 +174,18 @@ class KafkaProducer:
             self.sender.exchange_identity(self._identities.idempotent_when_needed())
         self._topics.add(topics)
 
-    def begin_transaction(self, transactional_id: str, timeout_ms: int) -> None:
+    def begin_transaction(
+        self, transactional_id: str, timeout_ms: int, token: UnusedToken | None = None
+    ) -> None:
         """Write everything of this task in one transaction, which this producer does not end.
 
         Call it after ``begin_task`` and before the first ``append``. Returns at once; the sender
         finds the coordinator and fences whoever used ``transactional_id`` before. What goes wrong
-        there is raised by ``append`` and ``flush``. ``timeout_ms``: the coordinator aborts the
-        transaction when nobody has ended it by then.
+        there is raised by ``append`` and ``flush``.
+
+        timeout_ms: the coordinator aborts the transaction when nobody has ended it by then
+        token: of whoever is to decide on it. Once it has begun, it is asked whether the token is
+        still unused; otherwise ``append`` and ``flush`` raise SupersededError
 
         Raises ConfigError where the configuration does not allow transactions.
         """
@@ -186,7 +198,7 @@ class KafkaProducer:
             raise KafkaSinkError("a transaction begins before the first append")
         self._is_transactional = True
         settings = TransactionSettings(transactional_id, timeout_ms)
-        self.sender.exchange_identity(self._identities.transactional(settings))
+        self.sender.exchange_identity(self._identities.transactional(settings, token))
         self.client.wakeup()
 
     @property

@@ -29,6 +29,8 @@ class ProducerIdRequester:
     ``is_wanted``: whether to ask before there is something to send.
     """
 
+    awaits_check = False
+
     def __init__(
         self,
         client: NetworkClient,

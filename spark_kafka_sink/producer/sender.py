@@ -98,6 +98,16 @@ class Sender:
         """The transaction that batches are sent in; None before it has an identity."""
         return self._state.transaction
 
+    @property
+    def last_identity_failure(self) -> str | None:
+        """Why what the identity asks for is not there yet."""
+        return self._identity.last_failure
+
+    @property
+    def awaits_check(self) -> bool:
+        """Whether something is to be known before what is written may be handed over."""
+        return self._identity.awaits_check
+
     def exchange_identity(self, identity: IdentitySource) -> None:
         """Send as ``identity`` from now on. Between two tasks, for the task thread."""
         with self._accumulator.monitor:

@@ -29,17 +29,15 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.coordination import (
     Verdict,
     add_partitions_request,
-    find_requests,
-    found_in,
     results_in,
     verdict_on,
     worst_of,
 )
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
+from spark_kafka_sink.producer.coordinator_search import CoordinatorSearch
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.repeated_request import (
-    CONNECTING_RECHECK_MS,
     Backoffs,
     RepeatedRequest,
 )
@@ -47,10 +45,6 @@ from spark_kafka_sink.producer.transaction_state import TransactionState
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-)
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -74,6 +68,8 @@ class TransactionSettings(NamedTuple):
 class TransactionManager:
     """The sender thread's side of one transaction; asks under the monitor."""
 
+    awaits_check = False
+
     def __init__(
         self,
         settings: TransactionSettings,
@@ -91,7 +87,7 @@ class TransactionManager:
         self._queued_partitions = queued_partitions
         self._asking = asking
         self._backoffs = backoffs
-        self._coordinator: Node | None = None
+        self._coordinator = CoordinatorSearch(settings.transactional_id, client, metadata, asking)
         self._transaction_version = 0
 
     @property
@@ -117,60 +113,19 @@ class TransactionManager:
             return None
         if pause_ms := self._asking.pause_ms(now_ms):
             return pause_ms
-        if self._coordinator is None:
-            return self._find_coordinator(now_ms)
-        if not self._client.ready(self._coordinator, now_ms):
-            return self._await_connection(self._coordinator, now_ms)
+        coordinator, wait_ms = self._coordinator.step(now_ms)
+        if coordinator is None:
+            return wait_ms
         if self.state.has_producer_id:
-            self._add_partitions(self._coordinator, partitions, now_ms)
+            self._add_partitions(coordinator, partitions, now_ms)
         else:
-            self._init_producer_id(self._coordinator, now_ms)
+            self._init_producer_id(coordinator, now_ms)
         return None
 
     def _partitions_to_add(self) -> list[TopicPartition]:
         if not self.state.adds_partitions:
             return []
         return [tp for tp in self._queued_partitions() if tp not in self.state.partitions]
-
-    # --- the coordinator -----------------------------------------------------------------------
-
-    def _find_coordinator(self, now_ms: int) -> int | None:
-        node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
-        if node is None or not self._client.ready(node, now_ms):
-            return CONNECTING_RECHECK_MS
-        versions = self._client.api_versions(node)
-        assert versions is not None, "the node is ready"
-        (request,) = find_requests([self._settings.transactional_id], versions)
-        self._asking.send(node, request, self._complete_find, now_ms)
-        return None
-
-    def _complete_find(self, result: ClientResponse, now_ms: int) -> None:
-        self._asking.is_in_progress = False
-        what = f"{self._subject}: no coordinator found"
-        if not isinstance(result.response, FindCoordinatorResponse):
-            self._asking.retry(f"{what}: {result.node}: {result.failure}", now_ms)
-            return
-        assert isinstance(result.request, FindCoordinatorRequest)
-        (found,) = found_in(result.request, result.response)
-        if found.error is _NONE:
-            self._coordinator = found.coordinator
-        else:
-            self._refused(f"{what} by {result.node}", found.error, found.detail, now_ms)
-
-    def _await_connection(self, coordinator: Node, now_ms: int) -> int | None:
-        """Wait for the coordinator's connection; where there is none to be had, ask again who
-        coordinates: a broker that is down does not do so for long.
-        """
-        delay_ms = self._client.poll_delay_ms(coordinator, now_ms)
-        if delay_ms is None or self._client.api_versions(coordinator) is not None:
-            return delay_ms
-        self._lose_coordinator(coordinator, self._client.last_failure(coordinator), now_ms)
-        return self._asking.pause_ms(now_ms)
-
-    def _lose_coordinator(self, coordinator: Node, reason: str | None, now_ms: int) -> None:
-        self._coordinator = None
-        failure = f"{self._subject}: the coordinator, {coordinator}, cannot be reached: {reason}"
-        self._asking.retry(failure, now_ms)
 
     # --- the producer id -----------------------------------------------------------------------
 
@@ -187,10 +142,10 @@ class TransactionManager:
         self._asking.is_in_progress = False
         response = result.response
         if not isinstance(response, InitProducerIdResponse):
-            self._lose_coordinator(result.node, result.failure, now_ms)
+            self._coordinator.lose(result.node, result.failure, now_ms)
         elif response.error_code:
-            what = f"{self._subject}: no producer id from {result.node}"
-            self._refused(what, error_for_code(response.error_code), None, now_ms)
+            what = f"{self._coordinator.subject}: no producer id from {result.node}"
+            self._coordinator.refused(what, error_for_code(response.error_code), None, now_ms)
         else:
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             if not identity.is_near_the_end:  # otherwise another one is asked for
@@ -209,7 +164,7 @@ class TransactionManager:
     def _complete_add(self, result: ClientResponse, now_ms: int) -> None:
         self._asking.is_in_progress = False
         if not isinstance(result.response, AddPartitionsToTxnResponse):
-            self._lose_coordinator(result.node, result.failure, now_ms)
+            self._coordinator.lose(result.node, result.failure, now_ms)
             return
         assert isinstance(result.request, AddPartitionsToTxnRequest)
         results = results_in(result.request, result.response)
@@ -220,16 +175,5 @@ class TransactionManager:
             return
         if error.refresh_metadata:
             self._metadata.request_update()
-        what = f"{self._subject}: {result.node} did not add {topic_partition}"
-        self._refused(what, error, None, now_ms)
-
-    # --- what becomes of requests --------------------------------------------------------------
-
-    @property
-    def _subject(self) -> str:
-        return f"transaction {self._settings.transactional_id}"
-
-    def _refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> None:
-        """An answer that is an error: again after a pause, or never."""
-        if self._asking.refused(what, error, detail, now_ms) is Verdict.FIND_AGAIN:
-            self._coordinator = None
+        what = f"{self._coordinator.subject}: {result.node} did not add {topic_partition}"
+        self._coordinator.refused(what, error, None, now_ms)

@@ -31,6 +31,7 @@ class TransactionState(ProducerState):
         super().__init__()
         self.transactional_id = transactional_id
         self.partitions: set[TopicPartition] = set()
+        self._is_acknowledged = False
 
     def begin(self, producer: ProducerIdAndEpoch, transaction_version: int) -> None:
         """The coordinator has given the id this identity, under this transaction.version."""
@@ -38,6 +39,16 @@ class TransactionState(ProducerState):
         self.transaction = PreparedTransaction(
             self.transactional_id, *producer, transaction_version
         )
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the coordinator knows for certain that there is something to be ended."""
+        return bool(self.partitions) or self._is_acknowledged
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        super().acknowledged(batch, base_offset)
+        self._is_acknowledged = True
 
     @property
     def adds_partitions(self) -> bool:

@@ -13,6 +13,8 @@ from functools import cache
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.errors import SupersededError
+from spark_kafka_sink.base.model import UnusedToken
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
@@ -27,7 +29,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage, ensure_log_handler
 from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
-from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
+from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS, driver_transactional_id
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 from spark_kafka_sink.transactions.rows import Rows
 
@@ -86,10 +88,10 @@ def write_rows(
         if transaction is not None:
             message.transaction = transaction.prepared(message)
         interceptors.on_acknowledgement(message.summary())
-    except BaseException:
+    except BaseException as error:
         producer.close()
         if transaction is not None:
-            transaction.abort(options)
+            transaction.abort(options, error)
         raise
     _keep(producer, options.producer)
 
@@ -115,7 +117,8 @@ class _TaskTransaction:
         self._transactional_id = TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
         self._digest = RowsDigest(positions)
         reached("task.begin")
-        producer.begin_transaction(self._transactional_id, plan.timeout_ms)
+        token = UnusedToken(driver_transactional_id(plan.prefix), plan.token.producer)
+        producer.begin_transaction(self._transactional_id, plan.timeout_ms, token)
 
     def add(self, arrow_batch: ArrowBatch) -> None:
         """Rows that were appended."""
@@ -132,9 +135,9 @@ class _TaskTransaction:
         rows = Rows.of_contents(digest.records, digest.data_bytes, digest.contents)
         return TaskTransaction(*prepared, message.partition_id, message.records, rows.text)
 
-    def abort(self, options: SinkOptions) -> None:
+    def abort(self, options: SinkOptions, error: BaseException) -> None:
         """After a failure: readers must not wait for it until the driver sweeps."""
         from spark_kafka_sink.transactions.session import abort_task
 
         TRANSACTIONAL_IDS.retire(self._transactional_id)
-        abort_task(options, self._transactional_id)
+        abort_task(options, self._transactional_id, isinstance(error, SupersededError))

@@ -92,20 +92,19 @@ class CommitProtocol:
         reached("plan.begin")
         deadline_ms = self._deadline()
         may_begin_later = self._check_before_taking(driver, job_id, deadline_ms)
-        token = self._take_over(deadline_ms)
-        reached("plan.fenced")
-        # Nobody else can write any more: the record that is in the log now does not change.
-        decision = self.log.read_current(deadline_ms)
-        self._check_may_take(decision, driver, job_id)
-        claimed = Decision.claimed_by(decision, driver, is_query=job_id is None)
-        if may_begin_later:
-            claimed = replace(claimed, may_begin_later=True)
-        if claimed != decision:
-            token = self.log.write(claimed, token, deadline_ms)
-            reached("plan.claimed")
-        decision = claimed
-        if decision.phase is Phase.DECIDED:
-            decision, token = self._completion.take_up(decision, token, deadline_ms)
+        while True:
+            token = self._take_over(deadline_ms)
+            reached("plan.fenced")
+            # Nobody else can write any more: the record that is in the log now does not change.
+            before = self.log.read_current(deadline_ms)
+            self._check_may_take(before, driver, job_id)
+            decision = Decision.claimed_by(before, driver, is_query=job_id is None)
+            if may_begin_later:
+                decision = replace(decision, may_begin_later=True)
+            if decision == before and decision.phase is not Phase.DECIDED:
+                break
+            # Tasks get a token that nobody has used: it is taken once more.
+            self._settle_record(decision, before, token, deadline_ms)
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
@@ -114,6 +113,16 @@ class CommitProtocol:
         ownership.check_write(decision, write, prefix)
         is_repeated = decision.has(write)
         return Plan(prefix, driver, token, decision, job_id, timeout_ms, write, is_repeated)
+
+    def _settle_record(
+        self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int
+    ) -> None:
+        """Write down who has the prefix now, and finish what was decided."""
+        if decision != before:
+            token = self.log.write(decision, token, deadline_ms)
+            reached("plan.claimed")
+        if decision.phase is Phase.DECIDED:
+            self._completion.take_up(decision, token, deadline_ms)
 
     def _check_before_taking(self, driver: Driver, job_id: str | None, deadline_ms: int) -> bool:
         """Raise for who may not have the prefix, while nothing is changed yet.
@@ -211,12 +220,20 @@ class CommitProtocol:
         replay.check_replay(plan.decision, transactions, self._config)
         dropped = [t.transactional_id for t in transactions]
         self._client.fence(dropped, plan.timeout_ms, deadline_ms)
+        self._sweep_if_possible(plan.token, deadline_ms, plan.decision)
 
-    def _sweep_if_possible(self, token: DriverToken, deadline_ms: int) -> None:
+    def _sweep_if_possible(
+        self, token: DriverToken, deadline_ms: int, repeated: Decision | None = None
+    ) -> None:
         """Abort what failed tasks left open. The unit is done: Spark must know, and no error may
         prevent that; whoever plans next sweeps first.
+
+        What is begun later is not listed, but there the task finds that the token is used.
+        repeated: the record, written once more to use a token that nobody has used yet
         """
         try:
+            if repeated is not None:
+                token = self.log.write(repeated, token, deadline_ms)
             self.sweep(token, deadline_ms)
         except KafkaSinkError as error:
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")

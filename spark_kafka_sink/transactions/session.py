@@ -135,11 +135,15 @@ def abort_unit(options: SinkOptions) -> str:
     return "nothing that was not committed before is visible; open transactions are aborted"
 
 
-def abort_task(options: SinkOptions, transactional_id: str) -> None:
-    """In a task that failed: do not let readers wait for its transaction until the next sweep."""
+def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool) -> None:
+    """In a task that failed: do not let readers wait for its transaction until the next sweep.
+
+    is_superseded: nobody may sweep for a long time, and nobody waits for the task
+    """
     assert options.exactly_once is not None
+    patience_ms = options.producer.max_block_ms if is_superseded else _TASK_ABORT_TIMEOUT_MS
     with AdminClient.of(options.producer, _clock) as admin:
-        deadline_ms = admin.deadline_in(_TASK_ABORT_TIMEOUT_MS)
+        deadline_ms = admin.deadline_in(patience_ms)
         timeout_ms = options.exactly_once.transaction_timeout_ms
         try:
             TransactionClient(admin).fence([transactional_id], timeout_ms, deadline_ms)

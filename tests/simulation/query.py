@@ -24,7 +24,7 @@ from tests.simulation.cluster import SimCluster
 from tests.simulation.processes import KilledError, Process, World
 from tests.simulation.python_process import PythonProcess, python_processes
 from tests.simulation.query_blows import PREFIX, SweptWriter, reached
-from tests.simulation.query_checks import InvariantError, check
+from tests.simulation.query_checks import InvariantError, check, check_nothing_open
 from tests.simulation.query_faults import QueryFaults
 from tests.simulation.query_settings import Settings, choose_settings
 from tests.simulation.spark import (
@@ -150,6 +150,7 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
         settings.speculates,
         settings.timeout_ms + 20_000,
         tasks=settings.tasks,
+        kills_losers=not settings.idles,
     )
     checkpoint = Checkpoint(settings.batches)
     parsed = SinkOptions.parse(options)
@@ -176,7 +177,8 @@ def _supervise(life: Life, rng: random.Random, faults: QueryFaults) -> None:
             life.job_ids.clear()
         elif life.settings.is_job and not life.settings.is_named:
             _look_at_job(life, application, batch_id)
-        if application.is_lost or rng.random() < 0.5:
+        is_idle = life.settings.idles and life.is_complete
+        if not is_idle and (application.is_lost or rng.random() < 0.5):
             if not application.is_lost:
                 application.kill(kills_workers=rng.random() < 0.5)
             application = None
@@ -284,6 +286,10 @@ def _settle(life: Life, faults: QueryFaults) -> None:
         lambda: all(not p.actors or p is mine for p in life.processes()), _ZOMBIES_END_MS
     ):
         raise InvariantError("a process does not end")
+    if life.settings.idles:
+        life.note("the query is idle")
+        life.world.sleep(_SETTLED_MS)
+        check_nothing_open(life)
     application = _new_application(life)
     try:
         is_job = life.settings.is_job

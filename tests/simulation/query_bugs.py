@@ -9,6 +9,8 @@ from functools import partial
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.coordinators import Question
+from spark_kafka_sink.producer.identity import Identities
+from spark_kafka_sink.producer.token_check import TokenCheck
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
@@ -196,6 +198,14 @@ def _epochs_used_up(original):  # type: ignore[no-untyped-def]
     return property(lambda self: False)
 
 
+def _nobody_looks(original):  # type: ignore[no-untyped-def]
+    return lambda self, settings, token: original(self, settings, None)
+
+
+def _looked_too_early(original):  # type: ignore[no-untyped-def]
+    return lambda self, has_begun, now_ms: original(self, True, now_ms)
+
+
 BUGS: dict[str, Bug] = {
     "no decision log": Bug(
         "transactions are committed without a record of the decision",
@@ -320,6 +330,18 @@ BUGS: dict[str, Bug] = {
         "is_open",
         _refused_taken_for_unknown,
         (partial(scenarios.refused_ends, 2, "INVALID_TXN_STATE"),),
+    ),
+    "late losers do not look": Bug(
+        "an attempt that begins to write after the sweep leaves its transaction open",
+        Identities,
+        "transactional",
+        _nobody_looks,
+    ),
+    "losers look too early": Bug(
+        "an attempt that has looked before its transaction begins counts as one in time",
+        TokenCheck,
+        "maybe_request",
+        _looked_too_early,
     ),
     "epochs used up": Bug(
         "a transaction may begin with the last producer epoch",

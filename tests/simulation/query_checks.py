@@ -20,7 +20,7 @@ class InvariantError(AssertionError):
 
 def check(life: Life) -> None:
     """Raise InvariantError for the first invariant that does not hold."""
-    _check_nothing_open(life)
+    check_nothing_open(life)
     if life.intruders:
         raise InvariantError(f"refused, and has fenced the query: {life.intruders}")
     seen = Counter(
@@ -73,7 +73,8 @@ def _check_swept(life: Life) -> None:
                     raise InvariantError(f"{writer} wrote at offset {base} of out-{index}")
 
 
-def _check_nothing_open(life: Life) -> None:
+def check_nothing_open(life: Life) -> None:
+    """Raise InvariantError for a transaction that readers wait for."""
     if life.state.open_ids():
         raise InvariantError(f"transactions are left open: {life.state.open_ids()}")
     if life.state.open_in_logs():

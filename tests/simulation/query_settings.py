@@ -36,7 +36,10 @@ class Blow:
 
 @dataclass
 class Settings:
-    """What a seed chooses. ``first_epoch``: of every transactional id."""
+    """What a seed chooses. ``first_epoch``: of every transactional id.
+
+    idles: after its last batch the query has no rows, and is looked at before anybody plans again
+    """
 
     transaction_version: int
     api_versions: dict[int, tuple[int, int]]
@@ -60,6 +63,7 @@ class Settings:
     first_epoch: int = 0
     loses_log: bool = False
     loses_offsets: bool = False
+    idles: bool = False
 
 
 def choose_settings(rng: random.Random) -> Settings:
@@ -125,6 +129,8 @@ def choose_settings(rng: random.Random) -> Settings:
                 blow.kind = "kill driver"
     elif kind < 0.65:
         settings.is_job = settings.is_named = True
+    elif kind < 0.7:
+        _make_late_losers_likely(settings, rng)
     if version == 2 and rng.random() < 0.15:
         _make_downgrade_likely(settings, rng)
     if rng.random() < 0.2:
@@ -219,10 +225,25 @@ def _make_late_drivers_likely(settings: Settings, rng: random.Random) -> None:
     settings.blows = [late, Blow(rng.choice(_DECIDED_POINTS[1:]), number, "kill driver")]
 
 
+def _make_late_losers_likely(settings: Settings, rng: random.Random) -> None:
+    """Attempts that are cut off before they have begun to write, or while they do so, wake up when
+    the query is idle. Nobody dies: what a process that is killed leaves open nobody can end then.
+    """
+    settings.idles = True
+    settings.timeout_ms = 900_000
+    settings.ranges.events = 0
+    settings.fails = settings.is_killed = 0.0
+    settings.is_lost, settings.speculates = 0.3, 0.5
+    settings.batches = [Batch(i, range(8 * i, 8 * i + 8)) for i in range(rng.randint(1, 3))]
+    settings.is_job = rng.random() < 0.3
+    settings.blows = [Blow("task.begin", rng.randint(1, 6), "lose worker") for _ in range(2)]
+
+
 def _make_downgrade_likely(settings: Settings, rng: random.Random) -> None:
     """transaction.version is downgraded in the middle of a commit, when no task is writing: a task
     that writes meanwhile leaves its transaction open for good, and no client can help that.
     """
+    settings.idles = False
     settings.is_lost = settings.speculates = 0.0
     points = ("commit.checked", *_DECIDED_POINTS, "commit.done", "plan.fenced", "plan.resolved")
     blows = [b for b in settings.blows if b.kind in ("kill driver", "kill process")]

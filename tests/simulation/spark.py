@@ -92,6 +92,7 @@ class Fates:
     longest_pause_ms: int = 50
     tasks: tuple[int, ...] = (1, 2, 3, 4)
     is_healed: bool = False
+    kills_losers: bool = True
 
     def chance(self, probability: float) -> bool:
         return not self.is_healed and self.rng.random() < probability
@@ -319,7 +320,7 @@ class Application:
         """Attempts that nobody waits for any more: killed, or left to end by themselves."""
         for attempt in losers:
             attempt.is_lost = True
-            if self.rng.random() < 0.5:
+            if self.rng.random() < 0.5 and self.fates.kills_losers:
                 attempt.worker.kill()
 
     def _launch(self, batch: Batch, tasks: int, attempt: Attempt, writer: bytes) -> Actor:

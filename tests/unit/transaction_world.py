@@ -27,6 +27,7 @@ from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     BATCHED_VERSION,
     Coordinator,
@@ -48,6 +49,7 @@ OFFERED = {
     FindCoordinatorRequest: (0, 6),
     InitProducerIdRequest: (0, 5),
     AddPartitionsToTxnRequest: (0, 5),
+    DescribeTransactionsRequest: (0, 0),
 }
 LOST = "the connection is lost"
 
@@ -84,15 +86,18 @@ class World:
         )
         self.metadata.update(MetadataResponse(brokers=brokers), self.clock.ms, True)
         concurrent = ExponentialBackoff(CONCURRENT_TRANSACTIONS_BACKOFF_MS, 1_000, NoJitter())
-        backoffs = Backoffs(backoff, concurrent)
+        self._backoffs = backoffs = Backoffs(backoff, concurrent)
         self.manager = TransactionManager(
             TransactionSettings(NAME, TIMEOUT_MS),
             self.client,
             self.metadata,
             lambda: self.queued,
-            RepeatedRequest(self.client, backoffs, transaction_advice_for),
+            self.asking(),
             backoffs,
         )
+
+    def asking(self) -> RepeatedRequest:
+        return RepeatedRequest(self.client, self._backoffs, transaction_advice_for)
 
     @property
     def failures(self) -> list[Exception]:
@@ -131,14 +136,19 @@ class World:
         if isinstance(asked.request, InitProducerIdRequest):
             epoch = len(self.asked(InitProducerIdRequest))
             return InitProducerIdResponse(0, code, -1 if code else 4000, -1 if code else epoch)
-        assert isinstance(asked.request, AddPartitionsToTxnRequest)
-        return self._added(asked.request, error)
+        if isinstance(asked.request, AddPartitionsToTxnRequest):
+            return self._added(asked.request, error)
+        return self._answer_other(asked, code)
+
+    def _answer_other(self, asked: Asked, code: int) -> schema.Message:
+        raise AssertionError(f"nobody asks {asked.request}")
 
     def _found(self, asked: Asked, code: int) -> FindCoordinatorResponse:
         node = NODES[self.coordinator]
         address = (-1, "", -1) if code else (node.node_id, node.host, node.port)
         if asked.version >= BATCHED_VERSION:
-            return FindCoordinatorResponse(coordinators=[Coordinator(NAME, *address, code)])
+            (key,) = asked.request.coordinator_keys
+            return FindCoordinatorResponse(coordinators=[Coordinator(key, *address, code)])
         return FindCoordinatorResponse(0, code, None, *address)
 
     def _added(self, request: AddPartitionsToTxnRequest, error: str) -> AddPartitionsToTxnResponse:

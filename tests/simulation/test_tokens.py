@@ -1,0 +1,60 @@
+"""The token of a plan, by which a task sees whether it has begun in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.model import Plan
+from tests.simulation.operating import PATIENCE_MS, CrashError, Lives, crash_at, driver, unit
+
+
+def is_unused(lives: Lives, plan: Plan) -> bool:
+    """As tasks find out."""
+    name, deadline_ms = f"{plan.prefix}.driver", lives.world.clock.ms + PATIENCE_MS
+    state = lives.client.describe([name], deadline_ms)[name]
+    assert state is not None
+    is_held = (state.producer_id, state.producer_epoch) == plan.token.producer
+    return is_held and state.transaction_state == "Empty"
+
+
+@pytest.mark.parametrize("point", [None, "plan.claimed", "commit.decided", "commit.done"])
+def test_tasks_get_a_token_that_nobody_has_used(lives: Lives, point: str | None) -> None:
+    """Also where planning itself has written a record."""
+    if point is not None:
+        crash_at(point)
+        with pytest.raises(CrashError):
+            lives.batch(0, driver(1))
+    for number in (2, 2, 3):
+        assert is_unused(lives, lives.protocol.plan(driver(number), None))
+
+
+def test_a_decision_uses_the_token_up_before_it_sweeps(lives: Lives) -> None:
+    plan = lives.protocol.plan(driver(1), None)
+    unused: list[bool] = []
+
+    def look(point: str) -> None:
+        if point in ("commit.checked", "commit.decided"):
+            unused.append(is_unused(lives, plan))
+
+    crash_points.set_hook(look)
+    lives.protocol.commit(plan, unit(0), [lives.write(plan, 0, b"0-0")])
+    assert unused == [True, False]
+
+
+def test_a_replay_that_is_dropped_uses_the_token_up_and_is_swept(lives: Lives) -> None:
+    lives.batch(0, driver(1))
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, n, b"0-%d" % n) for n in range(2)]
+    lives.write(plan, 2, b"of an attempt that lost")
+    assert lives.protocol.commit(plan, unit(0), written) is None
+    assert not is_unused(lives, plan)
+    assert lives.open_ids() == []
+    lives.batch(1, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
+
+
+def test_abort_makes_the_token_useless(lives: Lives) -> None:
+    plan = lives.protocol.plan(driver(1), None)
+    lives.protocol.abort(driver(1))
+    assert not is_unused(lives, plan)

@@ -1,0 +1,134 @@
+"""Whether a transaction has begun in time: asked once, and answered in every way."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.base.errors import BrokerError, SupersededError, error_named
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
+from spark_kafka_sink.producer.token_check import CheckedTransaction, TokenCheck
+from spark_kafka_sink.protocol import schema
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.unit.batches import make_batch
+from tests.unit.scripted_network import Asked
+from tests.unit.transaction_world import LOST, World
+
+TOKEN = UnusedToken("flights.driver", ProducerIdAndEpoch(77, 5))
+
+
+class Checked(World):
+    """A transaction with its check. ``held_by``, ``state``: of the token's id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held_by = TOKEN.producer
+        self.token_state = "Empty"
+        self.told = 0
+        check = TokenCheck(TOKEN, self.client, self.metadata, self.asking(), self._tell)
+        self.identity = CheckedTransaction(self.manager, check)
+
+    def _tell(self) -> None:
+        self.told += 1
+
+    @property
+    def failures(self) -> list[Exception]:
+        return [] if self.identity.failure is None else [self.identity.failure]
+
+    def run(self, rounds: int = 60) -> None:
+        for _ in range(rounds):
+            if self.failures:
+                return
+            wait_ms = self.identity.maybe_request(self.clock.ms)
+            self.client.poll(1_000 if wait_ms is None else wait_ms, self.clock.ms)
+
+    def begin(self) -> None:
+        """The first batch is acknowledged."""
+        batch = make_batch()
+        self.state.assign_sequence(batch)
+        self.state.acknowledged(batch, 0)
+
+    def described(self) -> list[Asked]:
+        return self.asked(DescribeTransactionsRequest)
+
+    def _answer_other(self, asked: Asked, code: int) -> schema.Message:
+        assert isinstance(asked.request, DescribeTransactionsRequest)
+        assert asked.request.transactional_ids == [TOKEN.transactional_id]
+        told = TransactionState(
+            code, TOKEN.transactional_id, self.token_state, 60_000, -1, *self.held_by, []
+        )
+        return DescribeTransactionsResponse(0, [told])
+
+
+@pytest.fixture
+def checked() -> Checked:
+    """A transaction that has its producer id, and nothing written."""
+    checked = Checked()
+    checked.run()
+    assert checked.state.has_producer_id
+    return checked
+
+
+def test_it_is_asked_after_the_transaction_has_begun_and_once(checked):
+    assert not checked.identity.awaits_check
+    assert checked.described() == []
+    found = [a.request.coordinator_keys for a in checked.asked(FindCoordinatorRequest)]
+    assert [TOKEN.transactional_id] in found  # so that the question itself costs one round trip
+    checked.begin()
+    assert checked.identity.awaits_check
+    checked.run()
+    assert not checked.identity.awaits_check
+    assert (len(checked.described()), checked.told) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("held_by", "state"),
+    [
+        pytest.param(ProducerIdAndEpoch(77, 6), "Empty", id="taken over"),
+        pytest.param(ProducerIdAndEpoch(78, 0), "Empty", id="another producer id"),
+        pytest.param(TOKEN.producer, "Ongoing", id="a decision is being written"),
+        pytest.param(TOKEN.producer, "PrepareCommit", id="a decision is written"),
+        pytest.param(TOKEN.producer, "CompleteCommit", id="decided, before transaction.version 2"),
+    ],
+)
+def test_a_token_that_is_used_ends_the_task(checked, held_by, state):
+    checked.held_by, checked.token_state = held_by, state
+    checked.begin()
+    checked.run()
+    [failure] = checked.failures
+    assert isinstance(failure, SupersededError)
+    for part in ("too late", "its transaction is aborted", TOKEN.transactional_id):
+        assert part in str(failure)
+    assert checked.identity.awaits_check  # nothing may be handed over
+
+
+def test_an_id_that_has_expired_ends_the_task(checked):
+    checked.script(DescribeTransactionsRequest, "TRANSACTIONAL_ID_NOT_FOUND")
+    checked.begin()
+    checked.run()
+    [failure] = checked.failures
+    assert isinstance(failure, SupersededError)
+
+
+@pytest.mark.parametrize("error", ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", LOST])
+def test_what_passes_is_asked_again(checked, error):
+    checked.script(DescribeTransactionsRequest, error, error)
+    checked.begin()
+    checked.run()
+    assert checked.failures == []
+    assert not checked.identity.awaits_check
+    assert len(checked.described()) == 3
+
+
+def test_who_may_not_ask_is_told_so(checked):
+    checked.script(DescribeTransactionsRequest, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    checked.begin()
+    checked.run()
+    [failure] = checked.failures
+    assert isinstance(failure, BrokerError)
+    assert failure.error is error_named("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+    assert "DESCRIBE on the transactional id" in str(failure)
