@@ -5,7 +5,7 @@
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
-# make exactly-once   300 micro-batches through killed drivers, workers and brokers, per Kafka version
+# make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)

@@ -104,20 +104,29 @@ class TcpProxy:
                 continue
             broker.settimeout(None)
             pair = (client, broker)
+            await_passage = self._passage_of(client)
             with self._lock:
                 self._open.add(pair)
                 self.accepted_count += 1
             for source, sink in (pair, pair[::-1]):
                 threading.Thread(
-                    target=self._forward, args=(source, sink, pair), daemon=True
+                    target=self._forward, args=(source, sink, pair, await_passage), daemon=True
                 ).start()
 
+    def _passage_of(self, client: socket.socket) -> Callable[[], object]:
+        """What a connection waits for before it carries anything on; asked once, at its begin."""
+        return self._lets_through.wait
+
     def _forward(
-        self, source: socket.socket, sink: socket.socket, pair: tuple[socket.socket, socket.socket]
+        self,
+        source: socket.socket,
+        sink: socket.socket,
+        pair: tuple[socket.socket, socket.socket],
+        await_passage: Callable[[], object],
     ) -> None:
         with contextlib.suppress(OSError):
             while chunk := source.recv(_CHUNK_BYTES):
-                self._lets_through.wait()
+                await_passage()
                 sink.sendall(chunk)
         self._hang_up(pair)
 

@@ -27,7 +27,7 @@ IN_ONE_JVM = "local[2,2]"
 class SparkDriver:
     """The same query in one Spark driver after the other. ``folder`` must not hold another one.
 
-    conf: of Spark; what is changed in it holds from the next start on.
+    options, conf: of the sink, of Spark; what is changed in them holds from the next start on.
     """
 
     def __init__(
@@ -44,10 +44,11 @@ class SparkDriver:
         self.traps = Traps(folder)
         self.metrics = folder / "metrics.jsonl"
         self.log = folder / "driver.log"
+        self.options = {"metrics.log": "false", "metrics.path": str(self.metrics), **options}
         self.conf = {"spark.master": IN_ONE_JVM, **conf}
         self._stop = folder / "stop"
         self._settings = Settings(
-            {"metrics.log": "false", "metrics.path": str(self.metrics), **options},
+            self.options,
             self.conf,
             str(checkpoint),
             rows_per_batch,

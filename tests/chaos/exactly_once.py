@@ -1,11 +1,12 @@
 """Exactly-once against three real brokers and real Spark, both killed at every step.
 
-python -m tests.chaos.exactly_once                          # Kafka 4.3 and 3.9, and the control
+python -m tests.chaos.exactly_once                          # all versions, and the control
 python -m tests.chaos.exactly_once --versions 4.3.0 --guarantees exactly-once --only task
 
-A query of 400 micro-batches is killed and started again, reads back what readers of
-committed records find, and what Kafka's own tool lists as open. Writes
-tests/chaos/exactly_once_results.json and the table in docs/reliability.md.
+A query of 400 micro-batches is killed and started again, and its brokers are killed, stopped, cut
+off from each other. It is read back what readers of committed records find, and what Kafka's own
+tool lists as open. Writes tests/chaos/exactly_once_results.json and the table in docs/reliability.md.
+Runs against several versions may go on beside each other.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka
+from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, usual_ports
 from tests.chaos.driver import IN_ONE_JVM, SparkDriver
+from tests.chaos.links import LinkedBrokers, linked_brokers
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION, QueryFault
 from tests.chaos.readers import EndOffsets, Watch, lingering
 from tests.chaos.scene import Scene
@@ -33,7 +35,7 @@ from tests.chaos.verdict import judge
 MICRO_BATCHES = 400
 ROWS_PER_BATCH = 800
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-VERSIONS = ("4.3.0", "3.9.1")
+VERSIONS = ("4.3.0", "4.1.2", "3.9.1")
 _PARTITIONS = 6
 _BETWEEN_FAULTS = 2
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -70,9 +72,10 @@ def suffer(scene: Scene, faults: list[QueryFault], micro_batches: int) -> list[d
 
 
 def run(
-    kafka: LocalKafka, guarantee: str, micro_batches: int, only: str, folder: Path
+    brokers: LinkedBrokers, guarantee: str, micro_batches: int, only: str, folder: Path
 ) -> dict[str, Any]:
     """One query, from its first micro-batch to its last; what came out."""
+    kafka = brokers.kafka
     topic = f"chaos-{guarantee}"
     kafka.create_topic(topic, _PARTITIONS, configs={"min.insync.replicas": "2"})
     servers = kafka.bootstrap_servers
@@ -86,7 +89,7 @@ def run(
     )
     watch = Watch(EndOffsets(servers, topic, _PARTITIONS), lambda: driver.committed)
     prefix = topic if guarantee == EXACTLY_ONCE else None
-    scene = Scene(kafka, driver, watch, prefix)
+    scene = Scene(brokers, driver, watch, topic, prefix)
     started = time.monotonic()
     try:
         events = []
@@ -152,6 +155,17 @@ def is_good(result: dict[str, Any]) -> bool:
     return not (wrong or result["left_open"] or result["found_open"])
 
 
+def ports_of(version: str) -> str:
+    """Where its brokers find their ports: brokers of a run beside this one, against another version,
+    may be killed and started again, and must find theirs free.
+    """
+    ports = usual_ports()
+    share = len(ports) // (len(VERSIONS) + 1)
+    index = VERSIONS.index(version) if version in VERSIONS else len(VERSIONS)
+    first = ports.start + index * share
+    return f"{first}-{first + share - 1}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--versions", nargs="*", default=list(VERSIONS))
@@ -160,15 +174,18 @@ def main() -> int:
     parser.add_argument("--only", default="", help="faults whose description has this text")
     arguments = parser.parse_args()
     is_whole = arguments.micro_batches >= MICRO_BATCHES and not arguments.only
+    are_ports_given = PORTS_VARIABLE in os.environ
     all_good = True
     for version in arguments.versions:
-        with LocalKafka(3, version=version, server_properties=FAST_FAILOVER) as kafka:
+        if not are_ports_given:
+            os.environ[PORTS_VARIABLE] = ports_of(version)
+        with linked_brokers(version) as brokers:
             for guarantee in arguments.guarantees:
                 if guarantee == AT_LEAST_ONCE and version != VERSIONS[0]:
                     continue  # the control does not depend on how transactions work
                 with tempfile.TemporaryDirectory() as folder:
                     result = run(
-                        kafka, guarantee, arguments.micro_batches, arguments.only, Path(folder)
+                        brokers, guarantee, arguments.micro_batches, arguments.only, Path(folder)
                     )
                 print(json.dumps({k: v for k, v in result.items() if k != "events"}), flush=True)
                 all_good &= is_good(result)

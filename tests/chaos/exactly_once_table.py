@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-_KINDS = ("driver", "worker", "attempt", "speculation", "broker")
+_KINDS = ("driver", "worker", "attempt", "speculation", "broker", "hung", "cut off")
 
 
 def exactly_once_table(results: list[dict[str, Any]]) -> str:
     """One row per run."""
     lines = [
         "| Kafka | delivery | micro-batches | rows | drivers killed | workers killed "
-        "| tasks attempted again | coordinators killed | read | lost | doubled | left open "
+        "| tasks attempted again | coordinators killed | brokers hung | log's leader cut off "
+        "| query stopped by itself | read | lost | doubled | left open "
         "| recovery, median and longest | readers waited for a killed task, at most | minutes |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
-        "| ---: | ---: | ---: |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
+        "| ---: | ---: | ---: | ---: | ---: |",
     ]
     lines += [_row(result) for result in results]
     return "\n".join(lines)
@@ -31,6 +32,7 @@ def _row(result: dict[str, Any]) -> str:
         f"| {result['kafka']} | {result['guarantee']} | {result['micro_batches']:,} "
         f"| {result['records']:,} | {result['driver_kills']} | {faults.get('worker', 0)} "
         f"| {'–' if is_control else result['attempts']} | {faults.get('broker', 0)} "
+        f"| {faults.get('hung', 0)} | {faults.get('cut off', 0)} | {len(result['failures'])} "
         f"| {result['read']:,} | {result['lost']:,} | {result['doubled']:,} | {left} "
         f"| {recovery['median']:.0f} s, {recovery['max']:.0f} s | {lag} "
         f"| {result['seconds'] / 60:.0f} |"

@@ -6,23 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
 
 from spark_kafka_sink.transactions.crash_points import POINTS
+from tests.chaos.broker_faults import CUT_OFF, HUNG, KILLED
 from tests.chaos.crash import FAIL, HOLD, KILL_DRIVER, KILL_WORKER, STRAGGLE, Trap
-from tests.chaos.readers import coordinator, transactional_ids
+from tests.chaos.query_fault import Note, QueryFault
 from tests.chaos.scene import Scene
-
-Note = dict[str, Any]
-
-
-class QueryFault(NamedTuple):
-    """``happen`` leaves a query that runs, and tells what it has seen."""
-
-    kind: str
-    what: str
-    happen: Callable[[Scene], Note]
-
 
 # --- the driver ---------------------------------------------------------------------------------
 
@@ -114,45 +103,6 @@ def _straggle(point: str) -> Callable[[Scene], Note]:
     return happen
 
 
-# --- brokers ------------------------------------------------------------------------------------
-
-
-def _coordinator_of(scene: Scene, of_driver: bool) -> int:
-    """Who coordinates the driver's id, or that of a transaction which is about to be ended."""
-    if scene.prefix is None:
-        return 1
-    if of_driver:
-        return coordinator(scene.kafka, f"{scene.prefix}.driver")
-    states = transactional_ids(scene.kafka)
-    tasks = sorted(i for i in states if i.startswith(f"{scene.prefix}.") and "driver" not in i)
-    open_ones = [i for i in tasks if states[i] == "Ongoing"]
-    return coordinator(scene.kafka, (open_ones or tasks)[0])
-
-
-def _kill_coordinator(
-    point: str, of_driver: bool, with_driver: bool = False
-) -> Callable[[Scene], Note]:
-    def happen(scene: Scene) -> Note:
-        held = scene.set(Trap(point, HOLD))
-        scene.await_sprung(held)
-        victim = _coordinator_of(scene, of_driver)
-        scene.kafka.kill(victim)
-        told: Note = {"broker": victim}
-        if with_driver:
-            scene.driver.kill()
-            scene.dead()
-            scene.driver.traps.release(held)
-            scene.driver.start()
-        else:
-            scene.driver.traps.release(held)
-        scene.run_on(2)
-        scene.kafka.restart(victim)
-        scene.kafka.await_in_sync()
-        return {**told, **scene.check_open()}
-
-    return happen
-
-
 # --- all of them --------------------------------------------------------------------------------
 
 
@@ -180,31 +130,9 @@ IN_ONE_PROCESS = [
     QueryFault("worker", "worker killed at task.flushed", _kill_worker("task.flushed")),
     QueryFault("attempt", "a first attempt fails after rows", _fail_first("task.written", 1)),
     QueryFault("attempt", "three first attempts fail at the end", _fail_first("task.flushed", 3)),
-    QueryFault(
-        "broker",
-        "the driver's coordinator killed before EndTxn of the decision",
-        _kill_coordinator("commit.deciding", True),
-    ),
-    QueryFault(
-        "broker",
-        "the driver's coordinator killed during EndTxn of the tasks",
-        _kill_coordinator("commit.ending", True),
-    ),
-    QueryFault(
-        "broker",
-        "a task's coordinator killed during EndTxn",
-        _kill_coordinator("commit.ending", False),
-    ),
-    QueryFault(
-        "broker",
-        "a task's coordinator killed between decision and EndTxn",
-        _kill_coordinator("commit.decided", False),
-    ),
-    QueryFault(
-        "broker",
-        "a task's coordinator and the driver killed during EndTxn",
-        _kill_coordinator("commit.ending", False, with_driver=True),
-    ),
+    *KILLED,
+    *HUNG,
+    *CUT_OFF,
     *_driver_faults(),
 ]
 """With local[2]: tasks in the driver's JVM, Python workers beside it."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 import bisect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from spark_kafka_sink.base.model import TopicPartition as TopicAndPartition
+from spark_kafka_sink.client.admin import AdminClient as ProductAdmin
 from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.transactions.log_partition import LogPartition
+from tests.patience import PATIENCE_MS
 
 _ASK_TIMEOUT_S = 5.0
 _EVERY_S = 0.2
@@ -34,6 +39,28 @@ def coordinator(kafka: LocalKafka, transactional_id: str) -> int:
     topic = admin.list_topics(_STATE_TOPIC, timeout=_ASK_TIMEOUT_S).topics[_STATE_TOPIC]
     leader: int = topic.partitions[abs(_java_hash(transactional_id)) % len(topic.partitions)].leader
     return leader
+
+
+def leader_told_by(kafka: LocalKafka, broker_id: int, topic: str, partition: int) -> int:
+    """Who leads a partition by the metadata of one broker; -1: nobody."""
+    with _asking(kafka, broker_id) as (admin, deadline_ms):
+        (described,) = admin.metadata([topic], False, deadline_ms).topics
+    (found,) = [p for p in described.partitions if p.partition_index == partition]
+    return found.leader_id
+
+
+def end_told_by(kafka: LocalKafka, leader: int, topic_partition: TopicAndPartition) -> int:
+    """The high watermark as a broker tells it that takes itself for the leader."""
+    with _asking(kafka, leader) as (admin, deadline_ms):
+        return LogPartition(admin, topic_partition).end_offset(deadline_ms)
+
+
+@contextmanager
+def _asking(kafka: LocalKafka, broker_id: int) -> Iterator[tuple[ProductAdmin, int]]:
+    """A client that asks no other broker for metadata, and until when."""
+    host, port = kafka.address(broker_id)
+    with ProductAdmin.connect(f"{host}:{port}") as admin:
+        yield admin, admin.deadline_in(PATIENCE_MS)
 
 
 def _java_hash(text: str) -> int:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.base.model import TopicPartition, format_address
 from tests.chaos.crash import ATTEMPTS, HOLD, Trap
 from tests.chaos.driver import SparkDriver
+from tests.chaos.links import LinkedBrokers
 from tests.chaos.readers import Lag, Watch, lingering
 
+LOG = TopicPartition("pykafka-sink-transactions", 0)
+"""The decision log, by its default name."""
+_SERVERS = "kafka.bootstrap.servers"
 _TIMEOUT_S = 600.0
 _MOST_FAILURES = 20
 _ERROR = re.compile(r"spark_kafka_sink\S*Error: .*|Caused by: .*|[A-Za-z.]+Exception: .*")
@@ -20,14 +25,22 @@ _ERROR = re.compile(r"spark_kafka_sink\S*Error: .*|Caused by: .*|[A-Za-z.]+Excep
 class Scene:
     """One query, and the faults that it has survived so far.
 
+    topic: that it writes to
     prefix: None for the control, a query without transactions
     failures: why the query failed when nobody had killed its driver
     """
 
     def __init__(
-        self, kafka: LocalKafka, driver: SparkDriver, watch: Watch, prefix: str | None
+        self,
+        brokers: LinkedBrokers,
+        driver: SparkDriver,
+        watch: Watch,
+        topic: str,
+        prefix: str | None,
     ) -> None:
-        self.kafka = kafka
+        self.kafka = brokers.kafka
+        self.links = brokers.links
+        self.topic = topic
         self.driver = driver
         self.watch = watch
         self.prefix = prefix
@@ -90,6 +103,18 @@ class Scene:
         paused_s = told.pop("paused_s", 0.0)
         self.until(lambda: self.driver.committed > before, "micro-batch after the restart")
         return {**told, "recovery_s": round(time.monotonic() - started - paused_s, 1)}
+
+    @contextmanager
+    def bootstrap_begins_with(self, broker_id: int) -> Iterator[None]:
+        """Drivers that are started meanwhile ask this broker first who leads what."""
+        servers = self.driver.options[_SERVERS]
+        first = format_address(*self.kafka.address(broker_id))
+        others = [server for server in servers.split(",") if server != first]
+        self.driver.options[_SERVERS] = ",".join((first, *others))
+        try:
+            yield
+        finally:
+            self.driver.options[_SERVERS] = servers
 
     def check_open(self) -> dict[str, Any]:
         """What is open at the beginning of some micro-batch that is still to come.

@@ -5,8 +5,11 @@ python -m tests.chaos.table     # from the JSON files in tests/chaos and the bug
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,25 +79,56 @@ def render(text: str) -> str:
 
 def write_results(results: list[dict[str, Any]]) -> None:
     """Keep ``results``, in place of older ones of the same fault and job."""
-    merged = {(r["fault"], r["job"]): r for r in [*read(RESULTS), *results]}
-    _write(RESULTS, list(merged.values()))
+    with _alone():
+        merged = {(r["fault"], r["job"]): r for r in [*read(RESULTS), *results]}
+        _write(RESULTS, list(merged.values()))
 
 
 def write_exactly_once(results: list[dict[str, Any]]) -> None:
-    """Keep ``results``, in place of older ones of the same Kafka and guarantee."""
-    merged = {(r["kafka"], r["guarantee"]): r for r in [*read(EXACTLY_ONCE), *results]}
-    _write(EXACTLY_ONCE, list(merged.values()))
+    """Keep ``results``, in place of older ones of the same Kafka and guarantee. Newest Kafka first,
+    the control last.
+    """
+    with _alone():
+        merged = {(r["kafka"], r["guarantee"]): r for r in [*read(EXACTLY_ONCE), *results]}
+        newest_first = sorted(merged.values(), key=_version, reverse=True)
+        _write(EXACTLY_ONCE, sorted(newest_first, key=lambda r: str(r["guarantee"]), reverse=True))
+
+
+def _version(result: dict[str, Any]) -> list[int]:
+    return [int(part) for part in result["kafka"].split(".")]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One process at a time: runs against several versions may end together."""
+    folder = os.open(EXACTLY_ONCE.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _write(path: Path, results: list[dict[str, Any]]) -> None:
-    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write_tables()
+    _replace(path, json.dumps(results, indent=1) + "\n")
+    _write_tables()
+
+
+def _write_tables() -> None:
+    _replace(DOCUMENT, render(DOCUMENT.read_text(encoding="utf-8")))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Whoever reads it meanwhile finds the old text or the new one, whole."""
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_text(text, encoding="utf-8")
+    hidden.replace(path)
 
 
 def write_tables() -> None:
     """Rewrite docs/reliability.md."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    DOCUMENT.write_text(render(text), encoding="utf-8")
+    with _alone():
+        _write_tables()
 
 
 if __name__ == "__main__":

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.chaos import crash
-from tests.chaos.exactly_once import is_good, summary
+from tests.chaos import crash, table
+from tests.chaos.exactly_once import VERSIONS, is_good, ports_of, summary
 from tests.chaos.readers import Ends, Lag, lag_of
 from tests.chaos.traps import Traps
 
@@ -77,6 +78,27 @@ class TestVerdict:
         assert told["looked_for_open"] == 2
         assert told["found_open"] == ["p.0123.0"]
         assert told["recovery_s"] == {"median": 8.5, "max": 9.0}
+
+
+class TestRunsBesideEachOther:
+    def test_find_their_ports_in_ranges_of_their_own(self):
+        ranges = [ports_of(version).split("-") for version in (*VERSIONS, "9.9.9")]
+        taken = [port for first, last in ranges for port in range(int(first), int(last) + 1)]
+        assert len(taken) == len(set(taken)) > 1_000
+
+    def test_keep_each_others_results(self, tmp_path, monkeypatch):
+        for name in ("DOCUMENT", "EXACTLY_ONCE", "RESULTS"):
+            path = getattr(table, name)
+            monkeypatch.setattr(table, name, tmp_path / path.name)
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+        [old] = [r for r in table.read(table.EXACTLY_ONCE) if r["guarantee"] == "at-least-once"]
+        new = [{**old, "kafka": f"9.{n}.0", "guarantee": "exactly-once"} for n in range(8)]
+        with ThreadPoolExecutor(len(new)) as threads:
+            list(threads.map(table.write_exactly_once, ([result] for result in new)))
+        kept = [r["kafka"] for r in table.read(table.EXACTLY_ONCE)]
+        assert kept[:8] == [f"9.{n}.0" for n in reversed(range(8))]
+        assert kept[-1] == old["kafka"]
+        assert all(f"| 9.{n}.0 |" in table.DOCUMENT.read_text(encoding="utf-8") for n in range(8))
 
 
 class TestTraps:
