@@ -45,6 +45,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.transactions.claims import ask_all, is_known
 from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, is_open, outcome_of
 from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
@@ -176,7 +177,7 @@ class TransactionClient:
         waiting = transactions
         attempts = 0
         while refused := self._end_all(waiting, outcomes, deadline_ms):
-            states = self.describe(list(refused), deadline_ms)
+            states = self.describe_as_written(list(refused.values()), deadline_ms)
             waiting = [t for name, t in refused.items() if is_open(t, states[name])]
             for name in refused.keys() - {t.transactional_id for t in waiting}:
                 outcomes[name] = outcome_of(refused[name], states[name])
@@ -262,6 +263,19 @@ class TransactionClient:
         for (transactional_id,), response in answers:
             assert isinstance(response, DescribeTransactionsResponse)
             states[transactional_id] = _known(response.transaction_states[0])
+        return states
+
+    def describe_as_written(
+        self, transactions: Sequence[TaskTransaction], deadline_ms: int
+    ) -> dict[str, TransactionState | None]:
+        """As ``describe``; of transactions that their coordinator does not know, all brokers are
+        asked. It may be the coordinator of the past, which is found anew before it is asked next.
+        """
+        states = self.describe([t.transactional_id for t in transactions], deadline_ms)
+        unknown = [t for t in transactions if not is_known(t, states[t.transactional_id])]
+        if unknown:
+            states.update(ask_all(self.admin, unknown, deadline_ms))
+            self._coordinators.forget(t.transactional_id for t in unknown)
         return states
 
     def settled_state(self, transactional_id: str, deadline_ms: int) -> TransactionState | None:

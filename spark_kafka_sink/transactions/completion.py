@@ -46,7 +46,7 @@ class Completion:
 
         Raises TransactionLostError unless all can be committed.
         """
-        states = self._client.describe([t.transactional_id for t in transactions], deadline_ms)
+        states = self._client.describe_as_written(transactions, deadline_ms)
         now_ms = self._clock.timestamp_ms()
         oldest_ms = 0
         for transaction in transactions:

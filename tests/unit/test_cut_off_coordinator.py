@@ -1,0 +1,135 @@
+"""A broker is cut off from the others and answers: it takes itself for the coordinator of ids that
+another one coordinates now, and does not know their latest transactions.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.protocol import schema
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from spark_kafka_sink.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.ending import Outcome
+from spark_kafka_sink.transactions.model import TaskTransaction
+from tests.simulation.time import SimClock
+from tests.unit.batches import NODES
+from tests.unit.scripted_network import Asked, ScriptedNetwork
+
+OFFERED = {
+    MetadataRequest: (0, 12),
+    FindCoordinatorRequest: (0, 6),
+    EndTxnRequest: (0, 5),
+    DescribeTransactionsRequest: (0, 0),
+}
+CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
+NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
+MINUTE_MS = 60_000
+WRITTEN = TaskTransaction("q.0123456789ab.0", 4_000, 7, 2, 0, 300, "rows")
+
+
+class World:
+    """The broker that is cut off is the first of the bootstrap list.
+
+    refusal: what it says to EndTxn; known: what it knows of the id; state: what the coordinator
+    knows of the transaction
+    """
+
+    def __init__(self, refusal: int, known: TransactionState | None) -> None:
+        self.clock = SimClock(0)
+        self.refusal, self.known = refusal, known
+        self.state = "Ongoing"
+        self.network = ScriptedNetwork(NODES, self.clock, self._answer, OFFERED)
+        self.network.features["transaction.version"] = 2
+        bootstrap = [(node.host, node.port) for node in NODES.values()]
+        admin = AdminClient(bootstrap, DEFAULT_SETTINGS, self.network, self.clock, random.Random(1))
+        self.client = TransactionClient(admin)
+
+    def _answer(self, asked: Asked) -> schema.Message:
+        if isinstance(asked.request, MetadataRequest):
+            brokers = [MetadataResponseBroker(*node[:3]) for node in NODES.values()]
+            return MetadataResponse(brokers=brokers)
+        if isinstance(asked.request, FindCoordinatorRequest):
+            named = NODES[CUT_OFF if asked.node_id == CUT_OFF else COORDINATOR]
+            keys = asked.request.coordinator_keys
+            return FindCoordinatorResponse(coordinators=[Coordinator(k, *named[:3]) for k in keys])
+        if isinstance(asked.request, DescribeTransactionsRequest):
+            return DescribeTransactionsResponse(transaction_states=[self._known_to(asked.node_id)])
+        if asked.node_id == CUT_OFF:
+            return EndTxnResponse(error_code=self.refusal)
+        self.state = "CompleteCommit"
+        return EndTxnResponse(producer_id=WRITTEN.producer_id, producer_epoch=8)
+
+    def _known_to(self, node_id: int) -> TransactionState:
+        if node_id == OTHER:
+            return state_of(error_code=NOT_COORDINATOR)
+        if node_id == COORDINATOR:
+            return state_of(self.state, WRITTEN.producer_epoch)
+        return state_of(error_code=NOT_FOUND) if self.known is None else self.known
+
+
+def state_of(name: str = "", epoch: int = -1, error_code: int = 0) -> TransactionState:
+    return TransactionState(
+        error_code, WRITTEN.transactional_id, name, 60_000, 0, WRITTEN.producer_id, epoch, []
+    )
+
+
+WORLDS = pytest.mark.parametrize(
+    ("refusal", "known"),
+    [
+        (UNKNOWN_PRODUCER, None),
+        (FENCED, state_of("CompleteCommit", 5)),
+        (FENCED, state_of("Empty", 6)),
+    ],
+    ids=["it does not know the id", "it knows an older transaction", "it knows an older epoch"],
+)
+
+
+@WORLDS
+def test_its_refusal_to_end_a_transaction_is_not_believed(refusal, known):
+    """Else what is decided counts as unknown, and the query stops until somebody settles it."""
+    world = World(refusal, known)
+    outcomes = world.client.commit_all([WRITTEN], MINUTE_MS)
+    assert outcomes == {WRITTEN.transactional_id: Outcome.COMMITTED}
+    assert world.state == "CompleteCommit"
+
+
+@WORLDS
+@pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort"])
+def test_what_the_true_coordinator_has_ended_is_known(refusal, known, state):
+    world = World(refusal, known)
+    world.state = state
+    told = world.client.describe_as_written([WRITTEN], MINUTE_MS)
+    assert told[WRITTEN.transactional_id].transaction_state == state
+
+
+@WORLDS
+def test_a_transaction_that_it_does_not_know_may_be_open(refusal, known):
+    """Else a commit is refused although nothing is in its way."""
+    told = World(refusal, known).client.describe_as_written([WRITTEN], MINUTE_MS)
+    assert told[WRITTEN.transactional_id].transaction_state == "Ongoing"
+
+
+def test_what_nobody_knows_is_unknown():
+    world = World(UNKNOWN_PRODUCER, None)
+    world.state = "Empty"
+    assert world.client.commit_all([WRITTEN], MINUTE_MS) == {
+        WRITTEN.transactional_id: Outcome.UNKNOWN
+    }
