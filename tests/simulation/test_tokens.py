@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from spark_kafka_sink.base.errors import TransactionError, error_named
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.model import Plan
 from tests.simulation.operating import PATIENCE_MS, CrashError, Lives, crash_at, driver, unit
+from tests.simulation.transactional import Transactional
 
 
 def is_unused(lives: Lives, plan: Plan) -> bool:
@@ -58,3 +66,24 @@ def test_abort_makes_the_token_useless(lives: Lives) -> None:
     plan = lives.protocol.plan(driver(1), None)
     lives.protocol.abort(driver(1))
     assert not is_unused(lives, plan)
+
+
+@pytest.mark.parametrize("error", ["COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])
+def test_a_task_fails_that_nobody_tells_whether_it_is_in_time(error: str) -> None:
+    """The decision needs the same coordinator: it cannot be made either."""
+    simulation = Transactional()
+    handle = simulation.cluster.handle
+
+    def refuse(broker, request, version, reply):  # type: ignore[no-untyped-def]
+        if not isinstance(request, DescribeTransactionsRequest):
+            handle(broker, request, version, reply)
+            return
+        (name,) = request.transactional_ids
+        reply(DescribeTransactionsResponse(0, [TransactionState(error_named(error).code, name)]))
+
+    simulation.cluster.handle = refuse
+    simulation.producer.begin_task(["t"])
+    token = UnusedToken("flights.driver", ProducerIdAndEpoch(1, 0))
+    simulation.producer.begin_transaction("flights.0", 60_000, token)
+    with pytest.raises(TransactionError, match=error):
+        simulation.write(0, b"a")
