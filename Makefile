@@ -6,7 +6,7 @@
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
 # make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
-# make epoch-boundary   exactly-once across the last producer epoch, drivers dying; minutes per version
+# make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
@@ -74,6 +74,8 @@ exactly-once: $(VENV)/dev.installed
 
 epoch-boundary: $(VENV)/dev.installed
 	$(BIN)/python -m tests.epochs.boundary 4.3.0
+	$(BIN)/python -m tests.epochs.boundary 4.1.2
+	$(BIN)/python -m tests.epochs.boundary 4.0.2
 	$(BIN)/python -m tests.epochs.boundary 3.9.1
 
 chaos: $(VENV)/dev.installed

@@ -7,7 +7,7 @@ import re
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 DEFAULT_VERSION = "4.3.0"
-KNOWN_VERSIONS = ("3.9.1", "4.1.2", "4.3.0")
+KNOWN_VERSIONS = ("3.9.1", "4.0.2", "4.1.2", "4.3.0")
 """Those that the project's own tests run."""
 _OLDEST = (3, 9)
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)

@@ -268,7 +268,7 @@ class TestBroker:
         assert raised.value.code == 2
         shown = capsys.readouterr().err
         assert message in shown
-        assert "Known to work: 3.9.1, 4.1.2, 4.3.0" in shown
+        assert "Known to work: 3.9.1, 4.0.2, 4.1.2, 4.3.0" in shown
         with pytest.raises(LocalKafkaError, match="Known to work"):
             localkafka.LocalKafka(version=version)
 
