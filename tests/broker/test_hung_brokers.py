@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
@@ -163,4 +164,42 @@ def test_a_micro_batch_is_committed_while_a_broker_hangs(trio, role, is_connecte
             assert committer.commit(plan, Unit("q-1", 0, None), written) is not None
             ended = time.monotonic()
     print(f"{role}: commit {ended - started:.1f} s")
+    assert committed(trio, query.topic) == list(range(600))
+
+
+POINTS = tuple(p for p in crash_points.POINTS if p.startswith(("plan.", "commit.")))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("point", POINTS)
+def test_a_broker_hangs_at_each_step(trio, point, role):
+    """Whose each second is, tests/simulation/test_hung_brokers.py tells; here all of it is real."""
+    query = Query(trio, f"hung-{point.replace('.', '-')}-{ROLES.index(role)}")
+    node = query.broker_that_is(role)
+    with query.protocol() as protocol:
+        began_s = 0.0
+
+        def hang(reached: str) -> None:
+            nonlocal began_s
+            if reached == point:
+                crash_points.set_hook(None)
+                began_s = time.monotonic()
+                trio.pause(node)
+
+        crash_points.set_hook(hang)
+        try:
+            plan = query.plan(protocol)
+            planned_s = time.monotonic()
+            written = query.written(plan)
+            prepared_s = time.monotonic()
+            assert protocol.commit(plan, Unit("q-1", 0, None), written) is not None
+            ended_s = time.monotonic()
+        finally:
+            crash_points.set_hook(None)
+            trio.resume(node)
+            trio.await_in_sync()
+    if point.startswith("plan."):
+        print(f"{role} at {point}: planning {planned_s - began_s:.1f} s, then", end=" ")
+    print(f"{role} at {point}: commit {ended_s - max(prepared_s, began_s):.1f} s")
     assert committed(trio, query.topic) == list(range(600))
