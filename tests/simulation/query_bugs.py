@@ -213,7 +213,13 @@ BUGS: dict[str, Bug] = {
         "write",
         _no_decision_log,
     ),
-    "unguarded abort": Bug("abort ends what is decided", CommitProtocol, "abort", _unguarded_abort),
+    "unguarded abort": Bug(
+        "abort ends what is decided",
+        CommitProtocol,
+        "abort",
+        _unguarded_abort,
+        (partial(scenarios.abort_after_the_decision, 2),),
+    ),
     "EndTxn(abort) instead of fencing": Bug(
         "the writer of an aborted transaction may go on",
         TransactionClient,

@@ -124,6 +124,17 @@ def downgrade(point: str, to: int, dies: bool) -> None:
     assert lives.open_ids() == []
 
 
+def abort_after_the_decision(transaction_version: int) -> None:
+    """Spark calls a micro-batch failed whose commit was cut off: what is decided is not aborted."""
+    lives = Lives(transaction_version)
+    crash_at("commit.decided")
+    _killed(partial(lives.batch, 0, driver(1)))
+    lives.protocol.abort(driver(1))
+    assert len(lives.open_ids()) == 2, "what was decided is aborted"
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
 def lost_log(transaction_version: int) -> None:
     """The decision log is deleted under a decision that is carried out in part: whoever plans next
     stops, and what is decided stays open for the user to settle.

@@ -18,6 +18,7 @@ from tests.simulation.query_bugs import BUGS
     [
         scenarios.late_writer,
         scenarios.late_sweep,
+        scenarios.abort_after_the_decision,
         scenarios.lost_log,
         scenarios.deposed_leader,
     ],
