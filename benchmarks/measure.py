@@ -60,6 +60,11 @@ class SparkProcesses:
         """Spark's daemons and workers."""
         return self._jvm.children(recursive=True)
 
+    @property
+    def jvm(self) -> psutil.Process:
+        """Spark's driver, and in local mode its executor."""
+        return self._jvm
+
     def cpu_s(self) -> tuple[float, dict[int, float]]:
         """(seconds of the JVM, seconds of each Python process by its id)."""
         return cpu_seconds(self._jvm), {
