@@ -223,13 +223,25 @@ class TransactionClient:
         """
         transaction = TaskTransaction(transactional_id, *producer, transaction_version, -1, 0, "")
         question = end_question(transaction, committed=True)
-        for _, response in self._coordinators.ask([question], _code_of, deadline_ms):
+        attempts = 0
+        while True:
+            ((_, response),) = self._coordinators.ask([question], _code_of, deadline_ms)
             assert isinstance(response, EndTxnResponse)
-            raise_if_fenced(error_for_code(response.error_code), transactional_id)
-            _raise_error(response.error_code, f"EndTxn of {transactional_id}")
-            if response.producer_id >= 0:
-                return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
+            error = error_for_code(response.error_code)
+            if error.name not in _FENCED or not self._is_open(transaction, attempts, deadline_ms):
+                break
+            attempts += 1
+        raise_if_fenced(error, transactional_id)
+        _raise_error(response.error_code, f"EndTxn of {transactional_id}")
+        if response.producer_id >= 0:
+            return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return producer
+
+    def _is_open(self, transaction: TaskTransaction, attempts: int, deadline_ms: int) -> bool:
+        """After a pause: who refused to end it may be a coordinator of the past."""
+        states = self.describe_as_written([transaction], deadline_ms)
+        state = states[transaction.transactional_id]
+        return is_open(transaction, state) and self.admin.pause(attempts, deadline_ms)
 
     def add_partition(
         self,

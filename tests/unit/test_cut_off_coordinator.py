@@ -133,3 +133,12 @@ def test_what_nobody_knows_is_unknown():
     assert world.client.commit_all([WRITTEN], MINUTE_MS) == {
         WRITTEN.transactional_id: Outcome.UNKNOWN
     }
+
+
+def test_a_driver_is_not_fenced_by_it():
+    """Else the query stops, and names another driver that there is not."""
+    world = World(FENCED, state_of("Empty", 6))
+    name, producer = WRITTEN.transactional_id, WRITTEN.producer
+    ended = world.client.end(name, producer, WRITTEN.transaction_version, MINUTE_MS)
+    assert ended == (WRITTEN.producer_id, 8)
+    assert world.state == "CompleteCommit"
