@@ -35,7 +35,7 @@ from spark_kafka_sink.protocol.schema import Message, Request
 
 # Short: a transaction that is just being completed is so within some milliseconds.
 _RETRY_BACKOFF_MS = 20
-_RETRY_BACKOFF_MAX_MS = 500
+_RETRY_BACKOFF_MAX_MS = 250
 # How long nodes that cannot be reached hold up what is asked of the others.
 _UNREACHABLE_PATIENCE_MS = 2_000
 # After how long without an answer others are asked: the same, or whether it is still theirs to ask.
