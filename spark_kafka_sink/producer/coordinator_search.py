@@ -60,6 +60,13 @@ class CoordinatorSearch:
         failure = f"{self.subject}: the coordinator, {coordinator}, cannot be reached: {reason}"
         self._asking.retry(failure, now_ms)
 
+    def distrust(self, coordinator: Node, reason: str, now_ms: int) -> None:
+        """It is the coordinator of the past: find the present one, after a pause."""
+        self._coordinator = None
+        self._asking.retry(
+            f"{self.subject}: {coordinator} does not coordinate it: {reason}", now_ms
+        )
+
     def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> None:
         """An answer that is an error: again after a pause, or never."""
         if self._asking.refused(what, error, detail, now_ms) is Verdict.FIND_AGAIN:

@@ -95,7 +95,10 @@ class TokenCheck:
             self._asking.succeed()
             self.is_done = True
             self._on_done()
-        elif error in (_NONE, _NOT_FOUND):
+        elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):
+            # Whoever plans has initialized the id: a broker that is cut off may not know of that.
+            self._coordinator.distrust(result.node, "it knows an older state", now_ms)
+        elif error is _NONE:
             self._superseded = SupersededError(
                 "this task attempt has begun to write too late: its micro-batch or job was decided "
                 "without it, has failed, or was planned again. Nothing of it becomes visible, and "
@@ -110,6 +113,12 @@ class TokenCheck:
     def _is_unused(self, state: TransactionState) -> bool:
         held_by = (state.producer_id, state.producer_epoch)
         return held_by == self._token.producer and state.transaction_state == _UNUSED
+
+    def _is_of_the_past(self, state: TransactionState) -> bool:
+        token = self._token.producer
+        return (
+            state.producer_id == token.producer_id and state.producer_epoch < token.producer_epoch
+        )
 
 
 class CheckedTransaction:

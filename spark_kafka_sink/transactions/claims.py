@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.protocol.messages.describe_transactions import (
@@ -31,17 +32,38 @@ def ask_all(
 
     Where two know one, the end of it counts: that comes last.
     """
-    request = DescribeTransactionsRequest([t.transactional_id for t in transactions])
-    nodes = admin.await_all(admin.nodes(deadline_ms), deadline_ms)
     by_id = {t.transactional_id: t for t in transactions}
     found: dict[str, TransactionState] = {}
-    for answer in admin.request_all([Call(node, request) for node in nodes], deadline_ms):
-        if not isinstance(answer, DescribeTransactionsResponse):
+    for state in _told(admin, list(by_id), deadline_ms):
+        transaction = by_id.get(state.transactional_id)
+        if transaction is None or not is_known(transaction, state):
             continue
-        for state in answer.transaction_states:
-            transaction = by_id.get(state.transactional_id)
-            if transaction is None or state.error_code or not is_known(transaction, state):
-                continue
-            if is_open(transaction, found.setdefault(state.transactional_id, state)):
-                found[state.transactional_id] = state
+        if is_open(transaction, found.setdefault(state.transactional_id, state)):
+            found[state.transactional_id] = state
     return found
+
+
+def is_taken(
+    admin: AdminClient, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
+) -> bool | None:
+    """Whether anybody has initialized the id after ``producer``, by what all brokers know.
+
+    None: nobody knows ``producer``, and nobody a later one. Of two producer ids it is not known
+    which is the later: then it counts as taken.
+    """
+    states = _told(admin, [transactional_id], deadline_ms)
+    holders = {ProducerIdAndEpoch(s.producer_id, s.producer_epoch) for s in states}
+    if any(holder.producer_id != producer.producer_id or holder > producer for holder in holders):
+        return True
+    return False if producer in holders else None
+
+
+def _told(
+    admin: AdminClient, transactional_ids: Sequence[str], deadline_ms: int
+) -> list[TransactionState]:
+    """Of all brokers that can be reached, and take themselves for the ids' coordinators."""
+    request = DescribeTransactionsRequest(list(transactional_ids))
+    nodes = admin.await_all(admin.nodes(deadline_ms), deadline_ms)
+    answers = admin.request_all([Call(node, request) for node in nodes], deadline_ms)
+    told = [a for a in answers if isinstance(a, DescribeTransactionsResponse)]
+    return [state for answer in told for state in answer.transaction_states if not state.error_code]

@@ -14,7 +14,6 @@ from spark_kafka_sink.base.errors import (
     RemoteProtocolError,
     TransactionError,
     error_for_code,
-    error_named,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
@@ -302,14 +301,9 @@ class TransactionClient:
                 return state
             attempts += 1
 
-    def check_held(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
-    ) -> None:
-        """Raise FencedError unless ``producer`` still is who has the id."""
-        state = self.settled_state(transactional_id, deadline_ms)
-        held_by = None if state is None else (state.producer_id, state.producer_epoch)
-        if held_by != producer:
-            raise_if_fenced(error_named("PRODUCER_FENCED"), transactional_id)
+    def forget(self, transactional_id: str) -> None:
+        """Find its coordinator again before it is asked next."""
+        self._coordinators.forget([transactional_id])
 
     def open_tasks(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
         """Open transactions of tasks under ``prefix``, on all brokers that can be reached."""

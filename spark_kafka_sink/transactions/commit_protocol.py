@@ -20,7 +20,7 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
-from spark_kafka_sink.transactions import ownership, repair, replay
+from spark_kafka_sink.transactions import holding, ownership, repair, replay
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.completion import Completion
 from spark_kafka_sink.transactions.crash_points import reached
@@ -305,7 +305,8 @@ class CommitProtocol:
         if names:
             # In this order: still ours after they were listed, so nobody else has decided on them.
             try:
-                self._client.check_held(self._driver_transactional_id, token.producer, deadline_ms)
+                who = self._driver_transactional_id
+                holding.check_held(self._client, who, token.producer, deadline_ms)
             except FencedError as error:
                 raise self.log.naming_owner(error, deadline_ms) from error
             reached("sweep.listed")

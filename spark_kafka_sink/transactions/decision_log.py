@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError, error_for_code
-from spark_kafka_sink.base.model import NO_PRODUCER, TopicPartition
+from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
@@ -31,6 +31,7 @@ from spark_kafka_sink.transactions.client import (
 )
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.errors import FencedError, UnreadableRecordError
+from spark_kafka_sink.transactions.holding import while_held
 from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase, StoredRecord
@@ -220,10 +221,6 @@ class DecisionLog:
         # The feature may have been downgraded since the token was made.
         now = self._client.transaction_version(transactional_id, deadline_ms)
         is_implicit = min(token.transaction_version, now) >= IMPLICIT_PARTITIONS_VERSION
-        if not is_implicit:
-            self._client.add_partition(
-                transactional_id, producer, self._topic_partition, deadline_ms
-            )
         value = None if decision is None else decision.to_json().encode()
         batch = encode_batch(
             [NewRecord(self._key, value)],
@@ -232,20 +229,40 @@ class DecisionLog:
             token.next_sequence,
             codec="zstd" if value is not None and len(value) > _COMPRESSED_FROM_BYTES else "none",
         )
-        # Never 13, which names topics by id.
-        version = ADDS_PARTITIONS_VERSION if is_implicit else ADDS_PARTITIONS_VERSION - 1
-        answer = self._partition.append(transactional_id, batch, version, deadline_ms)
-        self._check_appended(answer.error_code, transactional_id, len(batch))
+
+        def append() -> None:
+            self._append_in(transactional_id, producer, batch, is_implicit, deadline_ms)
+
+        while_held(self._client, transactional_id, producer, deadline_ms, append)
         if decision is not None and decision.phase is Phase.DECIDED:
             reached("commit.deciding")
         ended = self._client.end(transactional_id, producer, token.transaction_version, deadline_ms)
         sequence = token.next_sequence + 1 if ended == producer else 0
         return DriverToken(*ended, sequence, token.transaction_version)
 
+    def _append_in(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        batch: bytes,
+        is_implicit: bool,
+        deadline_ms: int,
+    ) -> None:
+        """The batch in a transaction, which is begun by the batch itself if ``is_implicit``."""
+        if not is_implicit:
+            self._client.add_partition(
+                transactional_id, producer, self._topic_partition, deadline_ms
+            )
+        # Never 13, which names topics by id.
+        version = ADDS_PARTITIONS_VERSION if is_implicit else ADDS_PARTITIONS_VERSION - 1
+        answer = self._partition.append(transactional_id, batch, version, deadline_ms)
+        self._check_appended(answer.error_code, transactional_id, len(batch))
+
     def _check_appended(self, code: int, transactional_id: str, size_bytes: int) -> None:
         error = error_for_code(code)
         if error.name in ("NONE", "DUPLICATE_SEQUENCE_NUMBER"):
             return
+        self._partition.forget_leader()
         raise_if_fenced(error, transactional_id)
         detail = f"the record has {size_bytes} bytes" if error.name == "MESSAGE_TOO_LARGE" else None
         raise BrokerError(error, f"decision log {self._topic_partition}", detail)

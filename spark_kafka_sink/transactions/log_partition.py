@@ -54,6 +54,10 @@ class LogPartition:
         self._topic_partition = topic_partition
         self._leader: Node | None = None
 
+    def forget_leader(self) -> None:
+        """Find it again before it is asked next."""
+        self._leader = None
+
     def first_offset(self, deadline_ms: int) -> int:
         """The log start offset."""
         return self._offset(list_offsets.EARLIEST_TIMESTAMP, deadline_ms)

@@ -15,7 +15,14 @@ from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client as client_module
-from spark_kafka_sink.transactions import commit_protocol, completion, ending, repair, replay
+from spark_kafka_sink.transactions import (
+    commit_protocol,
+    completion,
+    ending,
+    holding,
+    repair,
+    replay,
+)
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
@@ -301,7 +308,7 @@ BUGS: dict[str, Bug] = {
     ),
     "swept by anybody": Bug(
         "a driver aborts what is open although another one has taken over",
-        TransactionClient,
+        holding,
         "check_held",
         _swept_by_anybody,
     ),

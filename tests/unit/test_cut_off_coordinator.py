@@ -8,8 +8,16 @@ import random
 
 import pytest
 
+from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.protocol import schema
+from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -28,6 +36,8 @@ from spark_kafka_sink.protocol.messages.metadata import (
 )
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.ending import Outcome
+from spark_kafka_sink.transactions.errors import FencedError
+from spark_kafka_sink.transactions.holding import check_held, while_held
 from spark_kafka_sink.transactions.model import TaskTransaction
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
@@ -37,10 +47,13 @@ OFFERED = {
     MetadataRequest: (0, 12),
     FindCoordinatorRequest: (0, 6),
     EndTxnRequest: (0, 5),
+    AddPartitionsToTxnRequest: (0, 3),
     DescribeTransactionsRequest: (0, 0),
 }
 CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
+LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
+TOPIC_AUTHORIZATION_FAILED = 29
 MINUTE_MS = 60_000
 WRITTEN = TaskTransaction("q.0123456789ab.0", 4_000, 7, 2, 0, 300, "rows")
 
@@ -56,6 +69,7 @@ class World:
         self.clock = SimClock(0)
         self.refusal, self.known = refusal, known
         self.state = "Ongoing"
+        self.epoch = WRITTEN.producer_epoch
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, OFFERED)
         self.network.features["transaction.version"] = 2
         bootstrap = [(node.host, node.port) for node in NODES.values()]
@@ -72,6 +86,9 @@ class World:
             return FindCoordinatorResponse(coordinators=[Coordinator(k, *named[:3]) for k in keys])
         if isinstance(asked.request, DescribeTransactionsRequest):
             return DescribeTransactionsResponse(transaction_states=[self._known_to(asked.node_id)])
+        if isinstance(asked.request, AddPartitionsToTxnRequest):
+            is_ours = asked.node_id != CUT_OFF and asked.request.v3_and_below_producer_epoch == self.epoch
+            return _added(0 if is_ours else self.refusal)
         if asked.node_id == CUT_OFF:
             return EndTxnResponse(error_code=self.refusal)
         self.state = "CompleteCommit"
@@ -81,8 +98,14 @@ class World:
         if node_id == OTHER:
             return state_of(error_code=NOT_COORDINATOR)
         if node_id == COORDINATOR:
-            return state_of(self.state, WRITTEN.producer_epoch)
+            return state_of(self.state, self.epoch)
         return state_of(error_code=NOT_FOUND) if self.known is None else self.known
+
+
+def _added(code: int) -> AddPartitionsToTxnResponse:
+    result = AddPartitionsToTxnPartitionResult(LOG.partition, code)
+    topic = AddPartitionsToTxnTopicResult(LOG.topic, [result])
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic])
 
 
 def state_of(name: str = "", epoch: int = -1, error_code: int = 0) -> TransactionState:
@@ -142,3 +165,58 @@ def test_a_driver_is_not_fenced_by_it():
     ended = world.client.end(name, producer, WRITTEN.transaction_version, MINUTE_MS)
     assert ended == (WRITTEN.producer_id, 8)
     assert world.state == "CompleteCommit"
+
+
+def add_partition(world: World) -> None:
+    name, producer = WRITTEN.transactional_id, WRITTEN.producer
+    act = lambda: world.client.add_partition(name, producer, LOG, MINUTE_MS)  # noqa: E731
+    while_held(world.client, name, producer, MINUTE_MS, act)
+
+
+@WORLDS
+def test_its_refusal_to_begin_a_transaction_is_not_believed(refusal, known):
+    """Else the query stops, and names another driver that there is not."""
+    world = World(refusal, known)
+    world.state = "Empty"
+    add_partition(world)
+    assert world.clock.now_ms() < MINUTE_MS
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"), [(FENCED, FencedError), (UNKNOWN_PRODUCER, BrokerError)]
+)
+def test_who_was_fenced_is_told_at_once(refusal, error):
+    world = World(refusal, state_of("Empty", 6))
+    world.state, world.epoch = "Empty", WRITTEN.producer_epoch + 1
+    with pytest.raises(error):
+        add_partition(world)
+    assert world.clock.now_ms() < MINUTE_MS // 10
+
+
+def test_other_refusals_are_told_at_once():
+    world = World(TOPIC_AUTHORIZATION_FAILED, None)
+    with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
+        add_partition(world)
+
+
+@WORLDS
+def test_a_driver_that_it_does_not_know_may_hold_the_id(refusal, known):
+    world = World(refusal, known)
+    world.state = "Empty"
+    check_held(world.client, WRITTEN.transactional_id, WRITTEN.producer, MINUTE_MS)
+
+
+def test_a_driver_that_it_takes_for_the_holder_may_be_fenced():
+    """Else it aborts what a newer driver has decided."""
+    world = World(FENCED, state_of("Empty", WRITTEN.producer_epoch))
+    world.state, world.epoch = "Empty", WRITTEN.producer_epoch + 1
+    with pytest.raises(FencedError):
+        check_held(world.client, WRITTEN.transactional_id, WRITTEN.producer, MINUTE_MS)
+
+
+def test_nobody_holds_an_id_that_has_another_producer_id():
+    world = World(FENCED, None)
+    world.state = "Empty"
+    other = ProducerIdAndEpoch(WRITTEN.producer_id + 1, 0)
+    with pytest.raises(FencedError):
+        check_held(world.client, WRITTEN.transactional_id, other, MINUTE_MS)
