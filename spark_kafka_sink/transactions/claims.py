@@ -7,17 +7,30 @@ ids that another one coordinates by now. What it knows of them is of the past.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from spark_kafka_sink.base.errors import BrokerError, error_for_code
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.client.coordination import Verdict, verdict_on
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,
 )
+from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsResponse
+from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.transactions.ending import Outcome, is_open, outcome_of
 from spark_kafka_sink.transactions.model import TaskTransaction
+
+
+class OpenTransaction(NamedTuple):
+    """One entry of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
 
 
 def is_known(transaction: TaskTransaction, state: TransactionState | None) -> bool:
@@ -67,3 +80,23 @@ def _told(
     answers = admin.request_all([Call(node, request) for node in nodes], deadline_ms)
     told = [a for a in answers if isinstance(a, DescribeTransactionsResponse)]
     return [state for answer in told for state in answer.transaction_states if not state.error_code]
+
+
+def merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
+    """All that was listed, and whether no coordinator was still loading."""
+    found: dict[str, OpenTransaction] = {}
+    is_complete = True
+    for answer in answers:
+        if not isinstance(answer, ListTransactionsResponse):
+            continue
+        error = error_for_code(answer.error_code)
+        if verdict_on(error) not in (Verdict.DONE, Verdict.FATAL):
+            is_complete = False
+            continue
+        if answer.error_code:
+            raise BrokerError(error, "ListTransactions")
+        for state in answer.transaction_states:
+            found[state.transactional_id] = OpenTransaction(
+                state.transactional_id, state.producer_id, state.transaction_state
+            )
+    return list(found.values()), is_complete

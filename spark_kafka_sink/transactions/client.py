@@ -19,10 +19,8 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordination import (
-    Verdict,
     add_partitions_request,
     results_in,
-    verdict_on,
     worst_of,
 )
 from spark_kafka_sink.client.coordinators import Coordinators, Question
@@ -41,10 +39,14 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 )
 from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsRequest,
-    ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.transactions.claims import ask_all, is_known
+from spark_kafka_sink.transactions.claims import (
+    OpenTransaction,
+    ask_all,
+    is_known,
+    merge_listed,
+)
 from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, is_open, outcome_of
 from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
@@ -65,14 +67,6 @@ class InitializedProducer(NamedTuple):
 
     producer: ProducerIdAndEpoch
     transaction_version: int
-
-
-class OpenTransaction(NamedTuple):
-    """One entry of ListTransactions."""
-
-    transactional_id: str
-    producer_id: int
-    state: str
 
 
 class TransactionClient:
@@ -175,17 +169,21 @@ class TransactionClient:
         """Until each is known to be ended, in one way or the other."""
         waiting = transactions
         attempts = 0
-        while refused := self._end_all(waiting, outcomes, deadline_ms):
-            states = self.describe_as_written(list(refused.values()), deadline_ms)
+        while True:
+            try:
+                refused = self._end_all(waiting, outcomes, deadline_ms)
+                states = self.describe_as_written(list(refused.values()), deadline_ms)
+            except TransactionError as error:
+                if attempts:  # time is up
+                    raise _still_open(waiting) from error
+                raise
             waiting = [t for name, t in refused.items() if is_open(t, states[name])]
             for name in refused.keys() - {t.transactional_id for t in waiting}:
                 outcomes[name] = outcome_of(refused[name], states[name])
-            if waiting and not self.admin.pause(attempts, deadline_ms):
-                raise TransactionError(
-                    f"{len(waiting)} transaction(s), e.g. {waiting[0].transactional_id}, are open, "
-                    "and their coordinators refuse to end them. They are decided: whoever plans "
-                    "next commits them, or pykafka-sink transactions resolve does"
-                )
+            if not waiting:
+                return
+            if not self.admin.pause(attempts, deadline_ms):
+                raise _still_open(waiting)
             attempts += 1
 
     def _end_all(
@@ -323,7 +321,7 @@ class TransactionClient:
             nodes = self.admin.await_all(self.admin.nodes(deadline_ms), deadline_ms)
             calls = [self._list_request(node, pattern, states) for node in nodes]
             answers = self.admin.request_all(calls, deadline_ms)
-            found, is_complete = _merge_listed(answers)
+            found, is_complete = merge_listed(answers)
             if is_complete or not self.admin.pause(attempts, deadline_ms):
                 return found
             attempts += 1
@@ -350,6 +348,14 @@ def raise_if_fenced(error: KafkaErrorCode, transactional_id: str) -> None:
         )
 
 
+def _still_open(waiting: Sequence[TaskTransaction]) -> TransactionError:
+    return TransactionError(
+        f"{len(waiting)} transaction(s), e.g. {waiting[0].transactional_id}, are open, and their "
+        "coordinators refuse to end them. They are decided: whoever plans next commits them, or "
+        "pykafka-sink transactions resolve does"
+    )
+
+
 def _code_of(message: Message) -> int:
     code: int = message.error_code  # type: ignore[attr-defined]
     return code
@@ -368,25 +374,6 @@ def _known(state: TransactionState) -> TransactionState | None:
         return None
     _raise_error(state.error_code, f"DescribeTransactions of {state.transactional_id}")
     return state
-
-
-def _merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
-    """All that was listed, and whether no coordinator was still loading."""
-    found: dict[str, OpenTransaction] = {}
-    is_complete = True
-    for answer in answers:
-        if not isinstance(answer, ListTransactionsResponse):
-            continue
-        error = error_for_code(answer.error_code)
-        if verdict_on(error) not in (Verdict.DONE, Verdict.FATAL):
-            is_complete = False
-            continue
-        _raise_error(answer.error_code, "ListTransactions")
-        for state in answer.transaction_states:
-            found[state.transactional_id] = OpenTransaction(
-                state.transactional_id, state.producer_id, state.transaction_state
-            )
-    return list(found.values()), is_complete
 
 
 def _raise_error(code: int, what: str) -> None:

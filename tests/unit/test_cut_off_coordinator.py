@@ -87,7 +87,9 @@ class World:
         if isinstance(asked.request, DescribeTransactionsRequest):
             return DescribeTransactionsResponse(transaction_states=[self._known_to(asked.node_id)])
         if isinstance(asked.request, AddPartitionsToTxnRequest):
-            is_ours = asked.node_id != CUT_OFF and asked.request.v3_and_below_producer_epoch == self.epoch
+            is_ours = (
+                asked.node_id != CUT_OFF and asked.request.v3_and_below_producer_epoch == self.epoch
+            )
             return _added(0 if is_ours else self.refusal)
         if asked.node_id == CUT_OFF:
             return EndTxnResponse(error_code=self.refusal)

@@ -22,6 +22,7 @@ NAMES = sorted((key.name for key in PRODUCER_CONFIG.keys.values() if "." in key.
 WITHOUT_PREFIX = re.compile(
     rf"(?<![\w.-])(?:{'|'.join(map(re.escape, reversed(NAMES)))}|acks=\w+)(?![\w-]|\.\w)"
 )
+OF_BROKERS = re.compile(r"`[a-z.]+` of the brokers")
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
@@ -39,7 +40,7 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 def unprefixed(text: str) -> list[str]:
     """Options that ``text`` names in a sentence; a name alone is a key of a table."""
-    return [] if text in NAMES else WITHOUT_PREFIX.findall(text)
+    return [] if text in NAMES else WITHOUT_PREFIX.findall(OF_BROKERS.sub("", text))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,7 @@ def unprefixed(text: str) -> list[str]:
         ("linger.ms", []),
         ("preflight.timeout.ms, transaction.log.topic", []),
         ("max.block.ms.", ["max.block.ms"]),
+        ("`request.timeout.ms` of the brokers", []),
     ],
 )
 def test_what_is_found(text: str, found: list[str]) -> None:
