@@ -317,6 +317,7 @@ BUGS: dict[str, Bug] = {
         DecisionLog,
         "write",
         _older_drivers_not_fenced,
+        (partial(scenarios.older_driver, 2),),
     ),
     "lost taken for committed": Bug(
         "a transaction that timed out counts as visible",
@@ -329,6 +330,7 @@ BUGS: dict[str, Bug] = {
         TransactionClient,
         "_end_all",
         _refused_taken_for_lost,
+        (partial(scenarios.refused_although_ended, 2),),
     ),
     "EndTxn as before a downgrade": Bug(
         "transactions are ended in the version that was right when they began",
@@ -355,6 +357,7 @@ BUGS: dict[str, Bug] = {
         TokenCheck,
         "maybe_request",
         _looked_too_early,
+        (partial(scenarios.early_look, 2),),
     ),
     "epochs used up": Bug(
         "a transaction may begin with the last producer epoch",

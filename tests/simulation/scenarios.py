@@ -7,10 +7,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 from unittest import mock
 
-from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
-from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.base.errors import (
+    KafkaErrorCode,
+    SupersededError,
+    TransactionError,
+    error_named,
+)
+from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition, UnusedToken
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.transactions.errors import MissingRecordError
 from spark_kafka_sink.transactions.ids import is_task_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
@@ -25,6 +37,7 @@ from tests.simulation.operating import (
     driver,
     unit,
 )
+from tests.simulation.transactional import Transactional
 
 _OUT = TopicPartition("t", 0)
 _LOG = TopicPartition(LOG_TOPIC, 0)
@@ -133,6 +146,60 @@ def abort_after_the_decision(transaction_version: int) -> None:
     assert len(lives.open_ids()) == 2, "what was decided is aborted"
     lives.batch(0, driver(2))
     assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def older_driver(transaction_version: int) -> None:
+    """A driver hangs before it writes its decision, and another one does the micro-batch. Its own
+    decision must not take the place of that one's, of which it would hide that it is done.
+    """
+    lives = Lives(transaction_version)
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, n, b"0-%d" % n) for n in range(2)]
+    at("commit.checked", lambda: lives.batch(0, driver(2)))
+    with contextlib.suppress(TransactionError):
+        lives.protocol_of("p").commit(plan, unit(0), written)
+    lives.batch(0, driver(3))
+    assert lives.visible() == [b"0-0", b"0-1"], "a micro-batch is written twice"
+
+
+def refused_although_ended(transaction_version: int) -> None:
+    """Everything is committed, the driver dies before it has noted that, and the coordinators refuse
+    to end it once more.
+    """
+    lives = Lives(transaction_version)
+    crash_at("commit.ended")
+    _killed(partial(lives.batch, 0, driver(1)))
+    lives.world.cluster.on_end_txn = lambda name: (
+        "INVALID_TXN_STATE" if is_task_id("p", name) else "NONE"
+    )
+    lives.protocol.plan(driver(2), None)
+    lives.world.cluster.on_end_txn = lambda name: "NONE"
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"], "what was committed is written again"
+
+
+def early_look(transaction_version: int) -> None:
+    """A task attempt begins its transaction after the decision; its token was unused before."""
+    simulation = Transactional(transaction_version)
+    handle, asked = simulation.cluster.handle, DescribeTransactionsRequest
+    token = UnusedToken("flights.driver", ProducerIdAndEpoch(1, 0))
+    state = "Empty"
+
+    def tell(broker: Any, request: Request, version: int, reply: Any) -> None:
+        if not isinstance(request, asked):
+            handle(broker, request, version, reply)
+            return
+        told = TransactionState(0, token.transactional_id, state, 60_000, 0, *token.producer, [])
+        reply(DescribeTransactionsResponse(0, [told]))
+
+    simulation.cluster.handle = tell
+    simulation.producer.begin_task(["t"])
+    simulation.producer.begin_transaction("flights.0", TIMEOUT_MS, token)
+    simulation.run_for(_MARKERS_MS)
+    state = "CompleteCommit"
+    with contextlib.suppress(SupersededError):
+        simulation.write(0, _FIRST)
+        raise AssertionError("an attempt that comes too late counts as one in time")
 
 
 def lost_log(transaction_version: int) -> None:

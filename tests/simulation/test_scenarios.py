@@ -21,6 +21,9 @@ from tests.simulation.query_bugs import BUGS
         scenarios.abort_after_the_decision,
         scenarios.lost_log,
         scenarios.deposed_leader,
+        scenarios.older_driver,
+        scenarios.refused_although_ended,
+        scenarios.early_look,
     ],
 )
 def test_what_is_aborted_is_aborted_for_good_and_nothing_else_is(scenario, version):
