@@ -154,7 +154,9 @@ class LogPartition:
                 leader, error = self._find_leader(deadline_ms)
             if leader is not None:
                 call = Call(leader, request, at_most_version)
-                (answer,) = self._admin.request_all([call], deadline_ms, self._have_moved(leader))
+                (answer,) = self._admin.request_all(
+                    [call], deadline_ms, self._have_moved(leader, deadline_ms)
+                )
                 error = error_named("NETWORK_EXCEPTION")
                 if answer is not None:
                     error = error_for_code(part_of(answer).error_code)
@@ -167,10 +169,11 @@ class LogPartition:
                 raise BrokerError(error, f"{name} of {self._topic_partition} at {leader}")
             attempts += 1
 
-    def _have_moved(self, leader: Node) -> HaveMoved:
+    def _have_moved(self, leader: Node, deadline_ms: int) -> HaveMoved:
         def have_moved(positions: Sequence[int]) -> Sequence[int]:
+            look_until_ms = min(deadline_ms, self._admin.deadline_in(_LOOK_MS))
             try:
-                now, _ = self._find_leader(self._admin.deadline_in(_LOOK_MS))
+                now, _ = self._find_leader(look_until_ms)
             except KafkaSinkError:
                 return ()  # nobody could be asked: go on waiting
             return () if now in (None, leader) else positions

@@ -21,7 +21,7 @@ from tests.broker.processes import eventually
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _DEPLOY = "org.apache.spark.deploy"
 _HOSTS = ("127.0.0.1", "127.0.0.2")
-_START_TIMEOUT_S = 60
+_START_TIMEOUT_S = 300
 
 SPECULATION = {
     "spark.cores.max": "2",

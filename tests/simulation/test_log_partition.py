@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from spark_kafka_sink.transactions.inspection import Inspection
@@ -136,3 +136,15 @@ def test_a_leader_waits_for_its_replicas_for_seconds_whatever_time_there_is(oper
     waits = [r.timeout_ms for r in requests if isinstance(r, ProduceRequest)]
     assert waits
     assert all(0 < ms <= 10_000 for ms in waits)
+
+
+def test_a_cluster_that_falls_silent_is_given_up_in_time(operated):
+    """Also while the brokers are asked whether another one leads the log by now."""
+    log = LogPartition(operated.client.admin, LOG)
+    clock = operated.world.clock
+    log.end_offset(clock.ms + PATIENCE_MS)
+    operated.world.cluster.handle = lambda broker, request, version, reply: None
+    deadline_ms = clock.ms + 2_000
+    with pytest.raises(KafkaSinkError):
+        log.end_offset(deadline_ms)
+    assert clock.ms <= deadline_ms + 1
