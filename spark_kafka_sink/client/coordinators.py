@@ -93,12 +93,18 @@ class Coordinators:
         """Of the calls that are there."""
         asked = [call for call in calls if call is not None]
         ids = [q.ids[0] for q, call in zip(questions, calls, strict=True) if call is not None]
+        return self._ask(ids, asked, deadline_ms)
+
+    def _ask(
+        self, ids: Sequence[str], calls: Sequence[Call], deadline_ms: int
+    ) -> list[Message | None]:
+        """Each call to the coordinator of the id at its place, until another one coordinates it."""
 
         def have_moved(positions: Sequence[int]) -> list[int]:
-            moved = self._have_moved({ids[p]: asked[p].node for p in positions}, deadline_ms)
+            moved = self._have_moved({ids[p]: calls[p].node for p in positions}, deadline_ms)
             return [p for p in positions if ids[p] in moved]
 
-        return self._admin.request_all(asked, deadline_ms, have_moved)
+        return self._admin.request_all(calls, deadline_ms, have_moved)
 
     def _have_moved(self, coordinators: Mapping[str, Node], deadline_ms: int) -> set[str]:
         """The ids that another node than the one given coordinates now."""
@@ -141,13 +147,8 @@ class Coordinators:
         # One id for each node.
         ids = list({node: i for i, node in coordinators.items()}.values())
         calls = [Call(coordinators[i], ApiVersionsRequest(SOFTWARE_NAME, __version__)) for i in ids]
-
-        def have_moved(positions: Sequence[int]) -> list[int]:
-            moved = self._have_moved({ids[p]: calls[p].node for p in positions}, deadline_ms)
-            return [p for p in positions if ids[p] in moved]
-
         found = {}
-        answers = self._admin.request_all(calls, deadline_ms, have_moved)
+        answers = self._ask(ids, calls, deadline_ms)
         for call, answer in zip(calls, answers, strict=True):
             if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
                 found[call.node] = BrokerApiVersions.from_response(answer).transaction_version

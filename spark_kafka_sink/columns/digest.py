@@ -6,17 +6,12 @@ from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import (
     bytes_view,
-    headers_view,
-    integers_view,
+    explicit_partition,
+    key_value_headers,
     timestamps_view,
 )
 from spark_kafka_sink.record.kernels.digest import digest_rows
-from spark_kafka_sink.record.views import (
-    ABSENT_BYTES,
-    ABSENT_HEADERS,
-    ABSENT_INTEGERS,
-    RecordColumns,
-)
+from spark_kafka_sink.record.views import ABSENT_BYTES, ABSENT_INTEGERS
 
 _MODULUS = 2**64
 
@@ -43,20 +38,13 @@ class RowsDigest:
         if arrow_batch.num_rows == 0:
             return
         positions = self._positions
-        key, headers, topic = ABSENT_BYTES, ABSENT_HEADERS, ABSENT_BYTES
-        partition, timestamp = ABSENT_INTEGERS, ABSENT_INTEGERS
-        if positions.key is not None:
-            key = bytes_view(arrow_batch.column(positions.key))
-        if positions.headers is not None:
-            headers = headers_view(arrow_batch.column(positions.headers))
+        columns = key_value_headers(arrow_batch, positions)
+        partition = explicit_partition(arrow_batch, positions)
+        topic, timestamp = ABSENT_BYTES, ABSENT_INTEGERS
         if positions.topic is not None and positions.topic_option is None:
             topic = bytes_view(arrow_batch.column(positions.topic))
-        if positions.partition is not None:
-            partition = integers_view(arrow_batch.column(positions.partition))
         if positions.timestamp is not None:
             timestamp = timestamps_view(arrow_batch.column(positions.timestamp))
-        value = bytes_view(arrow_batch.column(positions.value))
-        columns = RecordColumns(key, value, headers)
         rows_count = arrow_batch.num_rows
         contents, data_bytes = digest_rows(rows_count, columns, topic, partition, timestamp)
         self.records += rows_count

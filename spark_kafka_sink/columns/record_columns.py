@@ -71,31 +71,40 @@ def arrow_records(
     a null topic, a null header key, a timestamp before 1970.
     """
     check_types(arrow_batch, positions)
-    key, headers, partition, timestamps = ABSENT_BYTES, ABSENT_HEADERS, ABSENT_INTEGERS, None
-    if positions.key is not None:
-        key = bytes_view(arrow_batch.column(positions.key))
-    if positions.headers is not None:
-        headers = headers_view(arrow_batch.column(positions.headers))
-    if positions.partition is not None:
-        partition = integers_view(arrow_batch.column(positions.partition))
+    columns = key_value_headers(arrow_batch, positions)
+    timestamps = None
     if positions.timestamp is not None:
         timestamps = timestamps_ms(arrow_batch.column(positions.timestamp), timestamp_ms)
     topics, topic_indices = _topics(arrow_batch, positions)
-    value = bytes_view(arrow_batch.column(positions.value))
-    columns = RecordColumns(key, value, headers)
-    rows_count = arrow_batch.num_rows
     fields = np.array(columns.fields(), np.int64)
     return ArrowRecords(
-        rows_count,
+        arrow_batch.num_rows,
         topics,
         topic_indices,
-        partition,
+        explicit_partition(arrow_batch, positions),
         columns,
         fields,
         timestamps,
         arrow_batch,
         positions,
     )
+
+
+def key_value_headers(arrow_batch: ArrowBatch, positions: ColumnPositions) -> RecordColumns:
+    """Views of what a record is made of, absent ones where there is no such column."""
+    key, headers = ABSENT_BYTES, ABSENT_HEADERS
+    if positions.key is not None:
+        key = bytes_view(arrow_batch.column(positions.key))
+    if positions.headers is not None:
+        headers = headers_view(arrow_batch.column(positions.headers))
+    return RecordColumns(key, bytes_view(arrow_batch.column(positions.value)), headers)
+
+
+def explicit_partition(arrow_batch: ArrowBatch, positions: ColumnPositions) -> IntegersView:
+    """A view of the partition column, an absent one where there is none."""
+    if positions.partition is None:
+        return ABSENT_INTEGERS
+    return integers_view(arrow_batch.column(positions.partition))
 
 
 def bytes_view(array: ArrowArray) -> BytesView:

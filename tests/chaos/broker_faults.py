@@ -94,12 +94,16 @@ def _kill(point: str, role: str, with_driver: bool = False) -> Callable[[Scene],
             _replace_driver(scene, held)
         else:
             scene.driver.traps.release(held)
-        scene.run_on(2)
-        scene.kafka.restart(victim)
-        scene.kafka.await_in_sync()
-        return {"broker": victim, **scene.check_open()}
+        return _go_on_without(scene, victim, scene.kafka.restart)
 
     return happen
+
+
+def _go_on_without(scene: Scene, victim: int, bring_back: Callable[[int], None]) -> Note:
+    scene.run_on(2)
+    bring_back(victim)
+    scene.kafka.await_in_sync()
+    return {"broker": victim, **scene.check_open()}
 
 
 KILLED = [
@@ -141,10 +145,7 @@ def _hang(point: str, role: str) -> Callable[[Scene], Note]:
         victim = _broker_that_is(scene, role)
         scene.kafka.pause(victim)
         scene.driver.traps.release(held)
-        scene.run_on(2)
-        scene.kafka.resume(victim)
-        scene.kafka.await_in_sync()
-        return {"broker": victim, **scene.check_open()}
+        return _go_on_without(scene, victim, scene.kafka.resume)
 
     return happen
 

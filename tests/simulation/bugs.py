@@ -5,12 +5,15 @@ The list is also docs/reliability.md's: ``BUGS`` maps a name to what is broken a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pytest
+
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState
@@ -41,6 +44,22 @@ class Bug(NamedTuple):
         original = getattr(self.owner, self.name)
         with mock.patch.object(self.owner, self.name, self.replacement(original)):
             yield
+
+
+def scenarios_of(bugs: Mapping[str, Bug]) -> list[object]:
+    """Each bug with each of its scenarios, as a test's parameters."""
+    return [
+        pytest.param(bug, scenario, id=f"{name}, {scenario.func.__name__}")
+        for name, bug in bugs.items()
+        for scenario in bug.scenarios
+    ]
+
+
+def assert_does_harm(bug: Bug, scenario: partial[None]) -> None:
+    """What passes without the bug fails with it."""
+    scenario()
+    with bug.planted(), pytest.raises((AssertionError, KafkaSinkError)):
+        scenario()
 
 
 def _new_sequence_on_retry(original):  # type: ignore[no-untyped-def]

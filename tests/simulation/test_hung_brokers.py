@@ -21,7 +21,7 @@ from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.model import Phase
 from tests.simulation.network import SimNetwork
-from tests.simulation.operating import LOG_TOPIC, TIMEOUT_MS, Lives, driver, unit
+from tests.simulation.operating import LOG_TOPIC, TIMEOUT_MS, Lives, at, driver, unit
 from tests.simulation.wire import World
 
 # broker.session.timeout.ms, by default.
@@ -116,15 +116,6 @@ class Drivers(Lives):
         took_ms = self.world.clock.ms - started_ms
         held_ms = self.world.transactions.markers_held_until_ms - started_ms
         return result, took_ms, max(0, held_ms)
-
-
-def at(point: str, action: Callable[[], None]) -> None:
-    def hook(reached: str) -> None:
-        if reached == point:
-            crash_points.set_hook(None)
-            action()
-
-    crash_points.set_hook(hook)
 
 
 @pytest.mark.parametrize("transaction_version", [2, 1])

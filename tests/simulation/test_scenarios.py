@@ -6,9 +6,8 @@ from functools import partial
 
 import pytest
 
-from spark_kafka_sink.base.errors import KafkaSinkError
 from tests.simulation import scenarios
-from tests.simulation.bugs import Bug
+from tests.simulation.bugs import Bug, assert_does_harm, scenarios_of
 from tests.simulation.query_bugs import BUGS
 
 
@@ -42,15 +41,6 @@ def test_what_is_refused_while_it_is_open_is_asked_for_again(error, version):
     scenarios.refused_ends(version, error)
 
 
-@pytest.mark.parametrize(
-    ("bug", "scenario"),
-    [
-        pytest.param(bug, scenario, id=f"{name}, {scenario.func.__name__}")
-        for name, bug in BUGS.items()
-        for scenario in bug.scenarios
-    ],
-)
+@pytest.mark.parametrize(("bug", "scenario"), scenarios_of(BUGS))
 def test_the_planted_bug_does_harm(bug: Bug, scenario: partial[None]) -> None:
-    scenario()
-    with bug.planted(), pytest.raises((AssertionError, KafkaSinkError)):
-        scenario()
+    assert_does_harm(bug, scenario)
