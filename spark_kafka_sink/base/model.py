@@ -87,10 +87,13 @@ class UnusedToken(NamedTuple):
 
     Whoever decides begins a transaction under it; whoever takes the right away gives
     ``transactional_id`` another identity.
+
+    coordinator: of ``transactional_id`` when it got this identity; it may have moved since
     """
 
     transactional_id: str
     producer: ProducerIdAndEpoch
+    coordinator: Node | None = None
 
 
 NO_PRODUCER = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)

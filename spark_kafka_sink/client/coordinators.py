@@ -154,6 +154,10 @@ class Coordinators:
                 found[call.node] = BrokerApiVersions.from_response(answer).transaction_version
         return found
 
+    def known(self, transactional_id: str) -> Node | None:
+        """The id's coordinator as it was last found, without asking."""
+        return self._nodes.get(transactional_id)
+
     def forget(self, transactional_ids: Iterable[str]) -> None:
         """Find their coordinators again before they are asked next."""
         for transactional_id in transactional_ids:

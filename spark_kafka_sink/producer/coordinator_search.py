@@ -30,7 +30,10 @@ class Step(NamedTuple):
 
 
 class CoordinatorSearch:
-    """The coordinator of ``transactional_id``; asks under the monitor, with ``asking``."""
+    """The coordinator of ``transactional_id``; asks under the monitor, with ``asking``.
+
+    expected: who has coordinated it a moment ago, as far as anybody has told
+    """
 
     def __init__(
         self,
@@ -38,13 +41,14 @@ class CoordinatorSearch:
         client: NetworkClient,
         metadata: Metadata,
         asking: RepeatedRequest,
+        expected: Node | None = None,
     ) -> None:
         self.subject = f"transaction {transactional_id}"
         self._transactional_id = transactional_id
         self._client = client
         self._metadata = metadata
         self._asking = asking
-        self._coordinator: Node | None = None
+        self._coordinator = expected
 
     def step(self, now_ms: int) -> Step:
         """Find it, or connect to it. To be called while no request is under way."""

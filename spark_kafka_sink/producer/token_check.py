@@ -50,7 +50,9 @@ class TokenCheck:
         self._token = token
         self._asking = asking
         self._on_done = on_done
-        self._coordinator = CoordinatorSearch(token.transactional_id, client, metadata, asking)
+        self._coordinator = CoordinatorSearch(
+            token.transactional_id, client, metadata, asking, token.coordinator
+        )
         self._superseded: SupersededError | None = None
         self.is_done = False
 

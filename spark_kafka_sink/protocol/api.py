@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import RemoteProtocolError, UnsupportedVersionError
@@ -141,9 +142,21 @@ def decode_response(request: schema.Request, version: int, frame: bytes) -> sche
             at = schema.skip_tags(frame, at)
         except IndexError as error:
             raise RemoteProtocolError("response header cut short") from error
-    if is_api_versions and version > 0:
-        version = _api_versions_version(frame, at, version)
+    if is_api_versions:
+        if version > 0:
+            version = _api_versions_version(frame, at, version)
+        return _decode_api_versions(version, frame[at:])
     return schema.decode_message(request.response_type, version, frame, at)
+
+
+@lru_cache(maxsize=16)
+def _decode_api_versions(version: int, body: bytes) -> schema.Message:
+    """The same message for the same bytes, so nobody may change it.
+
+    The largest of the small answers, which coordinators are asked for several times per commit; it
+    hardly ever changes.
+    """
+    return schema.decode_message(ApiVersionsResponse, version, body, 0)
 
 
 def _api_versions_version(frame: bytes, at: int, version: int) -> int:

@@ -117,7 +117,9 @@ class _TaskTransaction:
         self._transactional_id = TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
         self._digest = RowsDigest(positions)
         reached("task.begin")
-        token = UnusedToken(driver_transactional_id(plan.prefix), plan.token.producer)
+        token = UnusedToken(
+            driver_transactional_id(plan.prefix), plan.token.producer, plan.coordinator
+        )
         producer.begin_transaction(self._transactional_id, plan.timeout_ms, token)
 
     def add(self, arrow_batch: ArrowBatch) -> None:

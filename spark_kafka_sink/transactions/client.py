@@ -99,6 +99,10 @@ class TransactionClient:
         version = self.transaction_version(transactional_id, deadline_ms)
         return InitializedProducer(producer, version)
 
+    def coordinator(self, transactional_id: str) -> Node | None:
+        """The id's coordinator as it is known here, without asking; None if it is not."""
+        return self._coordinators.known(transactional_id)
+
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int, deadline_ms: int) -> None:
         """Abort what is open under these ids and keep their writers out.
 

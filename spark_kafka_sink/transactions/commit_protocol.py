@@ -74,6 +74,7 @@ class CommitProtocol:
         self._clock = clock
         self._patience_ms = patience_ms
         self._driver_transactional_id = driver_transactional_id(config.prefix)
+        self._timeout_ms = config.transaction_timeout_ms
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._completion = Completion(client, self.log, config, clock)
 
@@ -108,11 +109,11 @@ class CommitProtocol:
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
-        prefix, timeout_ms = self._config.prefix, self._config.transaction_timeout_ms
-        ownership.check_settled(decision, write, prefix)
-        ownership.check_write(decision, write, prefix)
-        is_repeated = decision.has(write)
-        return Plan(prefix, driver, token, decision, job_id, timeout_ms, write, is_repeated)
+        ownership.check_settled(decision, write, self._config.prefix)
+        ownership.check_write(decision, write, self._config.prefix)
+        plan = Plan(self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write)
+        coordinator = self._client.coordinator(self._driver_transactional_id)
+        return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
 
     def _settle_record(
         self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int

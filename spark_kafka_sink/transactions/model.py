@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.model import ProducerIdAndEpoch
+from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch
 from spark_kafka_sink.transactions.rows import Rows
 from spark_kafka_sink.transactions.times import time_of
 
@@ -267,6 +267,7 @@ class Plan:
     decision: the prefix's record when the token was made; nobody else can have changed it as long
     as the token is good
     write: of a job that names one; is_repeated: it is done, and the tasks have nothing to write
+    coordinator: of the driver's id when the token was made, so that no task has to look for it
     """
 
     prefix: str
@@ -277,3 +278,4 @@ class Plan:
     timeout_ms: int
     write: Write | None = None
     is_repeated: bool = False
+    coordinator: Node | None = None

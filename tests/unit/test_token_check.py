@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.unit.batches import make_batch
+from tests.unit.batches import NODES, make_batch
 from tests.unit.scripted_network import Asked
 from tests.unit.transaction_world import LOST, World
 
@@ -24,12 +24,12 @@ TOKEN = UnusedToken("flights.driver", ProducerIdAndEpoch(77, 5))
 class Checked(World):
     """A transaction with its check. ``held_by``, ``state``: of the token's id."""
 
-    def __init__(self) -> None:
+    def __init__(self, token: UnusedToken = TOKEN) -> None:
         super().__init__()
         self.held_by = TOKEN.producer
         self.token_state = "Empty"
         self.told = 0
-        check = TokenCheck(TOKEN, self.client, self.metadata, self.asking(), self._tell)
+        check = TokenCheck(token, self.client, self.metadata, self.asking(), self._tell)
         self.identity = CheckedTransaction(self.manager, check)
 
     def _tell(self) -> None:
@@ -83,6 +83,40 @@ def test_it_is_asked_after_the_transaction_has_begun_and_once(checked):
     checked.run()
     assert not checked.identity.awaits_check
     assert (len(checked.described()), checked.told) == (1, 1)
+
+
+def looked_for(checked: Checked) -> list[list[str]]:
+    return [a.request.coordinator_keys for a in checked.asked(FindCoordinatorRequest)]
+
+
+def test_a_coordinator_that_the_token_tells_is_not_looked_for():
+    checked = Checked(TOKEN._replace(coordinator=NODES[2]))
+    checked.run()
+    checked.begin()
+    checked.run()
+    assert not checked.identity.awaits_check
+    assert [asked.node_id for asked in checked.described()] == [2]
+    assert [TOKEN.transactional_id] not in looked_for(checked)
+
+
+def test_it_is_looked_for_when_it_has_moved():
+    checked = Checked(TOKEN._replace(coordinator=NODES[2]))
+    checked.script(DescribeTransactionsRequest, "NOT_COORDINATOR")
+    checked.run()
+    checked.begin()
+    checked.run()
+    assert not checked.identity.awaits_check
+    assert [TOKEN.transactional_id] in looked_for(checked)
+
+
+def test_it_is_looked_for_when_it_cannot_be_reached():
+    checked = Checked(TOKEN._replace(coordinator=NODES[3]))
+    checked.network.down.add(3)
+    checked.run()
+    checked.begin()
+    checked.run()
+    assert not checked.identity.awaits_check
+    assert [TOKEN.transactional_id] in looked_for(checked)
 
 
 @pytest.mark.parametrize(
