@@ -145,6 +145,7 @@ class Watch:
         self._ends = ends
         self._committed = committed
         self._seen: list[tuple[Ends, int]] = []
+        self._problem = "none"
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -154,8 +155,8 @@ class Watch:
             try:
                 committed = self._committed()
                 self._seen.append((self._ends.ask(), committed))
-            except Exception:  # a broker is away
-                continue
+            except Exception as error:  # a broker is away
+                self._problem = f"{type(error).__name__}: {error}"
 
     def close(self) -> None:
         """Returns when the last question is answered."""
@@ -170,6 +171,12 @@ class Watch:
             and last[0][0].at > since
             and all(ends.high == last[0][0].high for ends, _ in last)
         )
+
+    @property
+    def told(self) -> str:
+        """The last answer, and the last failure to get one."""
+        last = self._seen[-1][0] if self._seen else None
+        return f"last answer: {last}, last failure: {self._problem}"
 
     def lag_since(self, since: float) -> Lag | None:
         """See ``lag_of``."""

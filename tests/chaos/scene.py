@@ -147,7 +147,12 @@ class Scene:
             found.extend([] if lag is None else [lag])
             return bool(found)
 
-        self.until(is_known, "stable offset beyond what the killed task has written")
+        try:
+            self.until(is_known, "stable offset beyond what the killed task has written")
+        except AssertionError as error:
+            open_now = lingering(self.kafka, f"{self.prefix}.")
+            details = f"{self.watch.told}, open: {open_now}, at {time.time()}, since {since}"
+            raise AssertionError(f"{error}\n{details}") from error
         return {"reader_lag_s": found[0].seconds, "reader_lag_batches": found[0].micro_batches}
 
     def attempts_count(self) -> int:
