@@ -116,7 +116,8 @@ class AdminClient(BlockingClient):
 
         The error of a single topic or partition stays in the response for the caller to judge: a
         missing topic is told at once. Only a topic that is being created is waited for, which is
-        one without a leader yet, or a missing one if it may be created.
+        one without a leader yet, or a missing one if it may be created; and brokers, where a broker
+        knows of none.
         """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(wanted, allow_auto_topic_creation)
@@ -131,11 +132,18 @@ class AdminClient(BlockingClient):
             is_retriable = error.retriable or any(
                 error_for_code(topic.error_code).name in awaited for topic in response.topics
             )
-            if not is_retriable or not self.pause(attempts, deadline_ms):
+            # As a broker that is still starting: itself is not among those that it knows.
+            is_alone = not response.brokers and not response.error_code
+            if not (is_retriable or is_alone) or not self.pause(attempts, deadline_ms):
                 break
             attempts += 1
         if response.error_code:
             raise BrokerError(error, "metadata")
+        if is_alone:
+            raise BootstrapError(
+                "a broker answers, and knows of no broker, itself included: it is still starting, "
+                "or has no contact with the controller"
+            )
         self._controller = _controller_of(response)
         return response
 

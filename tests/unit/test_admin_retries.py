@@ -172,6 +172,21 @@ class TestMetadata:
         assert admin.metadata(["t"], may_create, 10_000).topics == [missing]
         assert expected_ms <= clock.ms <= 10_000
 
+    def test_a_broker_that_knows_of_nobody_yet_is_asked_again(self) -> None:
+        """It is still starting. Who takes its word asks nobody, and finds nothing."""
+        answers = [MetadataResponse(), MetadataResponse(), cluster()]
+        admin, brokers, _ = script(lambda port, request: answers.pop(0))
+        assert [node.node_id for node in admin.nodes(10_000)] == [1, 2]
+        assert len(brokers.asked) == 3
+
+    def test_a_broker_that_knows_of_nobody_for_good(self) -> None:
+        admin, _, clock = script(lambda port, request: MetadataResponse())
+        with pytest.raises(
+            BootstrapError, match="knows of no broker, itself included: it is still"
+        ):
+            admin.nodes(10_000)
+        assert 9_000 <= clock.ms <= 10_000
+
     def test_error_of_the_whole_request(self) -> None:
         error = MetadataResponse(error_code=error_named("REBOOTSTRAP_REQUIRED").code)
         admin, _, clock = script(lambda port, request: error)
