@@ -3,7 +3,8 @@ from __future__ import annotations
 import json
 
 from spark_kafka_sink.transactions.crash_points import POINTS
-from tests.chaos.exactly_once import is_good
+from tests.chaos.exactly_once import VERSIONS, is_good
+from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from tests.chaos.table import DOCUMENT, EXACTLY_ONCE, RESULTS, read, render
 
 
@@ -23,9 +24,17 @@ def test_every_fault_was_survived_by_both_jobs():
 
 def test_every_query_was_exact_although_it_was_killed_at_every_step():
     results = read(EXACTLY_ONCE)
-    assert ("4.3.0", "exactly-once") in {(r["kafka"], r["guarantee"]) for r in results}
+    exact = [r for r in results if r["guarantee"] == "exactly-once"]
+    assert {r["kafka"] for r in exact} == set(VERSIONS)
     for result in results:
         assert is_good(result), result
         assert result["micro_batches"] >= 300
-        done = [event["what"] for event in result["events"]]
-        assert {f"driver killed at {point}" for point in POINTS} <= set(done)
+    every_fault = {fault.what for fault in (*WITH_SPECULATION, *IN_ONE_PROCESS)}
+    for result in exact:
+        assert {event["what"] for event in result["events"]} == every_fault, result["kafka"]
+
+
+def test_the_control_was_killed_at_every_step_too():
+    (control,) = [r for r in read(EXACTLY_ONCE) if r["guarantee"] == "at-least-once"]
+    done = {event["what"] for event in control["events"]}
+    assert {f"driver killed at {point}" for point in POINTS} <= done
