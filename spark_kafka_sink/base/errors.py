@@ -314,6 +314,14 @@ class BootstrapError(KafkaSinkError):
     """No broker could be reached. The message lists each address with its own reason."""
 
 
+class AuthenticationError(KafkaSinkError):
+    """A broker or a token endpoint refuses this client, or this client refuses them.
+
+    TLS and SASL alike. To try again would not help, so it ends a write at once. The message names
+    the cause and the option.
+    """
+
+
 class TopicError(KafkaSinkError):
     """A topic does not exist, may not be used, or has no such partition.
 

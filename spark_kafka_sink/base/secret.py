@@ -1,0 +1,55 @@
+"""A text that is never shown: in no log, exception or representation, in no pickle in clear."""
+
+from __future__ import annotations
+
+import secrets
+
+HIDDEN = "[hidden]"
+
+
+class Secret:
+    """A password, a key, a token or a text that contains one. ``reveal`` gives it to who needs it.
+
+    A pickle has it masked with random bytes that stand beside it: nobody reads it by chance, in a
+    log or a dump of a task, but it is not encrypted. What must not travel comes by reference,
+    ``${file:/path:key}``, ``${env:NAME}``, ``${dir:/path:file}``.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself. Never put it into a message."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, specification: str) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return secrets.compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        data = self._text.encode()
+        mask = secrets.token_bytes(len(data))
+        return _unmasked, (_masked(data, mask), mask)
+
+
+def _masked(data: bytes, mask: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(data, mask, strict=True))
+
+
+def _unmasked(data: bytes, mask: bytes) -> Secret:
+    return Secret(_masked(data, mask).decode())
