@@ -1,0 +1,213 @@
+"""Certificates of an authority of its own, for a local Kafka and for tests. Nobody else trusts it.
+
+Texts are PEM, keys PKCS#8, as Kafka's option values want them. JKS is written by the JDK's keytool
+out of PKCS12.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import KeySerializationEncryption
+
+    PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+KeyType = Literal["EC", "RSA"]
+
+_RSA_BITS = 2048
+_LIFE = timedelta(days=30)
+# Clocks of the machines that look at a certificate may differ.
+_BEFORE = timedelta(hours=1)
+LOCAL_HOSTS = ("127.0.0.1", "localhost")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A private key, its certificate, and the authority's certificate above it."""
+
+    key: PrivateKey
+    certificate: x509.Certificate
+    issuer: x509.Certificate
+
+    @property
+    def certificate_chain(self) -> str:
+        """PEM: the certificate, then the authority's."""
+        return _pem(self.certificate) + _pem(self.issuer)
+
+    def private_key(self, password: str | None = None) -> str:
+        """PEM, PKCS#8; encrypted with ``password`` (PBES2, as OpenSSL 3 writes it)."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
+
+        return self.key.private_bytes(
+            Encoding.PEM, PrivateFormat.PKCS8, _encryption(password)
+        ).decode()
+
+    def pem(self, password: str | None = None) -> str:
+        """Key and chain in one text, as Kafka wants a key store of type PEM."""
+        return self.private_key(password) + self.certificate_chain
+
+    def pkcs12(self, password: str, alias: str = "key") -> bytes:
+        """A key store of type PKCS12."""
+        from cryptography.hazmat.primitives.serialization import pkcs12
+
+        return pkcs12.serialize_key_and_certificates(
+            alias.encode(), self.key, self.certificate, [self.issuer], _encryption(password)
+        )
+
+
+class Authority:
+    """Signs certificates. Its own is what clients and brokers trust."""
+
+    def __init__(
+        self, name: str = "pykafka-sink local authority", key_type: KeyType = "EC"
+    ) -> None:
+        self._key = _new_key(key_type)
+        self.certificate = _signed(name, self._key, _Signer(name, self._key), _validity(), ())
+
+    @property
+    def pem(self) -> str:
+        """A trust store of type PEM."""
+        return _pem(self.certificate)
+
+    def issue(
+        self,
+        common_name: str,
+        hosts: Sequence[str] = (),
+        key_type: KeyType = "EC",
+        expired: bool = False,
+    ) -> Identity:
+        """A new key with a certificate.
+
+        hosts : names and addresses at which a server may be reached under it; none for a client.
+        expired : since an hour ago.
+        """
+        key = _new_key(key_type)
+        signer = _Signer(_name_of(self.certificate), self._key)
+        certificate = _signed(common_name, key, signer, _validity(expired), hosts)
+        return Identity(key, certificate, self.certificate)
+
+
+@dataclass(frozen=True)
+class _Signer:
+    name: str
+    key: PrivateKey
+
+
+def write_private(path: Path, content: str | bytes) -> Path:
+    """Write a file that nobody else may read, in one step: who reads it finds it whole."""
+    data = content.encode() if isinstance(content, str) else content
+    part = path.with_name(f"{path.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(data)
+    part.replace(path)
+    return path
+
+
+def _new_key(key_type: KeyType) -> PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if key_type == "RSA":
+        return rsa.generate_private_key(public_exponent=65537, key_size=_RSA_BITS)
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _validity(expired: bool = False) -> tuple[datetime, datetime]:
+    now = datetime.now(timezone.utc)
+    return (now - 2 * _BEFORE, now - _BEFORE) if expired else (now - _BEFORE, now + _LIFE)
+
+
+def _signed(
+    name: str,
+    key: PrivateKey,
+    signer: _Signer,
+    validity: tuple[datetime, datetime],
+    hosts: Sequence[str],
+) -> x509.Certificate:
+    """A certificate; of the authority itself where ``key`` is the signer's."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+
+    is_authority = key is signer.key
+    key_identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.key.public_key())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_x509_name(name))
+        .issuer_name(_x509_name(signer.name))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(validity[0])
+        .not_valid_after(validity[1])
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(key_identifier, critical=False)
+        .add_extension(above, critical=False)
+    )
+    if is_authority:
+        builder = builder.add_extension(_key_usage_of_authority(), critical=True)
+    if hosts:
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+        builder = builder.add_extension(names, critical=False)
+    return builder.sign(signer.key, hashes.SHA256())
+
+
+def _key_usage_of_authority() -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        key_cert_sign=True,
+        crl_sign=True,
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _x509_name(common_name: str) -> x509.Name:
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+
+
+def _name_of(certificate: x509.Certificate) -> str:
+    from cryptography import x509
+
+    (attribute,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(attribute.value)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def _encryption(password: str | None) -> KeySerializationEncryption:
+    from cryptography.hazmat.primitives import serialization
+
+    if password is None:
+        return serialization.NoEncryption()
+    return serialization.BestAvailableEncryption(password.encode())
