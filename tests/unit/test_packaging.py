@@ -76,6 +76,7 @@ def test_pyspark_is_only_an_extra(wheel):
         "crc32c",
         "isal",
         "mmh3",
+        "cryptography",
     }
     assert any("pyspark" in line and "extra == 'spark'" in line for line in required)
 
