@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import signal
 import tempfile
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -13,16 +10,17 @@ from types import TracebackType
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError
-from spark_kafka_sink.base.model import Node, format_address
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.localkafka import readiness, settings
 from spark_kafka_sink.localkafka.broker_process import BrokerProcess
+from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.jars import fetch_jars
-from spark_kafka_sink.localkafka.java import find_java_for_kafka
 from spark_kafka_sink.localkafka.keeper_client import KeeperClient
-from spark_kafka_sink.localkafka.ports import free_ports
-from spark_kafka_sink.localkafka.tools import find_tool_class
+from spark_kafka_sink.localkafka.listeners import Listeners
+from spark_kafka_sink.localkafka.secured_listener import SecuredListener, allowed_urls
+from spark_kafka_sink.localkafka.security import SECURED_LISTENER, Secured, listeners_of
+from spark_kafka_sink.localkafka.toolbox import Toolbox
 from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION, check_version
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
@@ -30,11 +28,8 @@ from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, Metadat
 
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = "Address already in use"
-_FORMAT_TIMEOUT_MS = 300_000
 _ASK_TIMEOUT_MS = 2_000
 _ASK_AGAIN_MS = 25
-# Kafka's own dependencies bring no logger: without one, a broker that fails logs nothing.
-LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
 
 
 class LocalKafka:
@@ -54,6 +49,9 @@ class LocalKafka:
     version : of Kafka, 3.9 or newer.
     server_properties : added to those of every broker, or replacing them.
     heap : of every broker, as for ``-Xmx``.
+    security : further listeners that let in only who is known, with certificates and users made
+        on the fly: ``"sasl_ssl"``, a ``LocalSecurity``, or several by name. The first is where
+        ``bootstrap_servers`` leads; the one without security, PLAINTEXT, stays beside it.
     listeners : further listeners, security protocol by name, ``{"SECURE": "SASL_PLAINTEXT"}``;
         their settings belong into ``server_properties``.
     advertised : what clients of a listener are told instead of its addresses, one ``host:port``
@@ -67,6 +65,8 @@ class LocalKafka:
     >>> with LocalKafka() as kafka:
     ...     kafka.create_topic("flights", partitions=6)
     ...     print(kafka.bootstrap_servers)
+    >>> with LocalKafka(security="sasl_ssl") as kafka:
+    ...     frame.write.format("pykafka-sink").options(**kafka.client_options()).save()
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class LocalKafka:
         server_properties: Mapping[str, str] | None = None,
         heap: str = "512m",
         *,
+        security: Secured | None = None,
         listeners: Mapping[str, str] | None = None,
         advertised: Mapping[str, Sequence[str]] | None = None,
         jvm_options: Sequence[str] = (),
@@ -89,19 +90,19 @@ class LocalKafka:
         self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
         self._heap = heap
-        self._protocols = {settings.MAIN_LISTENER: "PLAINTEXT", **(listeners or {})}
-        self._advertised = dict(advertised or {})
+        self._security = listeners_of(security)
+        protocols = {name: asked.protocol for name, asked in self._security.items()}
+        protocols |= {settings.MAIN_LISTENER: "PLAINTEXT", **(listeners or {})}
+        self._listeners = Listeners(self.broker_ids, protocols, advertised or {})
         self._jvm_options = tuple(jvm_options)
         self._parent_folder = Path(tempfile.gettempdir() if folder is None else folder)
         self._start_timeout_ms = start_timeout_ms
         self._stop_timeout_ms = stop_timeout_ms
         self._clock: Clock = SystemClock()
         self._keeper: KeeperClient | None = None
-        self._java = ""
-        self._jars: list[Path] = []
-        self._ports: dict[int, settings.BrokerPorts] = {}
+        self._toolbox = Toolbox(self.version)
+        self._secured: dict[str, SecuredListener] = {}
         self._brokers: dict[int, BrokerProcess] = {}
-        self._tool_runs = 0
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -121,16 +122,17 @@ class LocalKafka:
         """Fetch, format, start all brokers, and wait until they serve. Does nothing if started."""
         if self._keeper is not None:
             return
-        self._java = find_java_for_kafka(self.version)
-        modules = [f"org.apache.kafka:kafka_2.13:{self.version}", LOGGER_MODULE]
-        self._jars = fetch_jars(modules, f"kafka-{self.version}")
+        self._toolbox.fetch()
         self._keeper = KeeperClient(self._parent_folder)
         try:
             folder = self._keeper.folder
+            for name, security in self._security.items():
+                self._secured[name] = SecuredListener(name, security, folder)
             for broker_id in self.broker_ids:
                 self._brokers[broker_id] = BrokerProcess(self._keeper, broker_id, folder)
             self._configure()
-            self._format()
+            credentials = [c for made in self._secured.values() for c in made.scram_credentials()]
+            self._toolbox.format(self._keeper, list(self._brokers.values()), credentials)
             self._launch_all()
         except BaseException:
             self.close()
@@ -140,6 +142,7 @@ class LocalKafka:
         """Kill what runs and remove the data folder. May be called at any time, and again."""
         keeper, self._keeper = self._keeper, None
         self._brokers.clear()
+        self._secured.clear()
         if keeper is not None:
             keeper.close()
 
@@ -147,23 +150,26 @@ class LocalKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every broker, running or not, separated by commas."""
-        return self.bootstrap_servers_of(settings.MAIN_LISTENER)
+        """``host:port`` of every broker, running or not, separated by commas.
 
-    def bootstrap_servers_of(self, listener: str) -> str:
-        """Like ``bootstrap_servers``, for one of the ``listeners``."""
-        addresses = (self.address(broker_id, listener) for broker_id in self.broker_ids)
-        return ",".join(format_address(host, port) for host, port in addresses)
+        Of the first secured listener, if there is one.
+        """
+        return self.bootstrap_servers_of(None)
 
-    def address(self, broker_id: int, listener: str = settings.MAIN_LISTENER) -> tuple[str, int]:
-        """Host and port of a broker."""
+    def bootstrap_servers_of(self, listener: str | None) -> str:
+        """Like ``bootstrap_servers``, for a listener by its name."""
+        self._running_keeper()
+        return self._listeners.bootstrap_servers(listener)
+
+    def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
+        """Host and port of a broker; without a listener, where ``bootstrap_servers`` leads."""
         self._broker(broker_id)
-        return settings.HOST, self._ports[broker_id].listeners[listener]
+        return self._listeners.address(broker_id, listener)
 
     def controller_address(self, broker_id: int) -> tuple[str, int]:
         """Host and port at which a node takes part in the Raft quorum."""
         self._broker(broker_id)
-        return settings.HOST, self._ports[broker_id].controller
+        return self._listeners.controller_address(broker_id)
 
     def data_directory(self, broker_id: int) -> Path:
         """The broker's log directory: one folder per partition, as DumpLogSegments reads them."""
@@ -176,6 +182,38 @@ class LocalKafka:
     def process_id(self, broker_id: int) -> int:
         """The broker's process id, for those who measure it; changes with ``restart``."""
         return self._broker(broker_id).pid
+
+    # --- for clients of secured listeners ------------------------------------------------------
+
+    def secured(self, listener: str = SECURED_LISTENER) -> SecuredListener:
+        """A secured listener: its users' passwords and the files of its keys."""
+        self._running_keeper()
+        if listener not in self._secured:
+            known = ", ".join(self._secured) or "none"
+            raise LocalKafkaError(f"there is no secured listener {listener}, only {known}")
+        return self._secured[listener]
+
+    def client_options(
+        self,
+        user: str | None = None,
+        listener: str = SECURED_LISTENER,
+        mechanism: str | None = None,
+    ) -> dict[str, str]:
+        """All options that a Spark job needs to write, ``kafka.bootstrap.servers`` included.
+
+        Both sinks understand them. Without names: the first user, the first mechanism.
+        """
+        properties = self.secured(listener).client_properties(user, mechanism)
+        properties["bootstrap.servers"] = self.bootstrap_servers_of(listener)
+        return {f"kafka.{key}": value for key, value in properties.items()}
+
+    def write_client_properties(
+        self, path: str | Path, user: str | None = None, listener: str = SECURED_LISTENER
+    ) -> Path:
+        """The same as a properties file for Kafka's tools, which nobody else may read."""
+        options = self.client_options(user, listener)
+        properties = {key.removeprefix("kafka."): value for key, value in options.items()}
+        return write_private(Path(path), settings.render_properties(properties))
 
     # --- topics and tools ----------------------------------------------------------------------
 
@@ -209,26 +247,7 @@ class LocalKafka:
         which is then looked up. kafka-tools is fetched at the first call. Raises LocalKafkaError
         with the tool's stderr if it fails or does not end in time.
         """
-        keeper = self._running_keeper()
-        kafka = [
-            f"org.apache.kafka:{name}:{self.version}" for name in ("kafka_2.13", "kafka-tools")
-        ]
-        jars = fetch_jars([*kafka, LOGGER_MODULE], f"kafka-tools-{self.version}")
-        full_name = find_tool_class(jars, class_name)
-        self._tool_runs += 1
-        name = f"tool-{self._tool_runs}"
-        stdout, stderr = keeper.folder / f"{name}.out", keeper.folder / f"{name}.err"
-        command = settings.tool_command(self._java, jars, keeper.folder, full_name, arguments)
-        keeper.start(name, command, stdout, stderr)
-        code = keeper.wait([name], timeout_ms).get(name)
-        if code is None:
-            keeper.signal(name, signal.SIGKILL)
-            raise LocalKafkaError(
-                f"{full_name} did not end within {timeout_ms} ms:\n{tail_of(stderr)}"
-            )
-        if code:
-            raise LocalKafkaError(f"{full_name} ended with code {code}:\n{tail_of(stderr)}")
-        return stdout.read_text(encoding="utf-8", errors="replace")
+        return self._toolbox.run(self._running_keeper(), class_name, arguments, timeout_ms)
 
     # --- what can happen to brokers ------------------------------------------------------------
 
@@ -290,44 +309,13 @@ class LocalKafka:
 
     def _configure(self) -> None:
         """Choose ports and write every server.properties."""
-        ports = iter(free_ports(len(self.broker_ids) * (1 + len(self._protocols)), settings.HOST))
-        for broker_id in self.broker_ids:
-            clients = {listener: next(ports) for listener in self._protocols}
-            self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
+        self._listeners.choose_ports()
         for broker_id, broker in self._brokers.items():
-            advertised = {
-                listener: addresses[self.broker_ids.index(broker_id)]
-                for listener, addresses in self._advertised.items()
-            }
-            properties = settings.server_properties(
-                broker_id, self._ports, self._protocols, broker.data_directory, advertised
-            )
-            text = settings.render_properties({**properties, **self._server_properties})
-            broker.properties_file.write_text(text, encoding="ascii")
-
-    def _format(self) -> None:
-        """Prepare every data directory, all nodes at once."""
-        keeper = self._running_keeper()
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # A leading dash would be taken for an option.
-        arguments = ["format", "--cluster-id=" + cluster_id, "--config"]
-        for broker in self._brokers.values():
-            command = settings.tool_command(
-                self._java,
-                self._jars,
-                broker.folder,
-                "kafka.tools.StorageTool",
-                [*arguments, str(broker.properties_file)],
-            )
-            keeper.start(f"format-{broker.broker_id}", command, broker.log_file, broker.log_file)
-        for broker in self._brokers.values():
-            name = f"format-{broker.broker_id}"
-            code = keeper.wait([name], _FORMAT_TIMEOUT_MS).get(name)
-            if code != 0:
-                raise LocalKafkaError(
-                    f"the data directory could not be formatted (exit code {code}), check "
-                    f"server_properties:\n{tail_of(broker.log_file)}"
-                )
+            properties = self._listeners.server_properties(broker_id, broker.data_directory)
+            for secured in self._secured.values():
+                properties |= secured.broker_properties()
+            text = settings.render_properties(properties | self._server_properties)
+            write_private(broker.properties_file, text)
 
     def _launch_all(self) -> None:
         """Start every broker; with other ports if another process has taken one."""
@@ -347,11 +335,8 @@ class LocalKafka:
             self._configure()
 
     def _launch(self, broker: BrokerProcess) -> None:
-        broker.start(
-            settings.broker_command(
-                self._java, self._jars, self._heap, broker.folder, self._jvm_options
-            )
-        )
+        options = [*self._jvm_options, *allowed_urls(self._secured.values())]
+        broker.start(self._toolbox.broker_command(self._heap, broker.folder, options))
 
     def _await_serving(self) -> None:
         check = readiness.is_serving(self._running())
@@ -390,7 +375,7 @@ class LocalKafka:
         return check(response)
 
     def _admin(self, broker_ids: Sequence[int]) -> AdminClient:
-        addresses = [self.address(broker_id) for broker_id in broker_ids]
+        addresses = [self.address(broker_id, settings.MAIN_LISTENER) for broker_id in broker_ids]
         network_settings = DEFAULT_SETTINGS._replace(
             request_timeout_ms=_ASK_TIMEOUT_MS, reconnect_backoff_max_ms=100
         )
