@@ -14,6 +14,8 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.config.reference_syntax import has_reference, problem_of_references
 
 Validator = Callable[[Any], str | None]
 """Returns what is wrong with a parsed value, or None."""
@@ -23,10 +25,14 @@ class ConfigType(Enum):
     """Types of values, named as in Kafka's documentation."""
 
     BOOLEAN = "boolean"
+    SHORT = "short"
     INT = "int"
     LONG = "long"
+    DOUBLE = "double"
     STRING = "string"
     LIST = "list"
+    CLASS = "class"
+    PASSWORD = "password"
 
 
 class Importance(Enum):
@@ -46,7 +52,9 @@ REQUIRED = Required()
 # Python's int() takes 1_000 and other scripts' digits as well, Java's does not.
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _WITH_UNIT = re.compile(r"[0-9.]+ *[a-zA-Z]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INTEGER_RANGES = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
     ConfigType.INT: (-(2**31), 2**31 - 1),
     ConfigType.LONG: (-(2**63), 2**63 - 1),
 }
@@ -57,6 +65,8 @@ class ConfigKey(NamedTuple):
 
     java_default, difference: set when the default is not the Java client's; the second says why.
     convert: brings a value into its usual form before it is validated.
+    takes_references: a text that holds ``${env:NAME}`` and the like stays as it is, for it is known
+    only where it is resolved.
     prefix: what users write before the name; set by the table.
     """
 
@@ -69,6 +79,7 @@ class ConfigKey(NamedTuple):
     java_default: Any = None
     difference: str | None = None
     convert: Callable[[Any], Any] | None = None
+    takes_references: bool = False
     prefix: str = ""
 
     @property
@@ -82,7 +93,16 @@ class ConfigKey(NamedTuple):
         return self.name.replace(".", "_")
 
     def parse(self, value: str) -> Any:
-        """``value`` in the key's type, validated. Raises ConfigError."""
+        """``value`` in the key's type, validated. Raises ConfigError.
+
+        The error shows the value, unless the type is PASSWORD.
+        """
+        if self.takes_references:
+            problem = problem_of_references(value)
+            if problem is not None:
+                raise self._invalid(value, problem)
+            if has_reference(value):
+                return _parse(self.type, value.strip())
         try:
             parsed = _parse(self.type, value.strip())
         except ValueError:
@@ -95,7 +115,8 @@ class ConfigKey(NamedTuple):
         return parsed
 
     def _invalid(self, value: str, problem: str) -> ConfigError:
-        return ConfigError(f"Invalid value {value} for configuration {self.full_name}: {problem}")
+        shown = HIDDEN if self.type is ConfigType.PASSWORD else value
+        return ConfigError(f"Invalid value {shown} for configuration {self.full_name}: {problem}")
 
 
 def _not_of(config_type: ConfigType, text: str) -> str:
@@ -109,14 +130,20 @@ def _not_of(config_type: ConfigType, text: str) -> str:
 
 
 def _parse(config_type: ConfigType, text: str) -> Any:
-    if config_type is ConfigType.STRING:
+    if config_type in (ConfigType.STRING, ConfigType.CLASS):
         return text
+    if config_type is ConfigType.PASSWORD:
+        return Secret(text)
     if config_type is ConfigType.LIST:
         return [item.strip() for item in text.split(",") if item.strip()]
     if config_type is ConfigType.BOOLEAN:
         if text.lower() not in ("true", "false"):
             raise ValueError(text)
         return text.lower() == "true"
+    if config_type is ConfigType.DOUBLE:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(text)
+        return float(text)
     if not _INTEGER.fullmatch(text):
         raise ValueError(text)
     number = int(text)
@@ -131,7 +158,7 @@ def at_least(lowest: int) -> Validator:
     return lambda value: None if value >= lowest else f"must be at least {lowest}"
 
 
-def between(lowest: int, highest: int) -> Validator:
+def between(lowest: float, highest: float) -> Validator:
     """Numbers from ``lowest`` to ``highest``."""
     return lambda value: (
         None if lowest <= value <= highest else f"must be between {lowest} and {highest}"

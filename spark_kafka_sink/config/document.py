@@ -10,7 +10,9 @@ from typing import Any
 
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
 from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.security_keys import PROTOCOL_CONFIG, SASL_CONFIG, SSL_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
 _HEAD = """\
@@ -23,6 +25,16 @@ case-sensitive. In a properties file for the jobs in `jobs/`, put `spark.pykafka
 
 """
 
+_SECURITY = """
+## Secured connections
+
+In options marked with *reference*, all or part of the text may stand elsewhere: `${env:NAME}` is
+an environment variable, `${file:/path:key}` a key in a properties file, `${dir:/path:file}` a file
+in a folder, as with Kafka's configuration providers. It is read by the processes that connect: the
+driver and each Python worker.
+
+"""
+
 
 def render() -> str:
     """The whole document."""
@@ -32,10 +44,21 @@ def render() -> str:
         "The names, meanings and defaults are those of Kafka's Java producer; where a default "
         "differs, the table says why.\n\n",
         _table(PRODUCER_CONFIG),
+        _SECURITY,
+        _table(PROTOCOL_CONFIG),
+        "\n### TLS: `kafka.ssl.*`\n\n",
+        "With `kafka.security.protocol` SSL or SASL_SSL.\n\n",
+        _table(SSL_CONFIG),
+        "\n### SASL: `kafka.sasl.*`\n\n",
+        "With `kafka.security.protocol` SASL_SSL or SASL_PLAINTEXT.\n\n",
+        _table(SASL_CONFIG),
         "\n## Refused, with an alternative\n\n",
         "Keys that name Java classes cannot work without a JVM:\n\n",
         "| option | instead |\n| --- | --- |\n",
         *(f"| `{KAFKA_PREFIX}{name}` | {text} |\n" for name, text in JAVA_CLASS_KEYS.items()),
+        "\nKeys of librdkafka that Java spells otherwise:\n\n",
+        "| option | instead |\n| --- | --- |\n",
+        *(f"| `{KAFKA_PREFIX}{name}` | {text} |\n" for name, text in LIBRDKAFKA_KEYS.items()),
         "\n`kafka.key.serializer` and `kafka.value.serializer` are refused as by Spark's own sink. "
         "Any other key under `kafka.` that is not in these tables is refused, with the nearest "
         "right name. A name without `kafka.` that is close to one in these tables is refused, "
@@ -67,13 +90,18 @@ def _default(key: ConfigKey) -> str:
 def _code(value: Any) -> str:
     if value is None:
         return "none"
+    if value == "":
+        return "empty"
+    if isinstance(value, list) and value:
+        return f"`{','.join(value)}`"
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
 def _meaning(key: ConfigKey) -> str:
+    doc = f"{key.doc} *reference*" if key.takes_references else key.doc
     if key.difference is None:
-        return key.doc
-    return f"{key.doc} **Java: {_code(key.java_default)}.** {key.difference}"
+        return doc
+    return f"{doc} **Java: {_code(key.java_default)}.** {key.difference}"
 
 
 if __name__ == "__main__":

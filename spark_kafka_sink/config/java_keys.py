@@ -18,13 +18,8 @@ JAVA_CLASS_KEYS = {
     "a 'partition' column",
     "interceptor.classes": "interceptors=package.module:Class",
     "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
-    "config.providers": "pass values through Spark's properties file",
-    "security.providers": "this version speaks PLAINTEXT only",
-    "ssl.engine.factory.class": "this version speaks PLAINTEXT only",
-    "sasl.client.callback.handler.class": "this version speaks PLAINTEXT only",
-    "sasl.login.callback.handler.class": "this version speaks PLAINTEXT only",
-    "sasl.login.class": "this version speaks PLAINTEXT only",
-    "sasl.jaas.config": "this version speaks PLAINTEXT only",
+    "config.providers": "references such as ${env:NAME} are known without it",
+    "security.providers": "leave it out; TLS and cryptography are OpenSSL's, as in Python",
 }
 
 # Java partitioners that have a counterpart here.
@@ -36,6 +31,10 @@ JAVA_PARTITIONERS = {
     "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
 }
 
+_IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
+_KINIT = "kinit is not called: a key tab is used anew, a ticket cache is read anew"
+_BROKERS_CHECK = "what it sets is how brokers check tokens"
+
 # The Java client's own keys that have no effect here: accepted, and reported in the log.
 KEYS_WITHOUT_EFFECT = {
     "auto.include.jmx.reporter": "there is no JMX here",
@@ -43,4 +42,18 @@ KEYS_WITHOUT_EFFECT = {
     "metrics.num.samples": "metrics are counted per batch, not sampled",
     "metrics.recording.level": "metrics are counted per batch, not sampled",
     "metrics.sample.window.ms": "metrics are counted per batch, not sampled",
+    "ssl.provider": _IN_A_JVM,
+    "ssl.keymanager.algorithm": _IN_A_JVM,
+    "ssl.trustmanager.algorithm": _IN_A_JVM,
+    "ssl.secure.random.implementation": _IN_A_JVM,
+    "sasl.kerberos.kinit.cmd": _KINIT,
+    "sasl.kerberos.ticket.renew.window.factor": _KINIT,
+    "sasl.kerberos.ticket.renew.jitter": _KINIT,
+    "sasl.oauthbearer.clock.skew.seconds": _BROKERS_CHECK,
+    "sasl.oauthbearer.expected.audience": _BROKERS_CHECK,
+    "sasl.oauthbearer.expected.issuer": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.url": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKERS_CHECK,
 }

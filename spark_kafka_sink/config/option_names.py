@@ -12,7 +12,9 @@ from spark_kafka_sink.config.java_keys import (
     KEYS_WITHOUT_EFFECT,
     REFUSED_KEYS,
 )
+from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
 PASSED_BY_SPARK = frozenset(
@@ -27,6 +29,10 @@ PASSED_BY_SPARK = frozenset(
     }
 )
 """What Spark adds to the options of a writer, or reads from them: not this sink's to judge."""
+
+# Kafka's keys that are used, refused in words of their own, or without effect.
+_USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
+_TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
 
 # Up to so many characters, a name is near with at most so many typing errors.
 _ALLOWED_ERRORS = ((5, 1), (10, 2))
@@ -51,7 +57,7 @@ def is_unknown(name: str) -> bool:
 
 
 def _refusal_of_kafka(key: str) -> str | None:
-    if key in PRODUCER_CONFIG.keys or key in KEYS_WITHOUT_EFFECT:
+    if key in _USED or key in KEYS_WITHOUT_EFFECT:
         return None
     if key in REFUSED_KEYS:
         return REFUSED_KEYS[key]
@@ -60,7 +66,12 @@ def _refusal_of_kafka(key: str) -> str | None:
             f"Kafka option '{KAFKA_PREFIX}{key}' names a Java class, and there is no JVM here. "
             f"Instead: {JAVA_CLASS_KEYS[key]}."
         )
-    suggestion = PRODUCER_CONFIG.suggestion(key, JAVA_CLASS_KEYS)
+    if key in LIBRDKAFKA_KEYS:
+        return (
+            f"Kafka option '{KAFKA_PREFIX}{key}' is librdkafka's, and this sink has the options of "
+            f"Kafka's Java client. Instead: {LIBRDKAFKA_KEYS[key]}."
+        )
+    suggestion = PRODUCER_CONFIG.suggestion(key, [*SECURITY_CONFIG.keys, *_TOLD])
     return (
         f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink"
         f"{suggestion or '. See docs/options.md (pykafka-sink docs options).'}"
@@ -77,11 +88,11 @@ def near_option(name: str) -> str | None:
         if option.startswith(f"{name}."):
             return option
     candidates = {name: name for name in SINK_OPTIONS.keys}
-    for key in PRODUCER_CONFIG.keys.values():
+    for key in _USED.values():
         candidates.setdefault(key.name, key.full_name)
         candidates.setdefault(key.full_name, key.full_name)
-    for java_key in JAVA_CLASS_KEYS:
-        candidates.setdefault(java_key, KAFKA_PREFIX + java_key)
+    for told in _TOLD:
+        candidates.setdefault(told, KAFKA_PREFIX + told)
     allowed = next((errors for length, errors in _ALLOWED_ERRORS if len(name) <= length), None)
     most = _MOST_ERRORS if allowed is None else allowed
     distances = {

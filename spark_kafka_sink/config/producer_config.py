@@ -12,6 +12,9 @@ from typing import Any
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_keys import ACKS, ACKS_ALL, PRODUCER_CONFIG
+from spark_kafka_sink.config.security_config import SecurityConfig
+from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
+from spark_kafka_sink.config.security_rules import parse_security
 from spark_kafka_sink.config.topic_creation import TopicCreation
 
 _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
@@ -61,7 +64,8 @@ class ProducerConfig:
     socket_connection_setup_timeout_max_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
-    security_protocol: str
+    # security.protocol, ssl.*, sasl.*
+    security: SecurityConfig = SecurityConfig()
     # Not a key of Kafka's: the sink's option ``hooks.on.error``, for a user's partitioner.
     hooks_on_error: str = "fail"
     # Nor this: the sink's options ``topic.creation.*``. None: brokers may create topics.
@@ -70,7 +74,9 @@ class ProducerConfig:
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
         """From Kafka's keys and textual values. Raises ConfigError."""
-        parsed = PRODUCER_CONFIG.parse(values)
+        secured = {name: text for name, text in values.items() if name in SECURITY_CONFIG.keys}
+        others = {name: text for name, text in values.items() if name not in secured}
+        parsed = PRODUCER_CONFIG.parse(others)
         servers = parsed["bootstrap_servers"]
         parsed["bootstrap_servers"] = tuple(
             parse_bootstrap_servers(",".join(servers), "kafka.bootstrap.servers")
@@ -81,7 +87,7 @@ class ProducerConfig:
             parsed["reconnect_backoff_max_ms"] = parsed["reconnect_backoff_ms"]
         _check_idempotence(parsed, values)
         _check_delivery_timeout(parsed, values)
-        return cls(**parsed)
+        return cls(**parsed, security=parse_security(secured))
 
     @property
     def compression_level(self) -> int | None:

@@ -367,15 +367,6 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "TCP receive buffer. -1: the operating system decides.",
         ),
-        ConfigKey(
-            "security.protocol",
-            STRING,
-            "PLAINTEXT",
-            one_of("PLAINTEXT"),
-            MEDIUM,
-            "How to talk to brokers. This version speaks PLAINTEXT only.",
-            convert=in_usual_case("PLAINTEXT"),
-        ),
     ],
     KAFKA_PREFIX,
 )

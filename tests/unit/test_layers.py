@@ -206,5 +206,14 @@ def test_records_are_read_and_written_without_kernels():
     assert not loaded & {"numba", "llvmlite", "numpy", "pyarrow"}
 
 
+def test_options_load_nothing_that_secures_connections():
+    """A write in plaintext must not pay for TLS and token endpoints."""
+    setup = (
+        "from spark_kafka_sink.config.sink_options import SinkOptions\n"
+        "SinkOptions.parse({'kafka.bootstrap.servers': 'b:9092'})"
+    )
+    assert not loaded_by(setup) & {"ssl", "_ssl", "cryptography", "urllib", "http", "socket"}
+
+
 def test_the_command_line_needs_no_spark():
     assert not loaded_by("import spark_kafka_sink.cli") & {"pyspark", "numba", "numpy"}

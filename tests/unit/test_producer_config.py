@@ -46,7 +46,6 @@ JAVA = {
     "retries": (INT, 2147483647),
     "retry.backoff.max.ms": (LONG, 1000),
     "retry.backoff.ms": (LONG, 100),
-    "security.protocol": (STRING, "PLAINTEXT"),
     "send.buffer.bytes": (INT, 131072),
     "socket.connection.setup.timeout.max.ms": (LONG, 30000),
     "socket.connection.setup.timeout.ms": (LONG, 10000),
@@ -95,7 +94,7 @@ def test_the_table_itself(name: str) -> None:
 
 def test_fields_and_keys_are_the_same() -> None:
     fields = {field.name for field in dataclasses.fields(ProducerConfig)}
-    assert fields - {"hooks_on_error", "topic_creation"} == {
+    assert fields - {"hooks_on_error", "topic_creation", "security"} == {
         key.field for key in PRODUCER_CONFIG.keys.values()
     }
 
@@ -255,7 +254,6 @@ def test_a_reconnect_pause_without_maximum_is_constant(ms: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "canonical"),
     [
-        ("security.protocol", "plaintext", "PLAINTEXT"),
         ("metadata.recovery.strategy", "NONE", "none"),
         ("metadata.recovery.strategy", "Rebootstrap", "rebootstrap"),
     ],
@@ -264,11 +262,6 @@ def test_words_whose_case_does_not_matter_to_java(name: str, value: str, canonic
     """CaseInsensitiveValidString in Java's table: the JVM sink takes them."""
     config = ProducerConfig.parse({"bootstrap.servers": "b:9092", name: value})
     assert getattr(config, PRODUCER_CONFIG.keys[name].field) == canonical
-
-
-def test_other_security_protocols_are_refused() -> None:
-    for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        assert "must be one of PLAINTEXT" in refusal(security_protocol=protocol)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""Java classes that options name and that have a counterpart here, and what is said of others.
+
+Databricks ships Kafka's client under another name, ``kafkashaded.org.apache.kafka…``: the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+SHADED = "kafkashaded."
+_KAFKA = "org.apache.kafka.common."
+_OAUTH = f"{_KAFKA}security.oauthbearer."
+
+OAUTH_LOGIN_HANDLER = "OAuthBearerLoginCallbackHandler"
+IAM_LOGIN_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
+IAM_CLIENT_HANDLER = "IAMClientCallbackHandler"
+RETRIEVERS = (
+    "DefaultJwtRetriever",
+    "ClientCredentialsJwtRetriever",
+    "FileJwtRetriever",
+    "JwtBearerJwtRetriever",
+)
+VALIDATORS = ("DefaultJwtValidator", "ClientJwtValidator")
+
+# Full name -> simple name, by which the rest of the code knows it.
+LOGIN_HANDLERS = {
+    f"{_OAUTH}{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
+    f"{_OAUTH}secured.{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
+    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
+}
+CLIENT_HANDLERS = {f"software.amazon.msk.auth.iam.{IAM_CLIENT_HANDLER}": IAM_CLIENT_HANDLER}
+JWT_RETRIEVERS = {f"{_OAUTH}{name}": name for name in RETRIEVERS}
+JWT_VALIDATORS = {f"{_OAUTH}{name}": name for name in VALIDATORS}
+LOGIN_CLASSES = {
+    f"{_OAUTH}internals.OAuthBearerRefreshingLogin": "OAuthBearerRefreshingLogin",
+    f"{_KAFKA}security.authenticator.DefaultLogin": "DefaultLogin",
+    f"{_KAFKA}security.kerberos.KerberosLogin": "KerberosLogin",
+}
+ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
+
+TOKENS_OF_YOUR_OWN = (
+    "tokens of your own come from a Python callable, "
+    "kafka.sasl.oauthbearer.token.provider=package.module:callable"
+)
+
+
+def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
+    """For ``ConfigKey.convert``: the simple name of a class that is known, else the text as is."""
+    return lambda value: known.get(value.removeprefix(SHADED), value)
+
+
+def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], str | None]:
+    """For ``ConfigKey.validator``, after ``simple_name``. instead: of a class that is not known."""
+    names = set(known.values())
+    return lambda value: (
+        None
+        if value in names
+        else "names a Java class, and there is no JVM here; what the sink does itself is what "
+        f"{', '.join(known)} stands for. Instead: {instead}"
+    )

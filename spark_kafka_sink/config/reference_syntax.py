@@ -1,0 +1,52 @@
+"""References in texts of options: ``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``.
+
+Here is only how they are written; what they stand for is read in the process that needs it, by
+``security/references.py``.
+
+Source: ``ConfigTransformer`` of Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+ENV, FILE, DIR = "env", "file", "dir"
+HOW_TO_WRITE = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
+
+REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+# Anything else before the first colon cannot be meant as a provider's name: it stays as it is.
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+class Reference(NamedTuple):
+    """provider: ENV, FILE or DIR, or what else is written there. path: None for ENV."""
+
+    provider: str
+    path: str | None
+    key: str
+
+
+def references_in(text: str) -> list[Reference]:
+    """All that look like references, in order."""
+    found = (Reference(m[1], m[2], m[3]) for m in REFERENCE.finditer(text))
+    return [reference for reference in found if _WORD.fullmatch(reference.provider)]
+
+
+def has_reference(text: str) -> bool:
+    """Whether part of the text stands somewhere else."""
+    return bool(references_in(text))
+
+
+def problem_of_references(text: str) -> str | None:
+    """What is wrong with the way references are written; None if nothing is.
+
+    Shows nothing of the text: it may hold a secret.
+    """
+    for reference in references_in(text):
+        if reference.provider not in (ENV, FILE, DIR):
+            return f"it holds a reference of a kind that is not known here: write {HOW_TO_WRITE}"
+        has_path = bool(reference.path)
+        if not reference.key or has_path is (reference.provider == ENV):
+            return f"it holds a reference that is not complete: write {HOW_TO_WRITE}"
+    return None

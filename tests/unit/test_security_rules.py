@@ -1,0 +1,397 @@
+"""Rules across the keys of TLS and SASL, and what is said of options without effect."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.java_keys import KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
+from spark_kafka_sink.config.option_names import refusal as refusal_of_name
+from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig, StoreConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+
+SERVERS = {"kafka.bootstrap.servers": "b:9092"}
+TLS = {"kafka.security.protocol": "SSL"}
+SASL = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
+USER = {"kafka.sasl.username": "alice", "kafka.sasl.password": "marked-secret"}
+PEM = "-----BEGIN CERTIFICATE-----"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+
+
+def parse(*options: dict[str, str]) -> SinkOptions:
+    merged = dict(SERVERS)
+    for some in options:
+        merged.update(some)
+    return SinkOptions.parse(merged)
+
+
+def security(*options: dict[str, str]) -> SecurityConfig:
+    return parse(*options).producer.security
+
+
+def refusal(*options: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parse(*options)
+    return str(raised.value)
+
+
+def test_plaintext_is_the_default() -> None:
+    assert security() == SecurityConfig("PLAINTEXT", None, None)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "has_tls", "has_sasl"),
+    [
+        ("PLAINTEXT", False, False),
+        ("ssl", True, False),
+        ("Sasl_Plaintext", False, True),
+        ("SASL_SSL", True, True),
+    ],
+)
+def test_the_protocol_says_what_there_is(protocol: str, has_tls: bool, has_sasl: bool) -> None:
+    found = security({"kafka.security.protocol": protocol})
+    assert found.protocol == protocol.upper()
+    assert (found.ssl is not None) is has_tls
+    assert (found.sasl is not None) is has_sasl
+
+
+def test_tls_as_it_was_asked_for() -> None:
+    found = security(
+        TLS,
+        {
+            "kafka.ssl.truststore.location": "/etc/trust.p12",
+            "kafka.ssl.truststore.password": "a",
+            "kafka.ssl.keystore.location": "key.jks",
+            "kafka.ssl.keystore.password": "b",
+            "kafka.ssl.keystore.type": "jks",
+            "kafka.ssl.key.password": "c",
+            "kafka.ssl.protocol": "TLSv1.2",
+            "kafka.ssl.enabled.protocols": "TLSv1.2,TLSv1.1",
+            "kafka.ssl.cipher.suites": "TLS_A,TLS_B",
+            "kafka.ssl.endpoint.identification.algorithm": "",
+        },
+    ).ssl
+    assert found == SslConfig(
+        protocol="TLSv1.2",
+        enabled_protocols=("TLSv1.2",),
+        cipher_suites=("TLS_A", "TLS_B"),
+        checks_host_name=False,
+        truststore=StoreConfig("/etc/trust.p12", Secret("a")),
+        keystore=StoreConfig("key.jks", Secret("b"), "JKS", key_password=Secret("c")),
+    )
+
+
+def test_stores_in_the_options() -> None:
+    found = security(
+        TLS,
+        {
+            "kafka.ssl.truststore.certificates": "authority",
+            "kafka.ssl.keystore.certificate.chain": "chain",
+            "kafka.ssl.keystore.key": "key",
+            "kafka.ssl.keystore.type": "PEM",
+        },
+    ).ssl
+    assert found is not None
+    assert found.truststore == StoreConfig(certificates="authority")
+    assert found.keystore == StoreConfig(type="PEM", certificates="chain", key=Secret("key"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"truststore.password": "x", "truststore.location": "f", "truststore.type": "PEM"},
+            "SSL trust store password cannot be specified for PEM format: leave "
+            "kafka.ssl.truststore.password out",
+        ),
+        (
+            {"keystore.password": "x", "keystore.location": "f", "keystore.type": "PEM"},
+            "SSL key store password cannot be specified for PEM format: leave "
+            "kafka.ssl.keystore.password out. The password of the key is kafka.ssl.key.password",
+        ),
+        (
+            {"truststore.password": "x"},
+            "SSL trust store is not specified, but trust store password is specified: "
+            "kafka.ssl.truststore.location is missing",
+        ),
+        (
+            {"keystore.password": "x"},
+            "SSL key store is not specified, but key store password is specified: "
+            "kafka.ssl.keystore.location is missing",
+        ),
+        (
+            {"truststore.certificates": PEM, "truststore.type": "JKS"},
+            "kafka.ssl.truststore.certificates holds PEM text, but kafka.ssl.truststore.type is JKS",
+        ),
+        (
+            {"truststore.certificates": PEM, "truststore.location": "f"},
+            "Both kafka.ssl.truststore.location and kafka.ssl.truststore.certificates are given: "
+            "leave one of them out",
+        ),
+        (
+            {"truststore.certificates": PEM, "truststore.password": "x"},
+            "SSL trust store password cannot be specified for PEM format: leave "
+            "kafka.ssl.truststore.password out",
+        ),
+        (
+            {"keystore.key": "x"},
+            "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: the "
+            "chain is missing",
+        ),
+        (
+            {"keystore.certificate.chain": PEM},
+            "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: the "
+            "key is missing",
+        ),
+        (
+            {"keystore.certificate.chain": PEM, "keystore.key": "x", "keystore.location": "f"},
+            "Both kafka.ssl.keystore.location and kafka.ssl.keystore.key are given: leave one of "
+            "them out",
+        ),
+        (
+            {"keystore.location": "f", "keystore.type": "pkcs12"},
+            "kafka.ssl.keystore.location with kafka.ssl.keystore.type=PKCS12 needs "
+            "kafka.ssl.keystore.password",
+        ),
+        (
+            {"protocol": "TLSv1.2", "enabled.protocols": "TLSv1.3"},
+            "kafka.ssl.protocol=TLSv1.2 forbids the only version in kafka.ssl.enabled.protocols, "
+            "TLSv1.3: no version of TLS is left",
+        ),
+    ],
+)
+def test_stores_that_contradict_themselves(options: dict[str, str], message: str) -> None:
+    given = {f"kafka.ssl.{name}": value for name, value in options.items()}
+    assert refusal(TLS, given) == message
+    assert parse(given).producer.security.ssl is None, "PLAINTEXT uses none of it"
+
+
+def test_a_mechanism_that_is_not_named_is_kerberos() -> None:
+    sasl = security({"kafka.security.protocol": "SASL_SSL"}).sasl
+    assert sasl is not None
+    assert sasl.mechanism == "GSSAPI"
+
+
+def test_sasl_as_it_was_asked_for() -> None:
+    sasl = security(
+        {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.jaas.config": "entry",
+            "kafka.sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler",
+            "kafka.sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+            "kafka.sasl.oauthbearer.client.credentials.client.id": "id",
+            "kafka.sasl.oauthbearer.client.credentials.client.secret": "s",
+            "kafka.sasl.oauthbearer.scope": "a b",
+            "kafka.sasl.oauthbearer.jwt.retriever.class": f"{OAUTH}.FileJwtRetriever",
+            "kafka.sasl.oauthbearer.assertion.claim.iss": "me",
+            "kafka.sasl.oauthbearer.assertion.private.key.passphrase": "p",
+            "kafka.sasl.oauthbearer.token.provider": "a.b:c",
+            "kafka.sasl.oauthbearer.header.urlencode": "true",
+            "kafka.sasl.login.read.timeout.ms": "5000",
+            "kafka.sasl.kerberos.service.name": "kafka",
+            "kafka.sasl.kerberos.min.time.before.relogin": "1",
+        }
+    ).sasl
+    assert sasl is not None
+    assert sasl.mechanism == "OAUTHBEARER"
+    assert sasl.jaas_config == Secret("entry")
+    assert sasl.login.read_timeout_ms == 5000
+    assert sasl.kerberos.service_name == "kafka"
+    assert sasl.kerberos.min_time_before_relogin_ms == 1
+    oauth = sasl.oauth
+    assert (oauth.client_id, oauth.client_secret, oauth.scope) == ("id", Secret("s"), "a b")
+    assert (oauth.retriever, oauth.token_provider) == ("FileJwtRetriever", "a.b:c")
+    assert oauth.header_urlencode
+    assert oauth.assertion.claim_iss == "me"
+    assert oauth.assertion.private_key_passphrase == Secret("p")
+
+
+def test_plain_options_of_our_own() -> None:
+    sasl = security(SASL, USER).sasl
+    assert sasl is not None
+    assert (sasl.username, sasl.password) == ("alice", Secret("marked-secret"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"kafka.sasl.username": "u"},
+            "kafka.sasl.username and kafka.sasl.password belong together: kafka.sasl.password is "
+            "missing",
+        ),
+        (
+            {"kafka.sasl.password": "p"},
+            "kafka.sasl.username and kafka.sasl.password belong together: kafka.sasl.username is "
+            "missing",
+        ),
+        (
+            {**USER, "kafka.sasl.jaas.config": "x"},
+            "Both kafka.sasl.jaas.config and kafka.sasl.username or kafka.sasl.password are given: "
+            "leave one of them out",
+        ),
+        (
+            {**USER, "kafka.sasl.mechanism": "OAUTHBEARER"},
+            "kafka.sasl.username and kafka.sasl.password are for kafka.sasl.mechanism=PLAIN, "
+            "SCRAM-SHA-256, SCRAM-SHA-512, but the mechanism is OAUTHBEARER",
+        ),
+        (
+            {"kafka.sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler"},
+            "kafka.sasl.login.callback.handler.class is for kafka.sasl.mechanism=OAUTHBEARER, but "
+            "the mechanism is PLAIN",
+        ),
+        (
+            {
+                "kafka.sasl.client.callback.handler.class": "software.amazon.msk.auth.iam."
+                "IAMClientCallbackHandler"
+            },
+            "kafka.sasl.client.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
+            "the mechanism is PLAIN",
+        ),
+    ],
+)
+def test_sasl_that_contradicts_itself(options: dict[str, str], message: str) -> None:
+    assert refusal(SASL, options) == message
+
+
+def test_a_password_without_a_mechanism() -> None:
+    assert refusal({"kafka.security.protocol": "SASL_SSL"}, USER).endswith(
+        "but the mechanism is GSSAPI, which is the default"
+    )
+
+
+def test_aws_iam_by_its_login_handler() -> None:
+    """MSK's library offers OAUTHBEARER with a handler of its own: on the wire it is the same."""
+    handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+    options = {"kafka.sasl.login.callback.handler.class": handler}
+    sasl = security(SASL, options, {"kafka.sasl.mechanism": "OAUTHBEARER"}).sasl
+    assert sasl is not None
+    assert sasl.mechanism == "AWS_MSK_IAM"
+
+
+def test_sasl_without_a_protocol_for_it_is_told() -> None:
+    """The usual mistake: credentials are given, and the protocol is forgotten."""
+    options = {"kafka.sasl.mechanism": "PLAIN", **USER, "kafka.ssl.truststore.location": "f"}
+    assert parse(options).notes == (
+        "options kafka.sasl.mechanism, kafka.sasl.password, kafka.sasl.username have no effect "
+        "with kafka.security.protocol=PLAINTEXT, which does not authenticate by SASL: set "
+        "kafka.security.protocol to SASL_SSL or SASL_PLAINTEXT",
+        "option kafka.ssl.truststore.location has no effect with kafka.security.protocol="
+        "PLAINTEXT, which does not encrypt: set kafka.security.protocol to SASL_SSL",
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "note"),
+    [
+        (
+            "PLAINTEXT",
+            "ssl.protocol",
+            "option kafka.ssl.protocol has no effect with kafka.security.protocol=PLAINTEXT, which "
+            "does not encrypt: set kafka.security.protocol to SSL",
+        ),
+        (
+            "SSL",
+            "sasl.login.retry.backoff.ms",
+            "option kafka.sasl.login.retry.backoff.ms has no effect with kafka.security.protocol="
+            "SSL, which does not authenticate by SASL: set kafka.security.protocol to SASL_SSL or "
+            "SASL_PLAINTEXT",
+        ),
+    ],
+)
+def test_what_the_protocol_does_not_use_is_told(protocol: str, name: str, note: str) -> None:
+    value = "TLSv1.2" if name == "ssl.protocol" else "1"
+    options = {"kafka.security.protocol": protocol, f"kafka.{name}": value}
+    assert parse(options).notes == (note,)
+
+
+def test_what_is_used_is_not_told() -> None:
+    used = {**SASL, **USER, "kafka.ssl.truststore.location": "f"}
+    assert parse(used).notes == ()
+
+
+def test_doubtful_options_are_told() -> None:
+    assert parse(TLS, {"kafka.ssl.endpoint.identification.algorithm": "None"}).notes == (
+        "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, taken as "
+        "empty: brokers' host names are not checked",
+    )
+    assert parse(TLS, {"kafka.ssl.enabled.protocols": "TLSv1.2,TLSv1.1,TLSv1"}).notes == (
+        "kafka.ssl.enabled.protocols: TLSv1.1, TLSv1 has no effect: only TLSv1.2 and TLSv1.3 are "
+        "spoken",
+    )
+    assert parse(SASL, USER, {"kafka.security.protocol": "SASL_PLAINTEXT"}).notes == (
+        "kafka.sasl.mechanism=PLAIN with kafka.security.protocol=SASL_PLAINTEXT: the password "
+        "crosses the network unencrypted. SASL_SSL encrypts it",
+    )
+
+
+@pytest.mark.parametrize("name", LIBRDKAFKA_KEYS)
+def test_librdkafkas_names_are_answered_with_javas(name: str) -> None:
+    assert refusal({f"kafka.{name}": "marked-secret"}) == (
+        f"Kafka option 'kafka.{name}' is librdkafka's, and this sink has the options of Kafka's "
+        f"Java client. Instead: {LIBRDKAFKA_KEYS[name]}."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("kafka.ssl.trustore.location", "kafka.ssl.truststore.location"),
+        ("kafka.sasl.jaas.conf", "kafka.sasl.jaas.config"),
+        ("kafka.sasl.user", "kafka.sasl.username"),
+        ("kafka.security.protocoll", "kafka.security.protocol"),
+    ],
+)
+def test_misspelt_names_are_answered_with_the_near_one(name: str, near: str) -> None:
+    assert f"Did you mean '{near}'?" in (refusal_of_name(name) or "")
+
+
+@pytest.mark.parametrize("name", ["security.protocol", "sasl.jaas.config", "ssl.keystore.key"])
+def test_names_without_their_prefix_are_answered_with_it(name: str) -> None:
+    assert f"Did you mean 'kafka.{name}'?" in (refusal_of_name(name) or "")
+
+
+def test_keys_without_effect_may_be_given() -> None:
+    for name in KEYS_WITHOUT_EFFECT:
+        assert refusal_of_name(f"kafka.{name}") is None
+
+
+def test_no_representation_and_no_pickle_shows_a_secret() -> None:
+    options = parse(SASL, USER, {"kafka.ssl.truststore.location": "f"})
+    for shown in (repr(options), str(options.producer), repr(options.producer.security)):
+        assert "[hidden]" in shown
+        assert "marked-secret" not in shown
+    pickled = pickle.dumps(options)
+    assert b"marked-secret" not in pickled
+    assert pickle.loads(pickled) == options
+
+
+@pytest.mark.parametrize(
+    "value", ["${vault:marked-secret}", "${file:marked-secret}", "${env:a:marked-secret}"]
+)
+def test_an_error_about_a_secret_does_not_show_it(value: str) -> None:
+    message = refusal(SASL, {"kafka.sasl.username": "u", "kafka.sasl.password": value})
+    assert message.startswith("Invalid value [hidden] for configuration kafka.sasl.password: it ")
+    assert "marked-secret" not in message
+
+
+def test_references_travel_as_they_are() -> None:
+    found = security(
+        TLS,
+        {
+            "kafka.ssl.truststore.location": "${env:TRUST}",
+            "kafka.ssl.keystore.location": "${env:HOME}/key.pem",
+            "kafka.ssl.key.password": "${file:/run/secrets/kafka.properties:key.password}",
+        },
+    ).ssl
+    assert found is not None
+    assert found.truststore.location == "${env:TRUST}"
+    assert found.keystore.location == "${env:HOME}/key.pem"
+    assert found.keystore.key_password == Secret(
+        "${file:/run/secrets/kafka.properties:key.password}"
+    )
