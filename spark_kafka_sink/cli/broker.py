@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK
 from spark_kafka_sink.cli.output import add_command, add_json, print_json
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.localkafka import LocalSecurity
 
 _WATCH_MS = 60_000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -23,12 +26,19 @@ _DESCRIPTION = """\
 Run a real Apache Kafka on this machine, print its bootstrap address and stay until Ctrl-C or
 SIGTERM. Needs Java 17 and pyspark. The first run of a version downloads its jars (45 MB); data are
 removed at the end.
+
+With --secure, certificates and a user are made on the fly, and the second line that is printed is
+the path of a properties file with all that a client needs, for Kafka's tools (--command-config)
+and for jobs. Nobody else may read it. It is removed at the end too.
 """
 _EXAMPLES = (
     ("one broker, two topics", "pykafka-sink broker --topic flights:6 alerts"),
     ("three brokers of an older version", "pykafka-sink broker --brokers 3 --version 3.9.1"),
+    ("TLS and a user who logs in with a password", "pykafka-sink broker --secure"),
+    ("TLS, and clients that show a certificate", "pykafka-sink broker --secure ssl"),
     ("its address as JSON, for scripts", "pykafka-sink broker --json"),
 )
+_PROTOCOLS = ("ssl", "sasl_plaintext", "sasl_ssl")
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -98,12 +108,21 @@ def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         default=[],
         help="create topics; may be repeated",
     )
+    parser.add_argument(
+        "--secure",
+        metavar="PROTOCOL",
+        type=str.lower,
+        choices=_PROTOCOLS,
+        nargs="?",
+        const="sasl_ssl",
+        help=f"{', '.join(_PROTOCOLS)}; sasl_ssl where none is named. Passwords: SCRAM-SHA-512",
+    )
     add_json(parser)
     parser.set_defaults(command=lambda arguments: _run_broker(parser, arguments))
 
 
 def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.localkafka import DEFAULT_VERSION, KNOWN_VERSIONS, LocalKafka
+    from spark_kafka_sink.localkafka import DEFAULT_VERSION, KNOWN_VERSIONS
 
     names = [topic.name for topic in arguments.topics]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -118,22 +137,42 @@ def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         )
     print(f"Starting Apache Kafka {version} …", file=sys.stderr, flush=True)
     try:
-        with _stop_signals_raise(), LocalKafka(arguments.brokers, version) as kafka:
-            for topic in arguments.topics:
-                kafka.create_topic(topic.name, topic.partitions)
-            if arguments.json:
-                print_json({"bootstrap_servers": kafka.bootstrap_servers, "version": version})
-            else:
-                print(kafka.bootstrap_servers)
-            sys.stdout.flush()
-            print("Ctrl-C stops it and removes its data.", file=sys.stderr, flush=True)
-            while True:
-                failure = kafka.await_failure(_WATCH_MS)
-                if failure is not None:
-                    print(f"pykafka-sink: {failure}", file=sys.stderr)
-                    return EXIT_FAILED
+        with _stop_signals_raise():
+            return _serve(arguments, version)
     except _StoppedError:
         return EXIT_OK
+
+
+def _serve(arguments: argparse.Namespace, version: str) -> int:
+    """Until a broker ends by itself, or _StoppedError."""
+    from spark_kafka_sink.localkafka import LocalKafka
+
+    with LocalKafka(arguments.brokers, version, security=_security(arguments.secure)) as kafka:
+        for topic in arguments.topics:
+            kafka.create_topic(topic.name, topic.partitions)
+        found = {"bootstrap_servers": kafka.bootstrap_servers, "version": version}
+        if arguments.secure is not None:
+            path = kafka.folder / "client.properties"
+            found["client_properties"] = str(kafka.write_client_properties(path))
+        if arguments.json:
+            print_json(found)
+        else:
+            print(*(text for name, text in found.items() if name != "version"), sep="\n")
+        sys.stdout.flush()
+        print("Ctrl-C stops it and removes its data.", file=sys.stderr, flush=True)
+        while True:
+            failure = kafka.await_failure(_WATCH_MS)
+            if failure is not None:
+                print(f"pykafka-sink: {failure}", file=sys.stderr)
+                return EXIT_FAILED
+
+
+def _security(protocol: str | None) -> LocalSecurity | None:
+    from spark_kafka_sink.localkafka import LocalSecurity
+
+    if protocol is None:
+        return None
+    return LocalSecurity(protocol, client_auth="required" if protocol == "ssl" else "none")
 
 
 @contextmanager

@@ -171,6 +171,11 @@ class LocalKafka:
         self._broker(broker_id)
         return self._listeners.controller_address(broker_id)
 
+    @property
+    def folder(self) -> Path:
+        """The temporary folder, which only this user can read. Removed at the end."""
+        return self._running_keeper().folder
+
     def data_directory(self, broker_id: int) -> Path:
         """The broker's log directory: one folder per partition, as DumpLogSegments reads them."""
         return self._broker(broker_id).data_directory

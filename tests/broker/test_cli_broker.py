@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import json
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import confluent_kafka.admin
 import pytest
 
 from spark_kafka_sink.client.admin import AdminClient
@@ -32,3 +38,60 @@ def test_runs_until_it_is_stopped(number: signal.Signals) -> None:
             process.kill()
     with AdminClient.connect(servers) as admin:
         assert "Connection refused" in why_unreachable(admin, "Connection refused")
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "spark_kafka_sink", "broker", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def properties_of(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="ascii").splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_secured_it_tells_what_a_client_needs() -> None:
+    with running("--secure", "--topic", "a") as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip()
+        path = Path(process.stdout.readline().strip())
+        properties = properties_of(path)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert properties["bootstrap.servers"] == servers
+        assert properties["security.protocol"] == "SASL_SSL"
+        login = re.search(r'username="(\w+)" password="(\S+)"', properties["sasl.jaas.config"])
+        assert login is not None
+        config = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": properties["sasl.mechanism"],
+            "sasl.username": login[1],
+            "sasl.password": login[2],
+            "ssl.ca.location": properties["ssl.truststore.location"],
+            "log_level": "0",
+        }
+        assert set(confluent_kafka.admin.AdminClient(config).list_topics("a").topics) == {"a"}
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
+    assert not path.parent.exists()
+
+
+def test_secured_by_certificates_as_json() -> None:
+    with running("--secure", "SSL", "--json") as process:
+        assert process.stdout is not None
+        found = json.loads(process.stdout.readline())
+        properties = properties_of(Path(found["client_properties"]))
+        config = {
+            "bootstrap.servers": found["bootstrap_servers"],
+            "security.protocol": properties["security.protocol"],
+            "ssl.ca.location": properties["ssl.truststore.location"],
+            "ssl.certificate.location": properties["ssl.keystore.location"],
+            "ssl.key.location": properties["ssl.keystore.location"],
+            "log_level": "0",
+        }
+        assert len(confluent_kafka.admin.AdminClient(config).list_topics().brokers) == 1

@@ -25,7 +25,8 @@ class FakeKafka:
     topics: dict[str, int]
     failure = "broker 1 ended by itself"
 
-    def __init__(self, brokers: int, version: str) -> None:
+    def __init__(self, brokers: int, version: str, security: object) -> None:
+        assert security is None
         type(self).asked = (brokers, version)
         type(self).topics = {}
         self.bootstrap_servers = "127.0.0.1:1"
