@@ -322,6 +322,14 @@ class AuthenticationError(KafkaSinkError):
     """
 
 
+class CredentialsUnavailableError(AuthenticationError):
+    """No token or ticket can be had at the moment: who issues them is away, or is being asked.
+
+    Unlike any other AuthenticationError it may be tried again, as a lost connection is: until
+    ``max.block.ms`` or ``delivery.timeout.ms`` have passed. The message names the last cause.
+    """
+
+
 class TopicError(KafkaSinkError):
     """A topic does not exist, may not be used, or has no such partition.
 

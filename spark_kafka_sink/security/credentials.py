@@ -1,0 +1,198 @@
+"""Where user names, passwords and login options come from.
+
+Out of ``sasl.jaas.config``, or out of this sink's plain options. Both may hold references
+(``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``). They are resolved anew for each
+conversation: a password that was changed in its file is used by the next connection.
+
+A reference stands for the whole JAAS text, or for a part of a value. It is put in after the text is
+parsed, so a password needs no quotes and no escapes where it is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import SaslConfig
+from spark_kafka_sink.security.jaas import OPTION, JaasEntry, parse_jaas, shown, shown_module
+from spark_kafka_sink.security.mechanisms.scram import ScramUser
+
+PLAIN, OAUTHBEARER, GSSAPI, AWS_MSK_IAM = "PLAIN", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
+SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+
+LOGIN_MODULES = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    SCRAM_SHA_256: "org.apache.kafka.common.security.scram.ScramLoginModule",
+    SCRAM_SHA_512: "org.apache.kafka.common.security.scram.ScramLoginModule",
+    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+    GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
+    AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
+}
+"""Mechanism -> the login module that belongs to it."""
+
+WITH_PASSWORD = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+
+_SHADED = ("kafkashaded.", "shadedmskiam.")
+"""What Databricks puts before the names of classes."""
+
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+_PRIVATE_USE = range(0xE000, 0xF900)
+"""Characters that mean nothing, and that a JAAS text takes for letters."""
+
+Resolve = Callable[[str], str]
+
+
+def has_reference(text: str) -> bool:
+    """Whether ``text`` is not yet what it stands for."""
+    return _REFERENCE.search(text) is not None
+
+
+def resolve_reference(text: str) -> str:
+    """``text`` with its references resolved. Raises ConfigError or AuthenticationError."""
+    return text
+
+
+def unresolved_entry(text: str) -> JaasEntry | None:
+    """The login module and its options, references as they are; None if all is one reference."""
+    if _REFERENCE.fullmatch(text.strip()):
+        return None
+    references: list[str] = []
+    mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in text)
+
+    def marked(found: re.Match[str]) -> str:
+        references.append(found.group())
+        return f"{mark}{len(references) - 1}{mark}"
+
+    def restored(value: str) -> str:
+        return re.sub(f"{mark}([0-9]+){mark}", lambda found: references[int(found[1])], value)
+
+    entry = parse_jaas(_REFERENCE.sub(marked, text))
+    return JaasEntry(
+        restored(entry.module),
+        {restored(name): restored(value) for name, value in entry.options.items()},
+    )
+
+
+def known_entry(config: SaslConfig) -> JaasEntry | None:
+    """The JAAS entry as far as it is known without resolving; None if there is none to be read.
+
+    Raises ConfigError for a text that is no JAAS, or for another mechanism's login module.
+    """
+    if config.jaas_config is None:
+        return None
+    entry = unresolved_entry(config.jaas_config.reveal())
+    if entry is not None and not has_reference(entry.module):
+        check_module(entry, config.mechanism)
+    return entry
+
+
+def login_options(config: SaslConfig, resolve: Resolve = resolve_reference) -> dict[str, str]:
+    """The JAAS options with all references resolved; none without ``sasl.jaas.config``.
+
+    Raises AuthenticationError: what a reference stands for cannot be had, or is no JAAS.
+    """
+    if config.jaas_config is None:
+        return {}
+    text = config.jaas_config.reveal()
+    try:
+        entry = unresolved_entry(text)
+        if entry is None:
+            entry = parse_jaas(resolve(text.strip()))
+            check_module(entry, config.mechanism)
+            return entry.options
+        entry = JaasEntry(resolve(entry.module), entry.options)
+        check_module(entry, config.mechanism)
+        return {name: resolve(value) for name, value in entry.options.items()}
+    except ConfigError as error:
+        raise AuthenticationError(str(error)) from None
+
+
+def check_module(entry: JaasEntry, mechanism: str) -> None:
+    """Raises ConfigError if the login module is not the mechanism's."""
+    module = entry.module
+    for prefix in _SHADED:
+        module = module.removeprefix(prefix)
+    wanted = LOGIN_MODULES[mechanism]
+    if module == wanted:
+        return
+    others = sorted({name for name, known in LOGIN_MODULES.items() if known == module})
+    what = f"is that of {' and '.join(others)}" if others else "is not known"
+    raise ConfigError(
+        f"{OPTION}: the login module {shown_module(entry.module)} {what}, but "
+        f"kafka.sasl.mechanism is {mechanism}, whose login module is {wanted}"
+    )
+
+
+class _Source(NamedTuple):
+    """Which option holds the name or the password, for messages."""
+
+    username: str
+    password: str
+
+
+_PLAIN_OPTIONS = _Source("kafka.sasl.username", "kafka.sasl.password")
+_JAAS_OPTIONS = _Source(f"'username' in {OPTION}", f"'password' in {OPTION}")
+
+
+def check_password_options(config: SaslConfig) -> None:
+    """Raises ConfigError if name and password are not there, or there twice."""
+    has_plain = config.username is not None or config.password is not None
+    if has_plain and config.jaas_config is not None:
+        raise ConfigError(
+            f"{OPTION} and {_PLAIN_OPTIONS.username}, {_PLAIN_OPTIONS.password} say the same: give "
+            "either the JAAS text or the two plain options"
+        )
+    if not has_plain and config.jaas_config is None:
+        raise ConfigError(
+            f"kafka.sasl.mechanism={config.mechanism} needs {_PLAIN_OPTIONS.username} and "
+            f"{_PLAIN_OPTIONS.password}, or {OPTION}={LOGIN_MODULES[config.mechanism]} required "
+            'username="…" password="…";'
+        )
+    entry = known_entry(config)
+    if entry is not None:
+        _check_there(entry.options, _JAAS_OPTIONS)
+    elif has_plain:
+        _check_there(_plain_options(config), _PLAIN_OPTIONS)
+
+
+def user_of(config: SaslConfig, resolve: Resolve = resolve_reference) -> ScramUser:
+    """Name and password as they are now. Raises AuthenticationError if they cannot be had."""
+    has_jaas = config.jaas_config is not None
+    source = _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS
+    try:
+        if has_jaas:
+            options = login_options(config, resolve)
+        else:
+            options = {name: resolve(value) for name, value in _plain_options(config).items()}
+        _check_there(options, source)
+    except ConfigError as error:
+        raise AuthenticationError(str(error)) from None
+    is_token = has_jaas and options.get("tokenauth", "").lower() == "true"
+    return ScramUser(options["username"], Secret(options["password"]), is_token)
+
+
+def _plain_options(config: SaslConfig) -> dict[str, str]:
+    options: dict[str, str] = {}
+    if config.username is not None:
+        options["username"] = config.username
+    if config.password is not None:
+        options["password"] = config.password.reveal()
+    return options
+
+
+def _check_there(options: Mapping[str, str], source: _Source) -> None:
+    for name, option in (("username", source.username), ("password", source.password)):
+        if not options.get(name):
+            what = "is empty" if name in options else "is missing"
+            raise ConfigError(f"{option} {what}")
+
+
+def required_option(options: Mapping[str, str], name: str, why: str) -> str:
+    """A JAAS option that must be there and not be blank. Raises ConfigError."""
+    value = options.get(name, "").strip()
+    if not value:
+        raise ConfigError(f"{OPTION} has no {shown(name)}: {why}")
+    return value

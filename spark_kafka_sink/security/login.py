@@ -1,0 +1,151 @@
+"""Logins: who this process is for a cluster, and the conversations that prove it.
+
+One login is shared by all connections of a process that have the same configuration, as Java's
+``LoginManager`` has it: tokens are fetched once, and renewed in one place. A process that was
+forked starts with none: threads do not survive a fork.
+
+Source: ``LoginManager``, ``Login`` of Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.security_config import SaslConfig
+from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.security.credentials import (
+    LOGIN_MODULES,
+    PLAIN,
+    WITH_PASSWORD,
+    check_password_options,
+    user_of,
+)
+from spark_kafka_sink.security.mechanisms.plain import PlainConversation
+from spark_kafka_sink.security.mechanisms.scram import ScramConversation
+
+
+class Login(Protocol):
+    """Who this process is for one cluster."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism's name on the wire, for SaslHandshake."""
+        ...
+
+    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+        """Gets what conversations need and waits for it: the first token, a ticket.
+
+        Called before the first connection of a producer or client, in a thread that may wait, and
+        outside of any lock. Returns at once where there is nothing to be fetched, or all is there.
+
+        hosts: of the bootstrap brokers, where the login depends on them (the region of AWS)
+
+        Raises AuthenticationError; CredentialsUnavailableError if it may be tried again.
+        """
+        ...
+
+    def converse(self, host: str) -> Conversation:
+        """Begins an authentication with the broker ``host``, now or on a connection that is open.
+
+        Does not wait for a token: one that is missing or has expired is asked for by another
+        thread. Raises CredentialsUnavailableError for as long as it is not there, and
+        AuthenticationError for what trying again does not mend.
+        """
+        ...
+
+    def close(self) -> None:
+        """Stop renewing. For whoever made the login; what ``login_of`` returns stays open."""
+        ...
+
+
+class PasswordLogin:
+    """PLAIN and SCRAM. References are resolved for each conversation."""
+
+    def __init__(self, config: SaslConfig) -> None:
+        self._config = config
+
+    @property
+    def mechanism(self) -> str:
+        return self._config.mechanism
+
+    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+        """Raises AuthenticationError if name or password cannot be had."""
+        self.converse("")
+
+    def converse(self, host: str) -> Conversation:
+        user = user_of(self._config)
+        if self._config.mechanism == PLAIN:
+            return PlainConversation(user.username, user.password)
+        return ScramConversation(self._config.mechanism, user)
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+
+def new_login(config: SaslConfig) -> Login:
+    """A login of its own for ``config``. Raises ConfigError as ``check`` does."""
+    check(config)
+    return PasswordLogin(config)
+
+
+def check(config: SaslConfig) -> None:
+    """All that can be known without asking anybody: options that are missing or contradict.
+
+    What stands behind a reference is not looked at: it may exist on the executors only. Raises
+    ConfigError.
+    """
+    mechanism = config.mechanism
+    if mechanism not in LOGIN_MODULES:
+        raise ConfigError(
+            f"kafka.sasl.mechanism={mechanism} is not known: use one of {', '.join(LOGIN_MODULES)}"
+        )
+    _CHECKS[mechanism](config)
+
+
+_CHECKS: dict[str, Callable[[SaslConfig], None]] = dict.fromkeys(
+    WITH_PASSWORD, check_password_options
+)
+
+
+class LoginPool:
+    """The logins of a process, by their configuration."""
+
+    def __init__(self, create: Callable[[SaslConfig], Login] = new_login) -> None:
+        self._create = create
+        self._lock = threading.Lock()
+        self._logins: dict[SaslConfig, Login] = {}
+
+    def login_of(self, config: SaslConfig) -> Login:
+        """The login of ``config``; made at the first call."""
+        with self._lock:
+            login = self._logins.get(config)
+            if login is None:
+                login = self._logins[config] = self._create(config)
+            return login
+
+    def forget(self) -> None:
+        """Drop everything without closing: what a forked child must do."""
+        self._lock = threading.Lock()
+        self._logins = {}
+
+    def close(self) -> None:
+        """Close every login."""
+        with self._lock:
+            logins, self._logins = self._logins, {}
+        for login in logins.values():
+            login.close()
+
+
+POOL = LoginPool()
+"""The logins of this process."""
+
+os.register_at_fork(after_in_child=POOL.forget)
+
+
+def login_of(config: SaslConfig) -> Login:
+    """The login of this process for ``config``, shared by all who have the same."""
+    return POOL.login_of(config)
