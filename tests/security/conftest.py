@@ -1,0 +1,59 @@
+"""One secured cluster for most tests: two brokers, each with every kind of listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_kafka_sink.localkafka import AUTHORIZER, LocalKafka
+from spark_kafka_sink.localkafka.certificates import Authority
+from tests.local_kafka import PatientKafka
+from tests.security.issuer import Issuer
+from tests.security.listeners import SECRETS, listeners_of
+
+
+@pytest.fixture(scope="session")
+def issuer() -> Iterator[Issuer]:
+    """Whose tokens the brokers accept. Leave it as it was."""
+    with Issuer(SECRETS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    """Whose certificates clients and brokers trust."""
+    return Authority("authority of the tests")
+
+
+@pytest.fixture(scope="session")
+def secured(
+    issuer: Issuer, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalKafka]:
+    """Two brokers. Leave them running; give topics names of your own."""
+    security = listeners_of(authority, issuer.oauth, tmp_path_factory.mktemp("stores"))
+    properties = {
+        **AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:alice;User:CN=alice",
+        "auto.create.topics.enable": "false",
+        "delegation.token.secret.key": "the key of the delegation tokens",
+        # A second of the broker's patience, for each refusal.
+        "connection.failed.authentication.delay.ms": "100",
+        "num.network.threads": "1",
+    }
+    with PatientKafka(2, security=security, server_properties=properties) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def new_topic(secured: LocalKafka, request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Creates a topic of the test's own, with partitions on both brokers."""
+    numbers = iter(range(1, 100))
+
+    def create(partitions: int = 4) -> str:
+        name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+        topic = f"{name[:200]}-{next(numbers)}"
+        secured.create_topic(topic, partitions, replication_factor=1)
+        return topic
+
+    return create

@@ -1,0 +1,48 @@
+"""Each kind of listener once: what clients find on the brokers of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_kafka_sink.localkafka import LocalOAuth, LocalSecurity
+from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
+
+# A password with everything that has to be escaped somewhere.
+SECRETS = {"alice": 'Sp"ec,=i\\al ü; #1', "bob": "a plain password"}
+"""Passwords by user. alice may do everything, bob what ACLs allow him."""
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+def listeners_of(
+    authority: Authority, oauth: LocalOAuth, folder: Path
+) -> Mapping[str, LocalSecurity]:
+    """By name. ``folder``: where the stores of those that are wrong are written."""
+
+    def tls(**changed: object) -> LocalSecurity:
+        return LocalSecurity("SSL", users=SECRETS, authority=authority, **changed)  # type: ignore[arg-type]
+
+    def sasl(protocol: str, *mechanisms: str) -> LocalSecurity:
+        return LocalSecurity(protocol, mechanisms, SECRETS, authority=authority, oauth=oauth)
+
+    def broker(name: str, identity: Identity) -> dict[str, str]:
+        path = write_private(folder / f"{name}.pem", identity.pem())
+        return {"ssl.keystore.location": str(path)}
+
+    version_12 = {"ssl.enabled.protocols": "TLSv1.2", "ssl.protocol": "TLSv1.2"}
+    wrong_host = authority.issue("broker", ["kafka.example"])
+    expired = authority.issue("broker", ["127.0.0.1", "localhost"], expired=True)
+    return {
+        "SASL": sasl("SASL_PLAINTEXT", *MECHANISMS),
+        "SASL_TLS": sasl("SASL_SSL", *MECHANISMS),
+        "TLS_RSA": tls(key_type="RSA"),
+        "TLS_EC": tls(key_type="EC"),
+        "TLS_12": tls(key_type="RSA", properties=version_12),
+        "MUTUAL_RSA": tls(key_type="RSA", client_auth="required"),
+        "MUTUAL_EC": tls(key_type="EC", client_auth="required"),
+        "MUTUAL_12": tls(key_type="EC", client_auth="required", properties=version_12),
+        "WRONG_HOST": tls(properties=broker("wrong-host", wrong_host)),
+        "EXPIRED": tls(properties=broker("expired", expired)),
+        "PLAIN_ONLY": sasl("SASL_PLAINTEXT", "PLAIN"),
+    }
