@@ -18,7 +18,6 @@ JAVA_CLASS_KEYS = {
     "a 'partition' column",
     "interceptor.classes": "interceptors=package.module:Class",
     "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
-    "config.providers": "references such as ${env:NAME} are known without it",
     "security.providers": "leave it out; TLS and cryptography are OpenSSL's, as in Python",
 }
 

@@ -14,6 +14,7 @@ from spark_kafka_sink.config.java_keys import (
 )
 from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.reference_providers import is_of_providers
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
@@ -57,7 +58,7 @@ def is_unknown(name: str) -> bool:
 
 
 def _refusal_of_kafka(key: str) -> str | None:
-    if key in _USED or key in KEYS_WITHOUT_EFFECT:
+    if key in _USED or key in KEYS_WITHOUT_EFFECT or is_of_providers(key):
         return None
     if key in REFUSED_KEYS:
         return REFUSED_KEYS[key]

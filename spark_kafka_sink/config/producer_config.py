@@ -12,6 +12,7 @@ from typing import Any
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_keys import ACKS, ACKS_ALL, PRODUCER_CONFIG
+from spark_kafka_sink.config.reference_providers import without_providers
 from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.security_rules import parse_security
@@ -74,6 +75,7 @@ class ProducerConfig:
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
         """From Kafka's keys and textual values. Raises ConfigError."""
+        values = without_providers(values)
         secured = {name: text for name, text in values.items() if name in SECURITY_CONFIG.keys}
         others = {name: text for name, text in values.items() if name not in secured}
         parsed = PRODUCER_CONFIG.parse(others)

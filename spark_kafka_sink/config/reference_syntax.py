@@ -27,10 +27,15 @@ class Reference(NamedTuple):
     key: str
 
 
+def reference_of(match: re.Match[str]) -> Reference | None:
+    """What a match of REFERENCE is; None for what only looks alike."""
+    return Reference(match[1], match[2], match[3]) if _WORD.fullmatch(match[1]) else None
+
+
 def references_in(text: str) -> list[Reference]:
-    """All that look like references, in order."""
-    found = (Reference(m[1], m[2], m[3]) for m in REFERENCE.finditer(text))
-    return [reference for reference in found if _WORD.fullmatch(reference.provider)]
+    """All references, in order."""
+    found = (reference_of(match) for match in REFERENCE.finditer(text))
+    return [reference for reference in found if reference is not None]
 
 
 def has_reference(text: str) -> bool:

@@ -17,6 +17,7 @@ from spark_kafka_sink.config.java_keys import JAVA_PARTITIONERS, KEYS_WITHOUT_EF
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
+from spark_kafka_sink.config.reference_providers import notes_on_providers
 from spark_kafka_sink.config.security_notes import notes_on_security
 from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
 from spark_kafka_sink.config.topic_creation import TopicCreation, parse_topic_configs
@@ -96,6 +97,7 @@ class SinkOptions:
             notes=(
                 *_notes(lowered),
                 *_notes_on_guarantee(sink["delivery_guarantee"], own),
+                *notes_on_providers(kafka),
                 *notes_on_security(kafka, producer.security),
             ),
         )

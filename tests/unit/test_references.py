@@ -1,0 +1,174 @@
+"""References in options: how they are written, what they stand for, what is said when they fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.reference_syntax import Reference, has_reference, references_in
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.security.references import resolve
+
+OPTION = "kafka.sasl.password"
+
+
+@pytest.mark.parametrize(
+    ("text", "references"),
+    [
+        ("", []),
+        ("plain", []),
+        ("${env:A}", [Reference("env", None, "A")]),
+        ("${file:/a/b:c.d}", [Reference("file", "/a/b", "c.d")]),
+        ("${dir:/a:tls.key}", [Reference("dir", "/a", "tls.key")]),
+        ("${file:/a:b:c}", [Reference("file", "/a", "b:c")]),
+        ("x${env:A}y${env:B}z", [Reference("env", None, "A"), Reference("env", None, "B")]),
+        # Not references: they stay as they are.
+        ("${A}", []),
+        ("${:a}", []),
+        ("${ env:A}", []),
+        ("${env:A", []),
+        ("a$b{c:d}", []),
+    ],
+)
+def test_how_references_are_written(text: str, references: list[Reference]) -> None:
+    assert references_in(text) == references
+    assert has_reference(text) is bool(references)
+
+
+@pytest.mark.parametrize(
+    "text", ["${env:}", "${env:a:b}", "${file:a}", "${file:a:}", "${dir::a}", "${vault:a:b}"]
+)
+def test_references_that_are_wrong_are_told_without_showing_them(text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        resolve(f"marked-secret {text}", OPTION)
+    message = str(raised.value)
+    assert message.startswith(f"{OPTION}: it holds a reference ")
+    assert "${env:NAME}, ${file:/path:key} or ${dir:/path:file}" in message
+    assert "marked-secret" not in message
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a properties file and a file of its own, and a variable."""
+    (tmp_path / "kafka.properties").write_text("user=alice\npassword=a\\u00fc\\=\\\n  b\n")
+    (tmp_path / "tls.key").write_text("-----BEGIN\nx\n-----END\n")
+    monkeypatch.setenv("KAFKA_PASSWORD", "from ${env:HOME}")
+    return tmp_path
+
+
+def test_values(place: Path) -> None:
+    assert resolve("as it is, ${also this} and $1") == "as it is, ${also this} and $1"
+    assert resolve("${env:KAFKA_PASSWORD}") == "from ${env:HOME}", "values are not resolved again"
+    assert resolve(f"${{file:{place}/kafka.properties:password}}") == "aü=b"
+    assert resolve(f"${{dir:{place}:tls.key}}") == "-----BEGIN\nx\n-----END"
+    entry = (
+        f'username="${{file:{place}/kafka.properties:user}}" password="${{env:KAFKA_PASSWORD}}";'
+    )
+    assert resolve(entry) == 'username="alice" password="from ${env:HOME}";'
+
+
+def test_values_are_read_anew_each_time(place: Path) -> None:
+    reference = f"${{dir:{place}:tls.key}}"
+    before = resolve(reference)
+    (place / "tls.key").write_text("another")
+    assert (before, resolve(reference)) == ("-----BEGIN\nx\n-----END", "another")
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        resolve(f"marked-secret {text}", OPTION)
+    message = str(raised.value)
+    assert message.startswith(f"{OPTION}: ")
+    assert "marked-secret" not in message
+    assert raised.value.__cause__ is None
+    return message
+
+
+def test_what_is_missing_is_told_with_where_it_was_looked_for(place: Path) -> None:
+    message = refused("${env:NO_SUCH_VARIABLE}")
+    assert "there is no environment variable NO_SUCH_VARIABLE in this process" in message
+    assert "spark.executorEnv.NO_SUCH_VARIABLE" in message
+    file = place / "kafka.properties"
+    assert f"there is no key 'pasword' in {file}" in refused(f"${{file:{file}:pasword}}")
+    assert f"cannot read {place}/no: No such file or directory" in refused(
+        f"${{file:{place}/no:a}}"
+    )
+    assert f"cannot read {place}/no: No such file or directory" in refused(f"${{dir:{place}:no}}")
+    assert f"cannot read {place}: Is a directory" in refused(f"${{file:{place}:a}}")
+    assert "is not the name of a file" in refused(f"${{dir:{place}:../tls.key}}")
+
+
+def test_files_that_cannot_be_read_show_nothing(place: Path) -> None:
+    (place / "bad").write_bytes(b"password=marked-secret\xfc\n")
+    assert f"{place}/bad, line 1: not in UTF-8" in refused(f"${{file:{place}/bad:password}}")
+    assert f"{place}/bad is not in UTF-8" in refused(f"${{dir:{place}:bad}}")
+    (place / "bad").write_text("password=marked-secret\\u1")
+    assert f"{place}/bad, line 1: \\u without" in refused(f"${{file:{place}/bad:password}}")
+
+
+PROVIDER = "org.apache.kafka.common.config.provider"
+GIVEN = {"bootstrap.servers": "b:9092", "security.protocol": "SSL"}
+
+
+def providers(**classes: str) -> dict[str, str]:
+    named = {f"config.providers.{name}.class": f"{of}" for name, of in classes.items()}
+    return {"config.providers": " , ".join(classes), **named}
+
+
+def test_providers_of_java_by_their_names() -> None:
+    config = ProducerConfig.parse(
+        {
+            **GIVEN,
+            **providers(
+                secrets=f"{PROVIDER}.FileConfigProvider",
+                directory=f"kafkashaded.{PROVIDER}.DirectoryConfigProvider",
+                env=f"{PROVIDER}.EnvVarConfigProvider",
+            ),
+            "ssl.truststore.location": "${env:TRUST}/${Secrets:/a:b}",
+            "ssl.key.password": "${directory:/a:secrets:directory}",
+        }
+    ).security.ssl
+    assert config is not None
+    assert config.truststore.location == "${env:TRUST}/${file:/a:b}"
+    assert config.keystore.key_password == Secret("${dir:/a:secrets:directory}")
+
+
+def test_other_providers_are_refused_by_name() -> None:
+    strimzi = "io.strimzi.kafka.KubernetesSecretConfigProvider"
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**GIVEN, **providers(secrets=strimzi)})
+    assert str(raised.value).startswith(
+        f"Invalid value {strimzi} for configuration kafka.config.providers.secrets.class: names a "
+        "Java class, and there is no JVM here"
+    )
+    with pytest.raises(ConfigError) as raised:
+        ProducerConfig.parse({**GIVEN, "config.providers": "a"})
+    assert str(raised.value) == (
+        "kafka.config.providers names 'a', but kafka.config.providers.a.class is missing"
+    )
+
+
+def test_providers_among_sparks_options() -> None:
+    """Names of options come in lower case, values as they are."""
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "b:9092",
+            "kafka.security.protocol": "SSL",
+            "kafka.config.providers": "Mine",
+            "kafka.config.providers.mine.class": f"{PROVIDER}.FileConfigProvider",
+            "kafka.config.providers.mine.param.allowed.paths": "/run",
+            "kafka.ssl.truststore.location": "${Mine:/run/a:b}",
+        }
+    )
+    assert options.producer.security.ssl is not None
+    assert options.producer.security.ssl.truststore.location == "${file:/run/a:b}"
+    assert options.notes == (
+        "option 'kafka.config.providers.mine.param.allowed.paths' has no effect: references are "
+        "read from wherever the process may read",
+    )
+    with pytest.raises(ConfigError, match=r"'kafka\.config\.providers\.mine\.clas' is not"):
+        SinkOptions.parse({"kafka.config.providers.mine.clas": "x"})
