@@ -20,8 +20,8 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.blocking import BlockingClient, Call
 from spark_kafka_sink.client.coordination import Verdict, find_requests, found_in, verdict_on
-from spark_kafka_sink.network.client import SOFTWARE_NAME
 from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.connection import SOFTWARE_NAME
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorResponse
 from spark_kafka_sink.protocol.schema import Message, Request

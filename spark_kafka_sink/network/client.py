@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from spark_kafka_sink import __version__
-from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.backoff import RandomSource
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    CredentialsUnavailableError,
     RemoteProtocolError,
     UnsupportedVersionError,
-    error_for_code,
 )
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.network.connector import NOT_AUTHENTICATED_IN_TIME, Connector, hint_at_sasl
 from spark_kafka_sink.network.interface import (
     Connected,
     Disconnected,
@@ -32,21 +33,21 @@ from spark_kafka_sink.network.node_connection import (
     ClientResponse,
     ConnectionEvent,
     ConnectionState,
-    InFlightRequest,
     NodeConnection,
     OnComplete,
 )
 from spark_kafka_sink.network.settings import ClientSettings
-from spark_kafka_sink.protocol.api import (
-    UNSUPPORTED_VERSION_CODE,
-    BrokerApiVersions,
-    fallback_version,
+from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.connection import (
+    InFlightRequest,
+    Outgoing,
+    ResponseReceived,
+    Usable,
 )
-from spark_kafka_sink.protocol.connection import Connection, ResponseReceived
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Request
+from spark_kafka_sink.protocol.types import Buffer
 
-SOFTWARE_NAME = "pykafka-sink"
 _SLOW_CONNECT_MS = 1_000
 
 
@@ -54,26 +55,27 @@ class NetworkClient:
     """Sends requests to nodes. Each is completed once: with its answer, or with a failure."""
 
     def __init__(
-        self, settings: ClientSettings, network: Network, clock: Clock, rng: RandomSource
+        self,
+        settings: ClientSettings,
+        network: Network,
+        clock: Clock,
+        rng: RandomSource,
+        converse: Converse | None = None,
     ) -> None:
+        """``converse``: begins the conversation that authenticates a connection, None for none."""
         self._settings = settings
         self._network = network
         self._clock = clock
         self._rng = rng
-        self._reconnect = ExponentialBackoff(
-            settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
-        )
-        self._setup_timeout = ExponentialBackoff(
-            settings.socket_connection_setup_timeout_ms,
-            settings.socket_connection_setup_timeout_max_ms,
-            rng,
-        )
+        self._connector = Connector(settings, network, rng, converse)
         self._connections: dict[int, NodeConnection] = {}
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
         self._completed: list[tuple[OnComplete, ClientResponse]] = []
         self.on_disconnect: Callable[[Node], None] | None = None
         """Called when a connection was lost or did not come about."""
+        self.on_refused: Callable[[AuthenticationError], None] | None = None
+        """Called when a broker refuses this client, or this client the broker: for good."""
 
     # --- state of the nodes --------------------------------------------------------------------
 
@@ -82,6 +84,8 @@ class NetworkClient:
         connection = self._connection(node)
         if connection.can_send(now_ms, self._settings.max_in_flight_requests_per_connection):
             return True
+        if connection.can_renew(now_ms):
+            self._renew(connection, now_ms)
         if connection.can_connect(now_ms):
             self._connect(connection, node, now_ms)
         return False
@@ -138,7 +142,7 @@ class NetworkClient:
                 # A connection that takes longer comes after the nodes that were not tried yet.
                 is_slow = now_ms - connection.connect_started_ms >= _SLOW_CONNECT_MS
                 rank = limit + (3 if is_slow else 1)
-            elif connection.can_connect(now_ms):
+            elif connection.can_connect(now_ms) or connection.can_renew(now_ms):
                 rank = limit + 2
             else:
                 continue
@@ -170,23 +174,14 @@ class NetworkClient:
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{node}: {error}") from None
         connection.change(ConnectionEvent.SEND)
-        self._send(connection, request, version, now_ms, on_complete, expect_response)
-
-    def _send(
-        self,
-        connection: NodeConnection,
-        request: Request,
-        version: int,
-        now_ms: int,
-        on_complete: OnComplete | None,
-        expect_response: bool = True,
-    ) -> None:
         assert connection.protocol is not None
-        sent, buffers = connection.protocol.send(request, version, expect_response)
         deadline_ms = now_ms + self._settings.request_timeout_ms
-        connection.in_flight.append(
-            InFlightRequest(sent, expect_response, now_ms, deadline_ms, on_complete)
+        buffers = connection.protocol.send(
+            request, version, now_ms, deadline_ms, on_complete, expect_response
         )
+        self._write(connection, buffers, now_ms)
+
+    def _write(self, connection: NodeConnection, buffers: list[Buffer], now_ms: int) -> None:
         connection.last_used_ms = now_ms
         self._network.send(connection.channel_id, buffers)
 
@@ -232,35 +227,49 @@ class NetworkClient:
         return connection
 
     def _connect(self, connection: NodeConnection, node: Node, now_ms: int) -> None:
-        if (node.host, node.port) != (connection.node.host, connection.node.port):
-            connection.addresses = []
-        connection.node = node
-        connection.last_used_ms = connection.connect_started_ms = now_ms
-        connection.channel_id = self._next_channel_id
+        channel_id = self._next_channel_id
         self._next_channel_id += 1
-        self._by_channel[connection.channel_id] = connection
-        if connection.addresses:
-            self._connect_to_next_address(connection, now_ms)
-        else:
-            connection.change(ConnectionEvent.RESOLVE)
-            self._network.resolve(connection.channel_id, node.host, node.port)
+        self._by_channel[channel_id] = connection
+        self._connector.begin(connection, node, channel_id, now_ms)
 
-    def _connect_to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
-        """Each attempt takes the next address; when all were tried, the name is asked again."""
-        connection.change(ConnectionEvent.CONNECT)
-        timeout_ms = self._setup_timeout.backoff_ms(connection.failed_connects)
-        connection.connect_deadline_ms = now_ms + timeout_ms
-        self._network.connect(connection.channel_id, connection.addresses.pop(0))
+    def _renew(self, connection: NodeConnection, now_ms: int) -> None:
+        """Authenticate again, or where it is too late for that, close: nothing went wrong."""
+        protocol = connection.protocol
+        assert protocol is not None
+        if now_ms >= protocol.ends_at_ms:
+            self._close(connection)
+            return
+        connection.change(ConnectionEvent.REAUTHENTICATE)
+        deadline_ms = now_ms + self._settings.request_timeout_ms
+        try:
+            self._write(connection, protocol.authenticate_again(now_ms, deadline_ms), now_ms)
+        except AuthenticationError as error:
+            self._fail_authentication(connection, error, now_ms)
+
+    def _fail_authentication(
+        self, connection: NodeConnection, error: AuthenticationError, now_ms: int
+    ) -> None:
+        if isinstance(error, CredentialsUnavailableError):
+            self._lose(connection, str(error), now_ms)  # there may be some after the back-off
+        else:
+            self._refuse(connection, str(error), now_ms)
+
+    def _refuse(self, connection: NodeConnection, reason: str, now_ms: int) -> None:
+        """One side does not let the other in. To try again would not help."""
+        node = connection.node
+        self._lose(connection, reason, now_ms)
+        if self.on_refused is not None:
+            self.on_refused(AuthenticationError(f"{node}: {reason}"))
 
     def _lose(
         self, connection: NodeConnection, reason: str, now_ms: int, is_timeout: bool = False
     ) -> None:
         self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
-        lost = connection.in_flight
+        lost = [request for request in connection.in_flight if not request.is_own]
         if connection.is_connected:
             connection.addresses = []  # they may have changed: look the name up again (KAFKA-12193)
-        connection.fail(reason, now_ms + self._reconnect.backoff_ms(connection.failed_attempts))
+        connection.fail(reason, now_ms + self._connector.pause_ms(connection))
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
         for request in lost:
@@ -275,11 +284,9 @@ class NetworkClient:
         failure: str | None = None,
         is_timeout: bool = False,
     ) -> None:
-        if in_flight.on_complete is None:
-            return
         message = None if received is None else received.response
         latency_ms = now_ms - in_flight.sent_at_ms
-        request = in_flight.sent.request
+        request = in_flight.request
         response = ClientResponse(node, request, message, failure, is_timeout, latency_ms)
         self._completed.append((in_flight.on_complete, response))
 
@@ -291,12 +298,14 @@ class NetworkClient:
             return  # this side has closed the channel before
         if isinstance(event, Resolved):
             connection.addresses = event.addresses
-            self._connect_to_next_address(connection, now_ms)
+            self._connector.to_next_address(connection, now_ms)
         elif isinstance(event, Connected):
-            connection.change(ConnectionEvent.CONNECTED)
-            self._ask_api_versions(connection, ApiVersionsRequest.max_version, now_ms)
+            self._connector.open(connection, now_ms)
         elif isinstance(event, Disconnected):
-            self._lose(connection, event.reason, now_ms)
+            if event.is_refused:
+                self._refuse(connection, event.reason, now_ms)
+            else:
+                self._lose(connection, event.reason + hint_at_sasl(connection), now_ms)
         elif isinstance(event, SendCompleted):
             self._handle_send_completed(connection, now_ms)
         elif isinstance(event, Received):
@@ -304,60 +313,45 @@ class NetworkClient:
 
     def _handle_send_completed(self, connection: NodeConnection, now_ms: int) -> None:
         connection.change(ConnectionEvent.SENT)
-        if connection.in_flight and not connection.in_flight[-1].expect_response:
-            self._complete(connection.node, connection.in_flight.pop(), now_ms)
+        assert connection.protocol is not None
+        done = connection.protocol.written()
+        if done is not None:
+            self._complete(connection.node, done, now_ms)
 
     def _handle_received(self, connection: NodeConnection, data: bytes, now_ms: int) -> None:
         assert connection.protocol is not None
         try:
-            responses = connection.protocol.receive(data)
-            for received in responses:
-                self._handle_response(connection, received, now_ms)
+            for event in connection.protocol.receive(data, now_ms):
+                if isinstance(event, ResponseReceived):
+                    self._handle_response(connection, event, now_ms)
+                elif isinstance(event, Outgoing):
+                    self._write(connection, event.buffers, now_ms)
+                else:
+                    self._handle_usable(connection, event, now_ms)
+        except AuthenticationError as error:
+            self._fail_authentication(connection, error, now_ms)
         except (RemoteProtocolError, UnsupportedVersionError) as error:
             self._lose(connection, str(error), now_ms)
 
     def _handle_response(
         self, connection: NodeConnection, received: ResponseReceived, now_ms: int
     ) -> None:
-        in_flight = connection.in_flight.popleft()
         connection.last_used_ms = now_ms
-        if isinstance(received.response, ApiVersionsResponse):
-            self._take_api_versions(connection, received, received.response, now_ms)
+        if not connection.has_answered:
+            connection.has_answered = True
+            connection.last_failure = None
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent
-        if (
-            connection.is_connected
-            and throttle_time_ms > 0
-            and sent.version >= sent.request.throttled_from
-        ):
+        if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:
             connection.throttle(now_ms + throttle_time_ms)
-        self._complete(connection.node, in_flight, now_ms, received)
+        self._complete(connection.node, sent, now_ms, received)
 
-    def _ask_api_versions(self, connection: NodeConnection, version: int, now_ms: int) -> None:
-        connection.protocol = Connection(self._settings.client_id)
-        request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
-        self._send(connection, request, version, now_ms, on_complete=None)
-
-    def _take_api_versions(
-        self,
-        connection: NodeConnection,
-        received: ResponseReceived,
-        response: ApiVersionsResponse,
-        now_ms: int,
-    ) -> None:
-        if connection.is_connected:  # asked again later: finalized features change
-            if response.error_code == 0:
-                connection.api_versions = BrokerApiVersions.from_response(response)
-        elif response.error_code == UNSUPPORTED_VERSION_CODE and received.sent.version > 0:
-            version = fallback_version(response, received.sent.version)
-            self._ask_api_versions(connection, version, now_ms)
-        elif response.error_code:
-            raise RemoteProtocolError(f"ApiVersions: {error_for_code(response.error_code)}")
-        else:
-            connection.api_versions = BrokerApiVersions.from_response(response)
-            connection.change(ConnectionEvent.VERSIONS_TOLD)
-            connection.failed_attempts = 0
-            connection.last_failure = None
+    def _handle_usable(self, connection: NodeConnection, event: Usable, now_ms: int) -> None:
+        connection.change(ConnectionEvent.USABLE)
+        connection.last_used_ms = now_ms
+        connection.failed_attempts = 0
+        if event.throttle_time_ms > 0:
+            connection.throttle(now_ms + event.throttle_time_ms)
 
     # --- deadlines -----------------------------------------------------------------------------
 
@@ -373,18 +367,20 @@ class NetworkClient:
         if connection.state is ConnectionState.RESOLVING:
             return  # the operating system limits how long a look-up takes
         if connection.state is ConnectionState.CONNECTING:
-            if now_ms >= connection.connect_deadline_ms:
+            if now_ms >= connection.set_up_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)
         elif any(now_ms >= request.deadline_ms for request in connection.in_flight):
             reason = f"no answer within kafka.request.timeout.ms = {settings.request_timeout_ms}"
+            if connection.is_being_set_up:
+                reason = NOT_AUTHENTICATED_IN_TIME
             self._lose(connection, reason, now_ms, is_timeout=True)
         elif not connection.in_flight and 0 <= settings.connections_max_idle_ms <= (
             now_ms - connection.last_used_ms
         ):
-            self._disconnect_idle(connection)
+            self._close(connection)
 
-    def _disconnect_idle(self, connection: NodeConnection) -> None:
-        """An idle connection is closed without back-off: nothing went wrong."""
+    def _close(self, connection: NodeConnection) -> None:
+        """Close a connection without back-off: nothing went wrong."""
         self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         connection.close()

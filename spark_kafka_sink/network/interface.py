@@ -29,16 +29,21 @@ class Resolved(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """The channel can be written to."""
+    """The channel can be written to; with TLS, after its handshake."""
 
     channel_id: int
 
 
 class Disconnected(NamedTuple):
-    """The channel is closed, or could not be opened; ``reason`` is the operating system's."""
+    """The channel is closed, or could not be opened; ``reason`` is the operating system's or TLS'.
+
+    is_refused: by TLS, this side's check of the broker's certificate or the broker's of this side.
+        To connect again would not help
+    """
 
     channel_id: int
     reason: str
+    is_refused: bool = False
 
 
 class Received(NamedTuple):
@@ -67,8 +72,11 @@ class Network(Protocol):
         """Begin to look up ``host``. Ends as Resolved or Disconnected in a later ``poll``."""
         ...
 
-    def connect(self, channel_id: int, address: Address) -> None:
-        """Begin to connect. Ends as Connected or Disconnected in a later ``poll``."""
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
+        """Begin to connect. Ends as Connected or Disconnected in a later ``poll``.
+
+        host: the name that ``address`` is of, for TLS: it must stand in the broker's certificate
+        """
         ...
 
     def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:

@@ -1,15 +1,14 @@
 """The connection to one node: its state, its addresses, its back-off, its requests in flight.
 
-The states are a table, ``TRANSITIONS``. What comes between CONNECTING and CHECKING_API_VERSIONS in
-a secured connection, a TLS handshake and authentication, would be further rows of it.
+The states are a table, ``TRANSITIONS``. A TLS handshake is a part of CONNECTING; what is said while
+NEGOTIATING and REAUTHENTICATING, the table in ``protocol/stages.py`` has.
 
 Source: ``ClusterConnectionStates``, ``InFlightRequests``.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from spark_kafka_sink.base.errors import LocalProtocolError
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
-from spark_kafka_sink.protocol.connection import Connection, SentRequest
+from spark_kafka_sink.protocol.connection import Connection, InFlightRequest
 from spark_kafka_sink.protocol.schema import Message, Request
 
 NO_CHANNEL = -1
@@ -31,11 +30,13 @@ class ConnectionState(Enum):
     BACKING_OFF = auto()
     RESOLVING = auto()
     CONNECTING = auto()
-    CHECKING_API_VERSIONS = auto()
+    NEGOTIATING = auto()
     READY = auto()
     SENDING = auto()
     THROTTLED = auto()
     SENDING_THROTTLED = auto()
+    REAUTHENTICATING = auto()
+    REAUTHENTICATING_THROTTLED = auto()
 
 
 class ConnectionEvent(Enum):
@@ -44,9 +45,10 @@ class ConnectionEvent(Enum):
     RESOLVE = auto()
     CONNECT = auto()
     CONNECTED = auto()
-    VERSIONS_TOLD = auto()
+    USABLE = auto()
     SEND = auto()
     SENT = auto()
+    REAUTHENTICATE = auto()
     THROTTLE = auto()
     PAUSE_OVER = auto()
     FAIL = auto()
@@ -71,15 +73,16 @@ TRANSITIONS = (
     ),
     Transition(_S.RESOLVING, _E.CONNECT, _S.CONNECTING, "the first address of the name"),
     Transition(_S.RESOLVING, _E.FAIL, _S.BACKING_OFF, "the host name has no address"),
-    Transition(_S.CONNECTING, _E.CONNECTED, _S.CHECKING_API_VERSIONS, "the versions come first"),
+    Transition(_S.CONNECTING, _E.CONNECTED, _S.NEGOTIATING, "versions first, then authentication"),
     Transition(_S.CONNECTING, _E.FAIL, _S.BACKING_OFF, "refused, unreachable or too slow"),
-    Transition(_S.CHECKING_API_VERSIONS, _E.SENT, _S.CHECKING_API_VERSIONS, "its own request"),
-    Transition(_S.CHECKING_API_VERSIONS, _E.VERSIONS_TOLD, _S.READY, "any request may follow"),
-    Transition(_S.CHECKING_API_VERSIONS, _E.FAIL, _S.BACKING_OFF, "no answer, or a useless one"),
+    Transition(_S.NEGOTIATING, _E.SENT, _S.NEGOTIATING, "the connection's own request"),
+    Transition(_S.NEGOTIATING, _E.USABLE, _S.READY, "any request may follow"),
+    Transition(_S.NEGOTIATING, _E.FAIL, _S.BACKING_OFF, "no answer, or a refusal"),
     Transition(_S.READY, _E.SEND, _S.SENDING, "one request is written at a time"),
     Transition(_S.READY, _E.THROTTLE, _S.THROTTLED, "an answer asks for a pause"),
     Transition(_S.READY, _E.FAIL, _S.BACKING_OFF, "the connection is lost"),
     Transition(_S.READY, _E.CLOSE, _S.DISCONNECTED, "idle: nothing went wrong, so no back-off"),
+    Transition(_S.READY, _E.REAUTHENTICATE, _S.REAUTHENTICATING, "the session ends soon (KIP-368)"),
     Transition(_S.SENDING, _E.SENT, _S.READY, "the operating system has the whole request"),
     Transition(_S.SENDING, _E.THROTTLE, _S.SENDING_THROTTLED, "an earlier request's answer"),
     Transition(_S.SENDING, _E.FAIL, _S.BACKING_OFF, "the connection is lost"),
@@ -91,10 +94,41 @@ TRANSITIONS = (
     Transition(_S.THROTTLED, _E.PAUSE_OVER, _S.READY, "throttle_time_ms is over (KIP-219)"),
     Transition(_S.THROTTLED, _E.FAIL, _S.BACKING_OFF, "the connection is lost"),
     Transition(_S.THROTTLED, _E.CLOSE, _S.DISCONNECTED, "idle: nothing went wrong, so no back-off"),
+    Transition(_S.REAUTHENTICATING, _E.SENT, _S.REAUTHENTICATING, "the connection's own request"),
+    Transition(_S.REAUTHENTICATING, _E.USABLE, _S.READY, "any request may follow"),
+    Transition(
+        _S.REAUTHENTICATING,
+        _E.THROTTLE,
+        _S.REAUTHENTICATING_THROTTLED,
+        "an earlier request's answer asks for a pause",
+    ),
+    Transition(_S.REAUTHENTICATING, _E.FAIL, _S.BACKING_OFF, "the connection is lost, or refused"),
+    Transition(
+        _S.REAUTHENTICATING_THROTTLED,
+        _E.SENT,
+        _S.REAUTHENTICATING_THROTTLED,
+        "the connection's own request: the pause is of others",
+    ),
+    Transition(_S.REAUTHENTICATING_THROTTLED, _E.USABLE, _S.THROTTLED, "the pause still lasts"),
+    Transition(
+        _S.REAUTHENTICATING_THROTTLED,
+        _E.THROTTLE,
+        _S.REAUTHENTICATING_THROTTLED,
+        "the longer pause counts",
+    ),
+    Transition(
+        _S.REAUTHENTICATING_THROTTLED,
+        _E.PAUSE_OVER,
+        _S.REAUTHENTICATING,
+        "the session is still being renewed",
+    ),
+    Transition(
+        _S.REAUTHENTICATING_THROTTLED, _E.FAIL, _S.BACKING_OFF, "the connection is lost, or refused"
+    ),
 )
 _NEXT = {(state, event): next_state for state, event, next_state, _ in TRANSITIONS}
 
-_PREPARING = frozenset({_S.RESOLVING, _S.CONNECTING, _S.CHECKING_API_VERSIONS})
+_PREPARING = frozenset({_S.RESOLVING, _S.CONNECTING, _S.NEGOTIATING})
 _PAUSING = frozenset(t.state for t in TRANSITIONS if t.event is _E.PAUSE_OVER)
 _WITHOUT_CHANNEL = frozenset({_S.DISCONNECTED, _S.BACKING_OFF})
 
@@ -119,23 +153,14 @@ OnComplete = Callable[[ClientResponse, int], None]
 """Called with the response and the time in milliseconds."""
 
 
-class InFlightRequest(NamedTuple):
-    """A request that was given to the connection and has no answer yet."""
-
-    sent: SentRequest
-    expect_response: bool
-    sent_at_ms: int
-    deadline_ms: int
-    on_complete: OnComplete | None
-
-
 @dataclass(slots=True)
 class NodeConnection:
     """State of the connection to ``node``; a node that was never tried is DISCONNECTED.
 
     failed_attempts: how often in a row it did not become ready
-    failed_connects: how often in a row there was no answer at the address. Only these make the next
-        attempt's timeout longer; a connection that was lost later says nothing about it
+    failed_set_ups: how often in a row it was not set up within its time, or not at all: only these
+        make the next attempt's time longer; a connection that was lost later says nothing about it
+    has_answered: whether a request other than the connection's own was answered
     resume_at_ms: when a state that is a pause, BACKING_OFF or a throttled one, ends
     """
 
@@ -143,16 +168,25 @@ class NodeConnection:
     state: ConnectionState = ConnectionState.DISCONNECTED
     channel_id: int = NO_CHANNEL
     protocol: Connection | None = None
-    api_versions: BrokerApiVersions | None = None
-    in_flight: deque[InFlightRequest] = field(default_factory=deque)
     addresses: list[Address] = field(default_factory=list)
     failed_attempts: int = 0
-    failed_connects: int = 0
+    failed_set_ups: int = 0
+    has_answered: bool = False
     connect_started_ms: int = 0
-    connect_deadline_ms: int = 0
+    set_up_deadline_ms: int = 0
     last_used_ms: int = 0
     resume_at_ms: int = 0
     last_failure: str | None = None
+
+    @property
+    def in_flight(self) -> Collection[InFlightRequest]:
+        """Requests that have no answer yet."""
+        return () if self.protocol is None else self.protocol.in_flight
+
+    @property
+    def api_versions(self) -> BrokerApiVersions | None:
+        """What the node speaks, None before it has told."""
+        return None if self.protocol is None else self.protocol.api_versions
 
     @property
     def is_connected(self) -> bool:
@@ -162,6 +196,13 @@ class NodeConnection:
     @property
     def is_connecting(self) -> bool:
         return self.state in _PREPARING
+
+    @property
+    def is_being_set_up(self) -> bool:
+        """Whether ``socket.connection.setup.timeout.ms`` limits what it is doing."""
+        if self.state is ConnectionState.NEGOTIATING:
+            return self.protocol is not None and self.protocol.is_authenticated
+        return self.state is ConnectionState.CONNECTING
 
     @property
     def has_channel(self) -> bool:
@@ -184,8 +225,7 @@ class NodeConnection:
 
     def fail(self, reason: str, retry_at_ms: int) -> None:
         """The connection is lost or does not come about: not again before ``retry_at_ms``."""
-        was_connecting = self.state is ConnectionState.CONNECTING
-        self.failed_connects = self.failed_connects + 1 if was_connecting else 0
+        self.failed_set_ups = self.failed_set_ups + 1 if self.is_being_set_up else 0
         self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
         self.last_failure = reason
@@ -202,7 +242,24 @@ class NodeConnection:
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
         """One request is written at a time, and at most ``max_in_flight`` wait for an answer."""
         self._end_pause(now_ms)
-        return self.state is ConnectionState.READY and len(self.in_flight) < max_in_flight
+        protocol = self.protocol
+        return (
+            self.state is ConnectionState.READY
+            and protocol is not None
+            and len(protocol.in_flight) < max_in_flight
+            and now_ms < protocol.renew_at_ms
+        )
+
+    def can_renew(self, now_ms: int) -> bool:
+        """Whether the session is to be begun anew before the next request, and can be now.
+
+        At its end the connection is closed for that, but not before what is in flight is answered.
+        """
+        protocol = self.protocol
+        if self.state is not ConnectionState.READY or protocol is None:
+            return False
+        is_over = now_ms >= protocol.ends_at_ms
+        return now_ms >= protocol.renew_at_ms and not (is_over and protocol.in_flight)
 
     def poll_delay_ms(self, now_ms: int) -> int | None:
         """After how many ms a pause ends; 0: it can be connected to; None: there is no pause."""
@@ -215,7 +272,7 @@ class NodeConnection:
         if self.state is ConnectionState.RESOLVING:
             return None
         if self.state is ConnectionState.CONNECTING:
-            return self.connect_deadline_ms
+            return self.set_up_deadline_ms
         if not self.in_flight:
             return self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else None
         # At most max.in.flight.requests.per.connection of them.
@@ -230,5 +287,4 @@ class NodeConnection:
         self.change(event)
         self.channel_id = NO_CHANNEL
         self.protocol = None
-        self.api_versions = None
-        self.in_flight = deque()
+        self.has_answered = False

@@ -1,22 +1,26 @@
-"""Non-blocking byte streams over the operating system's sockets, in clear text.
+"""Non-blocking byte streams over the operating system's sockets, in clear text or with TLS.
 
 The layer above sees a :class:`~spark_kafka_sink.network.interface.Network`: it opens channels,
 queues buffers, and gets events from ``poll``. Tests put a simulated network in its place.
 
-Source: ``Selector``, ``KafkaChannel``, ``PlaintextTransportLayer``.
+Source: ``Selector``.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import selectors
 import socket
 from collections import deque
 from collections.abc import Sequence
-from itertools import islice
 
 from spark_kafka_sink.base.clock import wait_seconds
+from spark_kafka_sink.network.channels import (
+    RECEIVE_BYTES,
+    Channel,
+    OpenChannel,
+    PlaintextChannel,
+    RefusedError,
+)
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
@@ -30,75 +34,6 @@ from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol.types import Buffer
 
 USE_OS_BUFFER_SIZE = -1
-_RECEIVE_BYTES = 65536
-# POSIX guarantees 16, Linux and macOS allow 1024 buffers in one sendmsg.
-_BUFFERS_PER_SEND = 1024
-
-
-class PlaintextChannel:
-    """One TCP connection: partial reads and writes, scatter/gather sends."""
-
-    def __init__(self, channel_id: int, sock: socket.socket) -> None:
-        self.channel_id = channel_id
-        self.socket = sock
-        self.is_connected = False
-        self._unsent: deque[memoryview] = deque()
-
-    @property
-    def has_unsent(self) -> bool:
-        return bool(self._unsent)
-
-    def begin_connect(self, address: Address) -> None:
-        code = self.socket.connect_ex(address.sockaddr)
-        if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
-            raise OSError(code, os.strerror(code))
-
-    def finish_connect(self) -> None:
-        """Raises OSError with the reason when the connection was refused or timed out."""
-        code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise OSError(code, os.strerror(code))
-        self.is_connected = True
-
-    def queue(self, buffers: Sequence[Buffer]) -> None:
-        # sendmsg() returns 0 for empty buffers, and write() would repeat it without end.
-        self._unsent.extend(memoryview(buffer) for buffer in buffers if len(buffer))
-
-    def write(self) -> None:
-        """Send as much as the socket takes now. Raises OSError when the connection is broken."""
-        while self._unsent:
-            try:
-                sent = self.socket.sendmsg(islice(self._unsent, _BUFFERS_PER_SEND))
-            except BlockingIOError:
-                return
-            complete = self._advance(sent)
-            if not complete:
-                return
-
-    def _advance(self, sent: int) -> bool:
-        """Drop ``sent`` bytes from the queue; False if the socket took only part of a buffer."""
-        while sent:
-            head = self._unsent[0]
-            if sent < len(head):
-                self._unsent[0] = head[sent:]
-                return False
-            sent -= len(head)
-            self._unsent.popleft()
-        return True
-
-    def read(self) -> bytes:
-        """What has arrived; empty when nothing has. Raises OSError at end of stream."""
-        try:
-            data = self.socket.recv(_RECEIVE_BYTES)
-        except BlockingIOError:
-            return b""
-        if not data:
-            raise ConnectionResetError(errno.ECONNRESET, "closed by the broker")
-        return data
-
-    def close(self) -> None:
-        self._unsent.clear()
-        self.socket.close()
 
 
 class SelectorNetwork:
@@ -108,11 +43,13 @@ class SelectorNetwork:
         self,
         send_buffer_bytes: int = USE_OS_BUFFER_SIZE,
         receive_buffer_bytes: int = USE_OS_BUFFER_SIZE,
+        open_channel: OpenChannel = PlaintextChannel,
     ) -> None:
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._open_channel = open_channel
         self._selector = selectors.DefaultSelector()
-        self._channels: dict[int, PlaintextChannel] = {}
+        self._channels: dict[int, Channel] = {}
         # Events of connect() and send(), which the next poll() returns.
         self._pending: list[NetworkEvent] = []
         self._resolver = Resolver()
@@ -136,7 +73,7 @@ class SelectorNetwork:
 
         self._resolver.resolve(host, port, on_found)
 
-    def connect(self, channel_id: int, address: Address) -> None:
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
         try:
             sock = socket.socket(address.family, socket.SOCK_STREAM)
         except (
@@ -144,13 +81,13 @@ class SelectorNetwork:
         ) as error:  # an address family that this machine does not have, or too many open files
             self._pending.append(Disconnected(channel_id, _reason(error)))
             return
-        channel = PlaintextChannel(channel_id, sock)
         try:
             self._set_options(sock)
+            channel = self._open_channel(channel_id, sock, host)
             channel.begin_connect(address)
-        except OSError as error:
-            channel.close()
-            self._pending.append(Disconnected(channel_id, _reason(error)))
+        except (OSError, RefusedError) as error:
+            sock.close()
+            self._pending.append(_disconnected(channel_id, error))
             return
         self._channels[channel_id] = channel
         self._selector.register(sock, selectors.EVENT_WRITE, channel)
@@ -171,7 +108,7 @@ class SelectorNetwork:
         channel.queue(buffers)
         try:
             channel.write()
-        except OSError as error:
+        except (OSError, RefusedError) as error:
             self._lose(channel, error, self._pending)
             return
         if channel.has_unsent:
@@ -183,7 +120,7 @@ class SelectorNetwork:
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         events, self._pending = self._pending, []
         for key, mask in self._select(0 if events else timeout_ms):
-            channel: PlaintextChannel | None = key.data
+            channel: Channel | None = key.data
             if channel is None:
                 self._drain_wakeups()
             else:
@@ -200,26 +137,39 @@ class SelectorNetwork:
         self._is_wakeup_asked = False
         return ready
 
-    def _serve(self, channel: PlaintextChannel, mask: int, events: list[NetworkEvent]) -> None:
+    def _serve(self, channel: Channel, mask: int, events: list[NetworkEvent]) -> None:
         try:
+            if not channel.is_connected:
+                self._go_on_connecting(channel, events)
+                return
             if mask & selectors.EVENT_READ:
                 data = channel.read()
                 if data:
                     events.append(Received(channel.channel_id, data))
             if mask & selectors.EVENT_WRITE:
                 self._serve_writable(channel, events)
-        except OSError as error:
+        except (OSError, RefusedError) as error:
             self._lose(channel, error, events)
 
-    def _lose(self, channel: PlaintextChannel, error: OSError, events: list[NetworkEvent]) -> None:
+    def _lose(
+        self, channel: Channel, error: OSError | RefusedError, events: list[NetworkEvent]
+    ) -> None:
         self.disconnect(channel.channel_id)
-        events.append(Disconnected(channel.channel_id, _reason(error)))
+        events.append(_disconnected(channel.channel_id, error))
 
-    def _serve_writable(self, channel: PlaintextChannel, events: list[NetworkEvent]) -> None:
-        if not channel.is_connected:
-            channel.finish_connect()
+    def _go_on_connecting(self, channel: Channel, events: list[NetworkEvent]) -> None:
+        data = channel.go_on_connecting()
+        if channel.is_connected:
             events.append(Connected(channel.channel_id))
-        elif channel.has_unsent:
+        if data:
+            events.append(Received(channel.channel_id, data))
+        interest = selectors.EVENT_READ
+        if channel.has_unsent:
+            interest |= selectors.EVENT_WRITE
+        self._selector.modify(channel.socket, interest, channel)
+
+    def _serve_writable(self, channel: Channel, events: list[NetworkEvent]) -> None:
+        if channel.has_unsent:
             channel.write()
             if channel.has_unsent:
                 return
@@ -228,7 +178,7 @@ class SelectorNetwork:
 
     def _drain_wakeups(self) -> None:
         try:
-            while self._wakeup_receiver.recv(_RECEIVE_BYTES):
+            while self._wakeup_receiver.recv(RECEIVE_BYTES):
                 pass
         except BlockingIOError:
             pass
@@ -256,6 +206,12 @@ class SelectorNetwork:
         self._selector.close()
         self._wakeup_receiver.close()
         self._wakeup_sender.close()
+
+
+def _disconnected(channel_id: int, error: OSError | RefusedError) -> Disconnected:
+    if isinstance(error, RefusedError):
+        return Disconnected(channel_id, str(error), is_refused=True)
+    return Disconnected(channel_id, _reason(error))
 
 
 def _reason(error: OSError) -> str:

@@ -6,10 +6,10 @@ import pytest
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.protocol import api
-from spark_kafka_sink.protocol.connection import Connection
 from tests.golden import case_files as cases
 from tests.golden.message_json import REQUESTS, from_json, speaks
 from tests.golden.producing import API_VERSIONS, INIT_PRODUCER_ID, METADATA, Golden, Topic
+from tests.unit.frames import asked, ready_connection
 
 CASES = [case for case in cases.load("requests") if speaks(case)]
 CORRELATION_ID = slice(8, 12)
@@ -26,7 +26,7 @@ def test_request_is_javas(case):
 
 def test_requests_of_a_connection_are_javas():
     """As they follow each other, numbered by the connection itself."""
-    connection = Connection("c")
+    connection = ready_connection("c")
     frames = {
         (case["version"], case["correlation_id"]): case
         for case in CASES
@@ -35,7 +35,7 @@ def test_requests_of_a_connection_are_javas():
     for correlation_id in (0, 1):
         case = frames[2, correlation_id]
         request = from_json(REQUESTS[case["api"]], case["body"])
-        _, buffers = connection.send(request, 2)
+        _, buffers = asked(connection, request, 2)
         cases.assert_same_bytes(b"".join(buffers), case["frame"])
 
 
@@ -52,7 +52,7 @@ def test_producer_id_request_of_the_producer_is_javas(version):
 
 
 def test_first_request_of_the_producer_is_javas(monkeypatch):
-    monkeypatch.setattr("spark_kafka_sink.network.client.__version__", "0.1.0")
+    monkeypatch.setattr("spark_kafka_sink.protocol.connection.__version__", "0.1.0")
     sent = first_sent(API_VERSIONS, 4, {"t": Topic()})
     assert_java_sends(sent, "ApiVersions v4: software name of 12 letters")
 

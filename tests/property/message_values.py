@@ -28,6 +28,8 @@ from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 REQUEST_TYPES: tuple[type[schema.Request], ...] = (
     ProduceRequest,
@@ -44,6 +46,8 @@ REQUEST_TYPES: tuple[type[schema.Request], ...] = (
     FindCoordinatorRequest,
     ListOffsetsRequest,
     ListTransactionsRequest,
+    SaslHandshakeRequest,
+    SaslAuthenticateRequest,
 )
 REQUEST_VERSIONS = [
     (cls, version)

@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 from spark_kafka_sink.protocol import connection as connection_module
 from spark_kafka_sink.protocol.connection import (
     MAX_RESPONSE_BYTES,
     Connection,
+    InFlightRequest,
+    ProtocolEvent,
     ResponseReceived,
-    SentRequest,
 )
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import (
@@ -30,6 +35,7 @@ from spark_kafka_sink.protocol.messages.produce import (
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.protocol.types import Records
 from tests.property.message_values import REQUEST_VERSIONS, encode, random_message
+from tests.unit.frames import asked, ready_connection
 
 PROPERTY = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 
@@ -38,7 +44,7 @@ def sized(frame: bytes) -> bytes:
     return len(frame).to_bytes(4, "big") + frame
 
 
-def answer(sent: SentRequest, response: Message) -> bytes:
+def answer(sent: InFlightRequest, response: Message) -> bytes:
     """The bytes of ``response`` as a broker sends them."""
     request_type = type(sent.request)
     tagged = sent.version >= request_type.flexible_from and request_type is not ApiVersionsRequest
@@ -49,11 +55,11 @@ def answer(sent: SentRequest, response: Message) -> bytes:
 def conversation(seed: int, count: int) -> tuple[Connection, list[ResponseReceived], bytes]:
     """A connection with ``count`` requests sent, what it should get, and the bytes of it."""
     rng = random.Random(seed)
-    connection = Connection("client")
+    connection = ready_connection()
     expected, stream = [], b""
     for _ in range(count):
         request_type, version = rng.choice(REQUEST_VERSIONS)
-        sent, _ = connection.send(request_type(), version)
+        sent, _ = asked(connection, request_type(), version)
         response = random_message(request_type.response_type, version, rng)
         if getattr(response, "error_code", 0) == 35:
             # UNSUPPORTED_VERSION of ApiVersions is read as version 0: not what is tested here.
@@ -64,8 +70,8 @@ def conversation(seed: int, count: int) -> tuple[Connection, list[ResponseReceiv
     return connection, expected, stream
 
 
-def received(connection: Connection, data: bytes) -> list[ResponseReceived]:
-    return list(connection.receive(data))
+def received(connection: Connection, data: bytes) -> list[ProtocolEvent]:
+    return list(connection.receive(data, 0))
 
 
 @PROPERTY
@@ -73,11 +79,11 @@ def received(connection: Connection, data: bytes) -> list[ResponseReceived]:
 def test_chunks_do_not_matter(seed: int, count: int, data: st.DataObject) -> None:
     connection, expected, stream = conversation(seed, count)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=12).map(sorted))
-    got: list[ResponseReceived] = []
+    got: list[ProtocolEvent] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        got += connection.receive(stream[start:end])
+        got += connection.receive(stream[start:end], 0)
     assert got == expected
-    assert connection.awaiting_count == 0
+    assert len(connection.in_flight) == 0
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -99,7 +105,7 @@ def test_a_buffer_may_be_used_again_after_it_was_received(kind: type) -> None:
     connection, expected, stream = conversation(1, 2)
     memory = bytearray(stream)
     chunk = kind(memory)
-    got = connection.receive(chunk)
+    got = connection.receive(chunk, 0)
     first = next(got)
     memory[:] = bytes(len(memory))
     assert [first, *got] == expected
@@ -108,25 +114,25 @@ def test_a_buffer_may_be_used_again_after_it_was_received(kind: type) -> None:
 def test_nothing_received_is_no_answer() -> None:
     connection, _, _ = conversation(1, 1)
     assert received(connection, b"") == []
-    assert connection.awaiting_count == 1
+    assert len(connection.in_flight) == 1
 
 
 def test_correlation_ids_count_up_and_wrap_before_the_sign() -> None:
-    connection = Connection("client")
-    ids = [connection.send(MetadataRequest(), 12)[0].correlation_id for _ in range(3)]
+    connection = ready_connection()
+    ids = [asked(connection, MetadataRequest(), 12)[0].correlation_id for _ in range(3)]
     assert ids == [0, 1, 2]
     connection._next_correlation_id = 0x7FFFFFFF
-    last, buffers = connection.send(MetadataRequest(), 12)
+    last, buffers = asked(connection, MetadataRequest(), 12)
     assert last.correlation_id == 0x7FFFFFFF
     assert b"".join(buffers)[8:12] == b"\x7f\xff\xff\xff"
-    assert connection.send(MetadataRequest(), 12)[0].correlation_id == 0
+    assert asked(connection, MetadataRequest(), 12)[0].correlation_id == 0
 
 
 @PROPERTY
 @given(st.integers(-(2**31), 2**31 - 1).filter(lambda i: i != 0))
 def test_a_foreign_correlation_id(correlation_id: int) -> None:
-    connection = Connection("client")
-    connection.send(InitProducerIdRequest(), 1)
+    connection = ready_connection()
+    asked(connection, InitProducerIdRequest(), 1)
     frame = correlation_id.to_bytes(4, "big", signed=True) + encode(InitProducerIdResponse(), 1)
     with pytest.raises(RemoteProtocolError) as raised:
         received(connection, sized(frame))
@@ -134,39 +140,42 @@ def test_a_foreign_correlation_id(correlation_id: int) -> None:
 
 
 def test_answers_in_the_wrong_order() -> None:
-    connection = Connection("client")
-    first, _ = connection.send(InitProducerIdRequest(), 1)
-    second, _ = connection.send(InitProducerIdRequest(), 1)
+    connection = ready_connection()
+    first, _ = asked(connection, InitProducerIdRequest(), 1)
+    second, _ = asked(connection, InitProducerIdRequest(), 1)
     response = InitProducerIdResponse()
     with pytest.raises(RemoteProtocolError, match="response 1 instead of 0"):
         received(connection, answer(second, response) + answer(first, response))
 
 
 def test_an_answer_that_was_never_asked_for() -> None:
-    connection = Connection("client")
+    connection = ready_connection()
     with pytest.raises(RemoteProtocolError, match="response 7 was never asked for"):
         received(connection, sized((7).to_bytes(4, "big") + bytes(20)))
 
 
 def test_a_second_answer_to_one_request() -> None:
     connection, expected, stream = conversation(5, 1)
-    got = connection.receive(stream + stream)
+    got = connection.receive(stream + stream, 0)
     assert next(got) == expected[0]
     with pytest.raises(RemoteProtocolError, match="never asked for"):
         next(got)
 
 
 def test_acks_0_waits_for_no_answer() -> None:
-    connection = Connection("client")
+    connection = ready_connection()
     records = PartitionProduceData(0, Records((b"batch",), 5))
     produce = ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[records])])
-    sent, buffers = connection.send(produce, 9, expect_response=False)
+    sent, buffers = asked(connection, produce, 9, expects_response=False)
     assert sent.correlation_id == 0
     assert b"batch" in b"".join(buffers)
-    assert connection.awaiting_count == 0
+    assert connection.written() == sent
+    assert len(connection.in_flight) == 0
     # The id is used up all the same: the next answer has the next id.
-    then, _ = connection.send(InitProducerIdRequest(), 1)
+    then, _ = asked(connection, InitProducerIdRequest(), 1)
+    assert connection.written() is None
     [got] = received(connection, answer(then, InitProducerIdResponse()))
+    assert isinstance(got, ResponseReceived)
     assert got.sent.correlation_id == 1
 
 
@@ -204,24 +213,23 @@ def test_a_frame_too_small_for_its_header(size: int) -> None:
         received(connection, sized(bytes(size)))
 
 
-@pytest.mark.parametrize(
-    ("data", "what"),
-    [
-        (b"HTTP/1.1 400 Bad Request\r\n", "this address is an HTTP server"),
-        (b"\x15\x03\x03\x00\x02\x02\x28", "this address is a TLS listener"),
-    ],
-)
-def test_another_protocol_is_named(data: bytes, what: str) -> None:
+def test_an_http_server_is_named() -> None:
     connection, _, _ = conversation(1, 1)
-    with pytest.raises(RemoteProtocolError, match=what) as raised:
-        received(connection, data)
-    assert "not a plaintext Kafka listener" in str(raised.value)
+    with pytest.raises(RemoteProtocolError, match="this address is an HTTP server"):
+        received(connection, b"HTTP/1.1 400 Bad Request\r\n")
+
+
+def test_a_tls_listener_is_named_and_not_tried_again() -> None:
+    """What a broker answers to clear text: an alert, internal_error."""
+    connection, _, _ = conversation(1, 1)
+    with pytest.raises(AuthenticationError, match=r"TLS listener: use kafka.security.protocol=SSL"):
+        received(connection, b"\x15\x03\x03\x00\x02\x02\x50")
 
 
 def test_an_answer_before_a_broken_one_is_given() -> None:
     connection, expected, stream = conversation(3, 2)
     cut = expected[0].size_bytes
-    got = connection.receive(stream[:cut] + sized(b"\0\0\0\1"))
+    got = connection.receive(stream[:cut] + sized(b"\0\0\0\1"), 0)
     assert next(got) == expected[0]
     with pytest.raises(RemoteProtocolError):
         next(got)
@@ -234,7 +242,7 @@ def test_garbage_after_good_answers(garbage: bytes, count: int) -> None:
     connection, expected, stream = conversation(count, count)
     got = []
     try:
-        for response in connection.receive(stream + garbage):
+        for response in connection.receive(stream + garbage, 0):
             got.append(response)
     except RemoteProtocolError:
         pass
@@ -243,18 +251,19 @@ def test_garbage_after_good_answers(garbage: bytes, count: int) -> None:
 
 @pytest.mark.parametrize("version", [-1, 2, 14])
 def test_a_version_that_this_client_does_not_speak(version: int) -> None:
-    connection = Connection("client")
+    connection = ready_connection()
     with pytest.raises(LocalProtocolError, match=f"ProduceRequest has no version {version} here"):
-        connection.send(ProduceRequest(), version)
-    assert connection.awaiting_count == 0
+        asked(connection, ProduceRequest(), version)
+    assert len(connection.in_flight) == 0
 
 
 def test_a_request_that_cannot_be_written_is_not_waited_for() -> None:
     """Its failure is this side's: the connection goes on, with no gap in what it awaits."""
-    connection = Connection("client")
+    connection = ready_connection()
     with pytest.raises(LocalProtocolError):
-        connection.send(InitProducerIdRequest(producer_id=7), 2)
-    assert connection.awaiting_count == 0
-    sent, _ = connection.send(InitProducerIdRequest(), 2)
+        asked(connection, InitProducerIdRequest(producer_id=7), 2)
+    assert len(connection.in_flight) == 0
+    sent, _ = asked(connection, InitProducerIdRequest(), 2)
     [got] = received(connection, answer(sent, InitProducerIdResponse(producer_id=4)))
+    assert isinstance(got, ResponseReceived)
     assert got.response == InitProducerIdResponse(producer_id=4)

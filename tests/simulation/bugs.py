@@ -119,7 +119,8 @@ def _memory_free_when_drained(original):  # type: ignore[no-untyped-def]
 
 def _lost_connection_forgets_requests(original):  # type: ignore[no-untyped-def]
     def lose(self, connection, *arguments, **more):  # type: ignore[no-untyped-def]
-        connection.in_flight.clear()
+        if connection.protocol is not None:
+            connection.protocol.in_flight.clear()
         original(self, connection, *arguments, **more)
 
     return lose

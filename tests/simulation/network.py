@@ -124,7 +124,7 @@ class SimNetwork:
         takes_ms = self._rng.randint(*self.faults.latency_ms)
         self._scheduler.after(takes_ms + self.names.takes_ms.get(asked.host, 0), answer)
 
-    def connect(self, channel_id: int, address: Address) -> None:
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
         if address.sockaddr[0] in self.names.silent:
             return  # as a firewall does: whoever connects hears nothing
         server = self._servers.get(address.sockaddr)  # type: ignore[call-overload]

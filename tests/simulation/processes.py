@@ -226,9 +226,9 @@ class MemberNetwork(SimNetwork):
     def faults(self) -> NetworkFaults:  # type: ignore[override]
         return self._root.faults
 
-    def connect(self, channel_id: int, address: Address) -> None:
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
         if self._process.is_alive:
-            super().connect(channel_id, address)
+            super().connect(channel_id, address, host)
 
     def send(self, channel_id: int, buffers: list[Buffer]) -> None:  # type: ignore[override]
         if self._process.is_alive:

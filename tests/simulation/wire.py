@@ -96,7 +96,7 @@ class World:
         if broker.node_id in self._channels:
             return self._channels[broker.node_id]
         channel_id = next(self._channel_ids)
-        self.network.connect(channel_id, Address(0, (broker.host, broker.port)))
+        self.network.connect(channel_id, Address(0, (broker.host, broker.port)), broker.host)
         while True:
             for event in self.network.poll(100):
                 if isinstance(event, Connected) and event.channel_id == channel_id:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.connection import Connection, InFlightRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
+from spark_kafka_sink.protocol.stages import Stage
 
 _HEADER = struct.Struct(">ihhih")
 
@@ -43,3 +45,18 @@ def answer_frame(
     schema.encode_message(answer, version, out)
     body = b"".join(out.buffers())
     return struct.pack(">i", len(body)) + body
+
+
+def ready_connection(client_id: str = "client") -> Connection:
+    """A connection that takes any request, the first with correlation id 0."""
+    connection = Connection(client_id)
+    connection.stage = Stage.READY
+    return connection
+
+
+def asked(
+    connection: Connection, request: schema.Request, version: int, expects_response: bool = True
+) -> tuple[InFlightRequest, list[types.Buffer]]:
+    """Send ``request``: what is in flight then, and its bytes."""
+    buffers = connection.send(request, version, 0, 30_000, None, expects_response)
+    return connection.in_flight[-1], buffers

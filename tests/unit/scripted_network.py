@@ -79,7 +79,7 @@ class ScriptedNetwork:
     def resolve(self, channel_id: int, host: str, port: int) -> None:
         self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
-    def connect(self, channel_id: int, address: Address) -> None:
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
         node_id = self._node_ids[address.sockaddr]  # type: ignore[index]
         self.connects.append(node_id)
         if node_id in self.unreachable:

@@ -70,7 +70,7 @@ class ScriptedBrokers:
     def resolve(self, channel_id: int, host: str, port: int) -> None:
         self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
-    def connect(self, channel_id: int, address: Address) -> None:
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
         port = address.sockaddr[1]
         assert isinstance(port, int)
         self._ports[channel_id] = port

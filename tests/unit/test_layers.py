@@ -50,7 +50,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark", "jobs"},
     "time": {"base.clock"},
-    "socket": {"network.resolver", "network.transport", "localkafka"},
+    "socket": {"network.channels", "network.resolver", "network.transport", "localkafka"},
     "ssl": {"network.transport", "network.tls", "security"},
     "cryptography": {"security", "localkafka"},
     "selectors": {"network.transport"},

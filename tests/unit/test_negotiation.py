@@ -113,7 +113,7 @@ class OneBroker:
     def resolve(self, channel_id: int, host: str, port: int) -> None:
         self._events.append(Resolved(channel_id, [Address(0, (host, port))]))
 
-    def connect(self, channel_id: int, address: Address) -> None:
+    def connect(self, channel_id: int, address: Address, host: str) -> None:
         self._events.append(Connected(channel_id))
 
     def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:

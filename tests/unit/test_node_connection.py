@@ -12,14 +12,15 @@ from spark_kafka_sink.network.node_connection import (
     ConnectionState,
     NodeConnection,
 )
+from tests.unit.frames import ready_connection
 
 NODE = Node(1, "broker", 9092)
 S, E = ConnectionState, ConnectionEvent
-WAY_TO_READY = (E.CONNECT, E.CONNECTED, E.SENT, E.VERSIONS_TOLD)
+WAY_TO_READY = (E.CONNECT, E.CONNECTED, E.SENT, E.USABLE)
 
 
 def connection_after(*events: ConnectionEvent) -> NodeConnection:
-    connection = NodeConnection(NODE)
+    connection = NodeConnection(NODE, protocol=ready_connection())
     for event in events:
         connection.change(event)
     return connection
@@ -56,7 +57,7 @@ def test_an_event_without_a_row_is_an_error_of_this_side(state):
 
 def test_only_a_ready_connection_takes_a_request():
     for state in S:
-        connection = NodeConnection(NODE, state, resume_at_ms=1_000)
+        connection = NodeConnection(NODE, state, protocol=ready_connection(), resume_at_ms=1_000)
         assert connection.can_send(0, 5) is (state is S.READY)
     assert not connection_after(*WAY_TO_READY).can_send(0, 0)
 

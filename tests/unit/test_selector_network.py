@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.network.channels import PlaintextChannel
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
@@ -22,7 +23,7 @@ from spark_kafka_sink.network.interface import (
     Received,
     SendCompleted,
 )
-from spark_kafka_sink.network.transport import PlaintextChannel, SelectorNetwork
+from spark_kafka_sink.network.transport import SelectorNetwork
 
 DEADLINE_S = 20
 CHANNEL = 7
@@ -70,7 +71,7 @@ def received_bytes(events: list[NetworkEvent]) -> bytes:
 @pytest.fixture
 def peer(network: SelectorNetwork, listener: socket.socket) -> Iterator[socket.socket]:
     """The broker's end of CHANNEL."""
-    network.connect(CHANNEL, address_of(listener))
+    network.connect(CHANNEL, address_of(listener), "localhost")
     assert until(network, bool) == [Connected(CHANNEL)]
     accepted, _ = listener.accept()
     accepted.settimeout(DEADLINE_S)
@@ -99,7 +100,7 @@ def reset(peer: socket.socket) -> None:
 def test_a_connection_refused(network: SelectorNetwork) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        network.connect(CHANNEL, address_of(unused))
+        network.connect(CHANNEL, address_of(unused), "localhost")
         [event] = until(network, bool)
     assert event == Disconnected(CHANNEL, "Connection refused")
     network.send(CHANNEL, [b"too late"])
@@ -108,7 +109,7 @@ def test_a_connection_refused(network: SelectorNetwork) -> None:
 
 def test_an_address_that_cannot_be_reached_at_all(network: SelectorNetwork) -> None:
     """connect() itself fails; the reason comes with the next poll, which does not wait."""
-    network.connect(CHANNEL, Address(socket.AF_INET, ("255.255.255.255", 1)))
+    network.connect(CHANNEL, Address(socket.AF_INET, ("255.255.255.255", 1)), "localhost")
     [event] = until(network, bool)
     assert isinstance(event, Disconnected)
     assert event.channel_id == CHANNEL
@@ -117,7 +118,7 @@ def test_an_address_that_cannot_be_reached_at_all(network: SelectorNetwork) -> N
 
 def test_several_connections_at_once(network: SelectorNetwork, listener: socket.socket) -> None:
     for channel_id in range(5):
-        network.connect(channel_id, address_of(listener))
+        network.connect(channel_id, address_of(listener), "localhost")
     events = until(network, lambda events: len(events) >= 5)
     assert sorted(events) == [Connected(channel_id) for channel_id in range(5)]
 
@@ -125,7 +126,7 @@ def test_several_connections_at_once(network: SelectorNetwork, listener: socket.
 def test_socket_options(listener: socket.socket) -> None:
     network = SelectorNetwork(send_buffer_bytes=50_000, receive_buffer_bytes=60_000)
     try:
-        network.connect(CHANNEL, address_of(listener))
+        network.connect(CHANNEL, address_of(listener), "localhost")
         sock = network._channels[CHANNEL].socket
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -246,7 +247,7 @@ def test_an_endless_answer_does_not_starve_the_other_channels(
     network: SelectorNetwork, peer: socket.socket, listener: socket.socket
 ) -> None:
     """One poll reads a bounded amount of each channel."""
-    network.connect(8, address_of(listener))
+    network.connect(8, address_of(listener), "localhost")
     until(network, bool)
     other, _ = listener.accept()
     with other:
@@ -321,7 +322,7 @@ def test_a_channel_that_this_side_closes_tells_nothing_more(
 def test_closing_closes_every_socket(listener: socket.socket) -> None:
     network = SelectorNetwork()
     for channel_id in range(3):
-        network.connect(channel_id, address_of(listener))
+        network.connect(channel_id, address_of(listener), "localhost")
     until(network, lambda events: len(events) >= 3)
     sockets = [channel.socket for channel in network._channels.values()]
     network.close()

@@ -1,0 +1,35 @@
+"""SaslHandshake (17): which mechanism a connection is authenticated by. Version 1.
+
+Version 0 means tokens without Kafka's framing afterwards, and is not spoken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.types import INT16, STRING, ArrayOf
+
+
+@dataclass(slots=True)
+class SaslHandshakeResponse(Message):
+    """``mechanisms``: those that the listener has."""
+
+    api_key = 17
+    min_version = 1
+    max_version = 1
+    flexible_from = 2
+
+    error_code: int = wire(INT16)
+    mechanisms: list[str] = wire(ArrayOf(STRING))
+
+
+@dataclass(slots=True)
+class SaslHandshakeRequest(Request):
+    api_key = 17
+    min_version = 1
+    max_version = 1
+    flexible_from = 2
+    response_type = SaslHandshakeResponse
+
+    mechanism: str = wire(STRING)
