@@ -66,7 +66,7 @@ class Session(NamedTuple):
         if lifetime_ms <= 0:
             return UNLIMITED
         part = _EARLIEST + (_LATEST - _EARLIEST) * rng.random()
-        renew_after_ms = min(max(int(lifetime_ms * part), _LEAST_INTERVAL_MS), lifetime_ms)
+        renew_after_ms = min(max(round(lifetime_ms * part), _LEAST_INTERVAL_MS), lifetime_ms)
         return cls(began_at_ms + renew_after_ms, began_at_ms + lifetime_ms)
 
 
