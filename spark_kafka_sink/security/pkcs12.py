@@ -1,0 +1,146 @@
+"""PKCS12 stores, of Java's keytool and of OpenSSL, with the package ``cryptography``.
+
+A store with a password is read with it. Of a trust store without one, what is not encrypted is read
+here: a store is a sequence of parts, each of which is encrypted or not, and certificates stand in
+bags inside::
+
+    PFX  = { version, ContentInfo, MAC }          ContentInfo = { type, [0] content }
+    content of type data          = OCTET STRING of AuthenticatedSafe = { ContentInfo ... }
+    part of type data             = OCTET STRING of SafeContents = { bag ... }
+    bag  = { type, [0] value, attributes }        certificate bag's value = { type, [0] DER }
+
+Source: RFC 7292; ``PKCS12KeyStore`` of the JDK, which skips encrypted parts in silence where no
+password is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    pkcs12,
+)
+
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.security import der
+from spark_kafka_sink.security.material import (
+    DamagedStoreError,
+    KeyMaterial,
+    KeyPasswordError,
+    StoreError,
+    StorePasswordError,
+)
+
+_DATA = bytes.fromhex("2a864886f70d010701")  # 1.2.840.113549.1.7.1
+_ENCRYPTED_DATA = bytes.fromhex("2a864886f70d010706")  # 1.2.840.113549.1.7.6
+_CERTIFICATE_BAG = bytes.fromhex("2a864886f70d010c0a0103")  # 1.2.840.113549.1.12.10.1.3
+_UNREADABLE = (
+    "its password is wrong, or it is encrypted in a way that is not read here; "
+    "keytool and openssl pkcs12 write what is read, unless they are told to write old ciphers"
+)
+
+
+def trusted_certificates(data: bytes, password: str | None) -> tuple[bytes, ...]:
+    """DER of all certificates, also of those that Java would not take for trusted ones.
+
+    Java trusts those that keytool has marked as such, and the own certificate of each key; so it
+    trusts none of a store that OpenSSL wrote. Raises StorePasswordError, DamagedStoreError.
+    """
+    if password is None:
+        return _certificates_in_clear(data)
+    store = _load(data, password)
+    own = [] if store.cert is None else [store.cert]
+    return tuple(_der(found.certificate) for found in (*own, *store.additional_certs))
+
+
+def key_material(data: bytes, password: str, key_password: str | None) -> KeyMaterial:
+    """The private key with its chain. A PKCS12 store has one password for all that is in it.
+
+    Raises StorePasswordError, KeyPasswordError, DamagedStoreError.
+    """
+    store = _load(data, password)
+    if store.key is None or store.cert is None:
+        raise DamagedStoreError("it holds no private key with a certificate")
+    if key_password is not None and key_password != password:
+        raise KeyPasswordError("the key's password is not the store's, which in PKCS12 it must be")
+    key = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    others = [found.certificate for found in store.additional_certs]
+    return KeyMaterial(Secret(key.decode()), False, _chain(store.cert.certificate, others))
+
+
+def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
+    list(_parts(data))  # tells a damaged store from a wrong password
+    try:
+        return pkcs12.load_pkcs12(data, password.encode())
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # Without the cause: its text is OpenSSL's, and says no more.
+        raise StorePasswordError(_UNREADABLE) from None
+
+
+def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[bytes, ...]:
+    """``own``, then who issued it, and so on, as far as ``others`` go."""
+    chain, remaining = [own], list(others)
+    while chain[-1].issuer != chain[-1].subject:
+        above = next((other for other in remaining if other.subject == chain[-1].issuer), None)
+        if above is None:
+            break
+        remaining.remove(above)
+        chain.append(above)
+    return tuple(_der(certificate) for certificate in chain)
+
+
+def _der(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.DER)
+
+
+def _certificates_in_clear(data: bytes) -> tuple[bytes, ...]:
+    certificates: list[bytes] = []
+    has_encrypted = False
+    for kind, content in _parts(data):
+        if kind == _DATA:
+            certificates += _certificates_of_bags(content)
+        has_encrypted |= kind == _ENCRYPTED_DATA
+    if not certificates and has_encrypted:
+        raise StorePasswordError("it has a password, and none is given")
+    return tuple(certificates)
+
+
+def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
+    """Type and content of each part, as it stands there: encrypted or not."""
+    pfx = list(der.elements(der.first(data, der.SEQUENCE).content))
+    if not pfx or pfx[0].tag != der.INTEGER:
+        raise DamagedStoreError(
+            "it is not a PKCS12 store; if it is a certificate in DER form, turn it into PEM: "
+            "openssl x509 -inform der"
+        )
+    if len(pfx) < 2:
+        raise DamagedStoreError("it is cut")
+    kind, content = _typed(pfx[1])
+    if kind != _DATA:
+        raise StoreError("it is protected by a public key, not by a password; this is not read")
+    safes = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
+    for part in der.elements(safes.content):
+        yield _typed(part)
+
+
+def _typed(element: der.Element) -> tuple[bytes, memoryview]:
+    """Type and content of a ContentInfo, or of a bag."""
+    parts = list(der.elements(element.content)) if element.tag == der.SEQUENCE else []
+    kinds = [part.tag for part in parts[:2]]
+    if kinds != [der.OBJECT_IDENTIFIER, der.EXPLICIT_0]:
+        raise DamagedStoreError("it is not a PKCS12 store, or it was altered")
+    return parts[0].value, parts[1].content
+
+
+def _certificates_of_bags(content: memoryview) -> Iterator[bytes]:
+    safe_contents = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
+    for bag in der.elements(safe_contents.content):
+        kind, value = _typed(bag)
+        if kind == _CERTIFICATE_BAG:
+            _, certificate = _typed(der.first(value, der.SEQUENCE))
+            yield der.first(certificate, der.OCTET_STRING).value

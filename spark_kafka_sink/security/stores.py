@@ -1,0 +1,180 @@
+"""The certificates and keys of the stores that were asked for, of whatever format they are.
+
+What a file is, is seen by its content: JKS, PKCS12 or PEM. A ``type`` that is given must be right
+about PEM; JKS and PKCS12 stand for each other, as in Java since 9.
+
+Source: ``DefaultSslEngineFactory.FileBasedStore``, ``PemStore``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.security_config import StoreConfig
+from spark_kafka_sink.security import jks, locations, pem, store_options
+from spark_kafka_sink.security.material import (
+    DamagedStoreError,
+    KeyMaterial,
+    KeyPasswordError,
+    StoreError,
+    StorePasswordError,
+)
+from spark_kafka_sink.security.store_options import JKS, PEM, PKCS12, StoreOptions
+
+logger = logging.getLogger("spark_kafka_sink")
+
+_BEGINNING_OF_PKCS12 = b"\x30"
+# The largest bundles of authorities have less than one.
+_MOST_BYTES = 16 << 20
+
+
+def trusted_certificates(store: StoreConfig, options: StoreOptions) -> tuple[bytes, ...] | None:
+    """DER of what the store trusts, at least one; None where no store was asked for.
+
+    Of a store of Java's, that is each trusted certificate and the own certificate of each key.
+    Raises ConfigError.
+    """
+    if store.certificates is not None:
+        with _named(options.certificates, options):
+            return pem.certificates(store.certificates)
+    if store.location is None:
+        return None
+    path = locations.locate(store.location, options.location)
+    with _named(f"{options.location}={path}", options):
+        found = _trusted_in_file(path, store, options)
+        if not found:
+            raise DamagedStoreError("it holds no certificate that could be trusted")
+        return found
+
+
+def _trusted_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> tuple[bytes, ...]:
+    data = _read(path, options.location)
+    kind = _recognise(data, store)
+    if kind == PEM:
+        if store.password is not None:
+            raise ConfigError(store_options.password_of_pem_trust_store(options))
+        return pem.certificates(_text(data))
+    password = None if store.password is None else store.password.reveal()
+    if kind == JKS:
+        return jks.read(data, password).trusted
+    # Not above: it loads the package cryptography, which is needed for this alone.
+    from spark_kafka_sink.security import pkcs12
+
+    return pkcs12.trusted_certificates(data, password)
+
+
+def key_material(store: StoreConfig, options: StoreOptions) -> KeyMaterial | None:
+    """The private key with its certificates; None where no store was asked for.
+
+    Raises ConfigError.
+    """
+    if store.key is not None and store.certificates is not None:
+        with _named(options.certificates, options):
+            chain = pem.certificates(store.certificates)
+        with _named(options.key, options):
+            return _key_of_text(store.key.reveal(), chain, store)
+    if store.location is None:
+        return None
+    path = locations.locate(store.location, options.location)
+    with _named(f"{options.location}={path}", options):
+        return _key_in_file(path, store, options)
+
+
+def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMaterial:
+    data = _read(path, options.location)
+    kind = _recognise(data, store)
+    if kind == PEM:
+        if store.password is not None:
+            raise ConfigError(store_options.password_of_pem_key_store(options))
+        text = _text(data)
+        return _key_of_text(text, pem.certificates(text), store)
+    if store.password is None:
+        raise ConfigError(store_options.no_password_of_key_store(options))
+    password = store.password.reveal()
+    key_password = None if store.key_password is None else store.key_password.reveal()
+    if kind == JKS:
+        entry = _first_key(jks.read(data, password), options)
+        return jks.unlock(entry, password if key_password is None else key_password)
+    # Not above: it loads the package cryptography, which is needed for this alone.
+    from spark_kafka_sink.security import pkcs12
+
+    return pkcs12.key_material(data, password, key_password)
+
+
+def _first_key(store: jks.JavaKeyStore, options: StoreOptions) -> jks.KeyEntry:
+    """By alias. Java would choose by what the broker asks for; one key per client is usual."""
+    if not store.keys:
+        raise DamagedStoreError("it holds no private key")
+    first = min(store.keys, key=lambda entry: entry.alias)
+    if len(store.keys) > 1:
+        logger.warning(
+            f"{options.location}: the store has {len(store.keys)} private keys; that with the "
+            f"alias {first.alias} is used, the first of their aliases in alphabetical order"
+        )
+    return first
+
+
+def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> KeyMaterial:
+    """A password for a key that is not encrypted is not used; Java refuses it."""
+    key = pem.private_key(text)
+    if key.is_encrypted and store.key_password is None:
+        raise KeyPasswordError("the private key is encrypted, but its password is not specified")
+    return KeyMaterial(key.text, key.is_encrypted, chain)
+
+
+def _recognise(data: bytes, store: StoreConfig) -> str:
+    """What kind of store ``data`` is. Raises DamagedStoreError if none, or not what was said."""
+    kind = _kind_of(data)
+    said = store.type
+    if said is not None and (said == PEM) != (kind == PEM):
+        raise DamagedStoreError(f"its content is {kind}, but the store's type is given as {said}")
+    return kind
+
+
+def _kind_of(data: bytes) -> str:
+    if not data:
+        raise DamagedStoreError("it is empty")
+    if data.startswith(jks.JKS_MAGIC):
+        return JKS
+    if data.startswith(jks.JCEKS_MAGIC):
+        raise DamagedStoreError(
+            "it is a JCEKS store, which is not read here; "
+            "keytool -importkeystore -deststoretype PKCS12 converts it"
+        )
+    if pem.looks_like_pem(data):
+        return PEM
+    if data.startswith(_BEGINNING_OF_PKCS12):
+        return PKCS12
+    raise DamagedStoreError("its content is neither JKS nor PKCS12 nor PEM")
+
+
+def _text(data: bytes) -> str:
+    """What is not UTF-8 stands outside of the blocks, or makes them no base64."""
+    return data.decode("utf-8", "replace")
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        if path.is_file() and path.stat().st_size > _MOST_BYTES:
+            raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or "it cannot be read"
+        raise ConfigError(f"{option}={path}: {locations.place()}: {reason}") from error
+
+
+@contextmanager
+def _named(what: str, options: StoreOptions) -> Iterator[None]:
+    """Says of which option it is that something cannot be read, and which option to look at."""
+    try:
+        yield
+    except StorePasswordError as error:
+        raise ConfigError(f"{what}: {error}. Check {options.password}") from None
+    except KeyPasswordError as error:
+        raise ConfigError(f"{what}: {error}. Check {options.key_password}") from None
+    except StoreError as error:
+        raise ConfigError(f"{what}: {error}") from None

@@ -1,0 +1,195 @@
+"""The ``SSLContext`` of a configuration, and a new one when its certificates have changed.
+
+Java's clients read their stores once. Here every new connection looks whether a file has changed
+(its time, size or inode), or a value that is a reference, so that a certificate that was rotated is
+used from the next connection on. What cannot be read then, say because the key is written already
+and its certificate is not, leaves the former context in use, and is told once in the log.
+
+Source: ``DefaultSslEngineFactory``, ``SslFactory``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import ssl
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.security import locations, pem, store_options, stores, tls_errors
+from spark_kafka_sink.security.material import KeyMaterial
+from spark_kafka_sink.security.private_file import private_file
+from spark_kafka_sink.security.tls_versions import versions_of
+
+logger = logging.getLogger("spark_kafka_sink")
+
+
+def _resolve(text: str) -> str:
+    """What a text means whose parts may be references."""
+    return text
+
+
+class _FileState(NamedTuple):
+    """By which a changed file is known."""
+
+    path: Path
+    modified_ns: int
+    size: int
+    inode: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Inputs:
+    """All that a context is made of and that may change: values without references, and files."""
+
+    truststore: StoreConfig
+    keystore: StoreConfig
+    files: tuple[_FileState, ...]
+
+
+class _Made(NamedTuple):
+    context: ssl.SSLContext
+    inputs: _Inputs
+
+
+class TlsContext:
+    """Makes the ``SSLContext`` for connections with TLS, and says what their errors mean.
+
+    ``peer``: to whom, for messages. One object serves all threads of a process. Raises ConfigError
+    for cipher suites that do not exist; files are not read before ``context``.
+    """
+
+    def __init__(self, config: SslConfig, peer: tls_errors.Peer = tls_errors.BROKERS) -> None:
+        prefix = peer.prefix
+        self._config = config
+        self._peer = peer
+        self._trust_options = store_options.trust_store_options(prefix)
+        self._key_options = store_options.key_store_options(prefix)
+        self._versions = versions_of(config, prefix)
+        self._lock = threading.Lock()
+        self._made: _Made | None = None
+        self._told = ""
+
+    def context(self) -> ssl.SSLContext:
+        """For the next connection. Made at the first call, and again after a change.
+
+        Raises ConfigError, naming option and cause, if it cannot be made and never was.
+        """
+        with self._lock:
+            try:
+                inputs = self._inputs()
+                if self._made is None or self._made.inputs != inputs:
+                    self._made = self._make(inputs)
+            except ConfigError as error:
+                if self._made is None:
+                    raise
+                self._tell(f"{error}. What was read before stays in use for new connections")
+            else:
+                self._told = ""
+            return self._made.context
+
+    def explain(self, error: OSError, host: str, port: int) -> str:
+        """What an error of a connection with TLS means: cause, option, and what to do.
+
+        ``error``: an ``ssl.SSLError``, or what a socket raised in the handshake.
+        """
+        return tls_errors.explain(error, host, port, self._situation())
+
+    def _situation(self) -> tls_errors.Situation:
+        truststore, keystore = self._config.truststore, self._config.keystore
+        return tls_errors.Situation(
+            self._peer,
+            has_truststore=truststore.location is not None or truststore.certificates is not None,
+            has_keystore=keystore.location is not None or keystore.key is not None,
+        )
+
+    def _tell(self, problem: str) -> None:
+        if problem != self._told:
+            self._told = problem
+            logger.warning(problem)
+
+    def _inputs(self) -> _Inputs:
+        """Looks at files before they are read: who changes them later is seen the next time."""
+        truststore = _resolved(self._config.truststore)
+        keystore = _resolved(self._config.keystore)
+        files = (
+            _state(truststore.location, self._trust_options.location),
+            _state(keystore.location, self._key_options.location),
+        )
+        return _Inputs(truststore, keystore, tuple(f for f in files if f is not None))
+
+    def _make(self, inputs: _Inputs) -> _Made:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
+        context.check_hostname = self._config.checks_host_name
+        trusted = stores.trusted_certificates(inputs.truststore, self._trust_options)
+        if trusted is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            _trust(
+                context, trusted, store_options.described(inputs.truststore, self._trust_options)
+            )
+        material = stores.key_material(inputs.keystore, self._key_options)
+        if material is not None:
+            _use(context, material, inputs.keystore, self._key_options)
+        return _Made(context, inputs)
+
+
+def _resolved(store: StoreConfig) -> StoreConfig:
+    return dataclasses.replace(
+        store,
+        location=None if store.location is None else _resolve(store.location),
+        certificates=None if store.certificates is None else _resolve(store.certificates),
+        password=_resolved_secret(store.password),
+        key=_resolved_secret(store.key),
+        key_password=_resolved_secret(store.key_password),
+    )
+
+
+def _resolved_secret(secret: Secret | None) -> Secret | None:
+    return None if secret is None else Secret(_resolve(secret.reveal()))
+
+
+def _state(location: str | None, option: str) -> _FileState | None:
+    if location is None:
+        return None
+    path = locations.locate(location, option)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise ConfigError(f"{option}={path}: {error.strerror}") from error
+    return _FileState(path, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _trust(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -> None:
+    """As in Java, trust ends at any certificate of the store, not only at a root."""
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    for number, certificate in enumerate(certificates, 1):
+        try:
+            context.load_verify_locations(cadata=certificate)
+        except ssl.SSLError:
+            raise ConfigError(
+                f"{what}: certificate {number} of {len(certificates)} is damaged"
+            ) from None
+
+
+def _use(
+    context: ssl.SSLContext,
+    material: KeyMaterial,
+    store: StoreConfig,
+    options: store_options.StoreOptions,
+) -> None:
+    """Give the client its own certificate. Raises ConfigError."""
+    password = "" if store.key_password is None else store.key_password.reveal()
+    chain = "".join(pem.encode("CERTIFICATE", certificate) for certificate in material.chain)
+    with private_file((chain + material.key.reveal()).encode()) as path:
+        try:
+            # With a password in any case: without one OpenSSL would ask the terminal.
+            context.load_cert_chain(path, password=lambda: password)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(tls_errors.why_not_used(error, material, store, options)) from None

@@ -1,0 +1,253 @@
+"""What errors of TLS mean for whoever set the options: cause, option, and what to do.
+
+Two tables: why this client refuses a server's certificate (OpenSSL's verify codes), and why a
+handshake failed otherwise (OpenSSL's reasons; an alert is what the server sent). All else is told
+in OpenSSL's words.
+
+Source: ``x509_vfy.h``, ``sslerr.h`` of OpenSSL 3; RFC 8446, 6.2.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import NamedTuple
+
+from spark_kafka_sink.config.security_config import StoreConfig
+from spark_kafka_sink.security.material import KeyMaterial
+from spark_kafka_sink.security.store_options import StoreOptions, described
+
+
+class Peer(NamedTuple):
+    """What messages call the options for one kind of servers.
+
+    prefix: of the names of ``ssl.*``
+    addresses: where the names of these servers come from
+    without_tls: what a server without TLS wants
+    """
+
+    prefix: str
+    addresses: str
+    without_tls: str
+
+
+BROKERS = Peer(
+    "kafka.",
+    "kafka.bootstrap.servers and in the brokers' advertised.listeners",
+    "kafka.security.protocol PLAINTEXT or SASL_PLAINTEXT",
+)
+TOKEN_ENDPOINT = Peer(
+    "the JAAS option ",
+    "kafka.sasl.oauthbearer.token.endpoint.url",
+    "a URL that begins with http:",
+)
+
+
+class Situation(NamedTuple):
+    """What there is to know of a configuration when its error is explained."""
+
+    peer: Peer
+    has_truststore: bool
+    has_keystore: bool
+
+
+class _Meaning(NamedTuple):
+    """With ``{p}`` for the options' prefix, and the other names that ``explain`` fills in."""
+
+    cause: str
+    advice: str
+
+
+_TRUST_ITS_AUTHORITY = (
+    "set {p}ssl.truststore.location to a store with the certificate of the authority that signed "
+    "the server's"
+)
+_NOT_TRUSTED = _Meaning("the server's certificate is not signed by {trust}", _TRUST_ITS_AUTHORITY)
+_NAME = _Meaning(
+    "the server's certificate is not for the name or address {host}",
+    "use a name of its certificate in {addresses}, or have {host} added to the certificate "
+    "(subjectAltName); to check no names, set {p}ssl.endpoint.identification.algorithm to an "
+    "empty value",
+)
+_TOO_WEAK = _Meaning(
+    "a certificate of the server's chain has a key or a signature that OpenSSL counts as too weak",
+    "renew it with RSA of 2048 bits or more, or EC, signed with SHA-256",
+)
+
+_REFUSED_CERTIFICATES: dict[int, _Meaning] = {
+    2: _NOT_TRUSTED,
+    7: _Meaning(
+        "the server's certificate was signed by another authority of the same name as one in the "
+        "trust store",
+        _TRUST_ITS_AUTHORITY,
+    ),
+    9: _Meaning(
+        "the server's certificate, or that of its authority, is not valid yet",
+        "compare its dates with the clock of this host",
+    ),
+    10: _Meaning(
+        "the server's certificate, or that of its authority, has expired",
+        "renew it; if it is valid, compare its dates with the clock of this host",
+    ),
+    18: _Meaning(
+        "the server's certificate is signed by itself, not by {trust}",
+        "set {p}ssl.truststore.location to a store with this certificate",
+    ),
+    19: _NOT_TRUSTED,
+    20: _NOT_TRUSTED,
+    21: _NOT_TRUSTED,
+    24: _Meaning(
+        "the server's certificate is signed with a certificate that is no authority's",
+        "set {p}ssl.truststore.location to a store with the server's own certificate, or have it "
+        "signed by an authority",
+    ),
+    26: _Meaning(
+        "the server's certificate is not made for a server (extendedKeyUsage)",
+        "renew it with the usage serverAuth",
+    ),
+    62: _NAME,
+    64: _NAME,
+    66: _TOO_WEAK,
+    67: _TOO_WEAK,
+    68: _TOO_WEAK,
+}
+"""By OpenSSL's verify code."""
+
+_NO_TLS = _Meaning(
+    "the port does not speak TLS",
+    "check the port: a server without TLS wants {without_tls}; if the port is right, a proxy or "
+    "firewall between cuts connections",
+)
+_CLIENT_CERTIFICATE_REFUSED = _Meaning(
+    "the server refuses the client's certificate, that of {p}ssl.keystore.location",
+    "it must be signed by an authority that the server trusts, and not have expired",
+)
+_CLIENT_CERTIFICATE_MISSING = _Meaning(
+    "the server wants a client certificate, and {p}ssl.keystore.location is not set",
+    "set it to a store with a key and a certificate that an authority of the server's trust store "
+    "has signed",
+)
+_NOTHING_IN_COMMON = _Meaning(
+    "server and client have no version of TLS, or no cipher suite, in common",
+    "check {p}ssl.enabled.protocols, {p}ssl.protocol and {p}ssl.cipher.suites here and on the "
+    "server",
+)
+_CLIENT_EXPIRED = _Meaning(
+    "the server says that the client's certificate has expired",
+    "renew the certificate of {p}ssl.keystore.location; the new file is used from the next "
+    "connection on",
+)
+_SERVER_ERROR = _Meaning(
+    "the server failed in the handshake, or does not accept what the client sent",
+    "look into the server's log",
+)
+
+_REASONS: dict[str, _Meaning] = {
+    "UNEXPECTED_EOF_WHILE_READING": _NO_TLS,
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "PACKET_LENGTH_TOO_LONG": _NO_TLS,
+    "RECORD_LAYER_FAILURE": _NO_TLS,
+    "HTTP_REQUEST": _NO_TLS,
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": _CLIENT_CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_NO_CERTIFICATE": _CLIENT_CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_BAD_CERTIFICATE": _CLIENT_CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": _CLIENT_CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": _CLIENT_CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_REVOKED": _CLIENT_CERTIFICATE_REFUSED,
+    "TLSV1_ALERT_UNKNOWN_CA": _CLIENT_CERTIFICATE_REFUSED,
+    "TLSV1_ALERT_ACCESS_DENIED": _CLIENT_CERTIFICATE_REFUSED,
+    "TLSV1_ALERT_DECRYPT_ERROR": _CLIENT_CERTIFICATE_REFUSED,
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_EXPIRED,
+    "SSLV3_ALERT_HANDSHAKE_FAILURE": _Meaning(
+        "the server refuses the handshake: it has no version of TLS and no cipher suite in common "
+        "with the client, or it misses a client certificate ({p}ssl.keystore.location is {key})",
+        "check {p}ssl.enabled.protocols, {p}ssl.cipher.suites and {p}ssl.keystore.location",
+    ),
+    "TLSV1_ALERT_PROTOCOL_VERSION": _NOTHING_IN_COMMON,
+    "TLSV1_ALERT_INSUFFICIENT_SECURITY": _NOTHING_IN_COMMON,
+    "UNSUPPORTED_PROTOCOL": _NOTHING_IN_COMMON,
+    "NO_PROTOCOLS_AVAILABLE": _NOTHING_IN_COMMON,
+    "NO_CIPHERS_AVAILABLE": _NOTHING_IN_COMMON,
+    "WRONG_CIPHER_RETURNED": _NOTHING_IN_COMMON,
+    "TLSV1_UNRECOGNIZED_NAME": _Meaning(
+        "the server knows no certificate for the name {host}",
+        "check the names in {addresses}",
+    ),
+    "TLSV1_ALERT_INTERNAL_ERROR": _SERVER_ERROR,
+    "SSLV3_ALERT_UNEXPECTED_MESSAGE": _SERVER_ERROR,
+    "SSLV3_ALERT_ILLEGAL_PARAMETER": _SERVER_ERROR,
+    "DH_KEY_TOO_SMALL": _TOO_WEAK,
+}
+"""By OpenSSL's reason. ``_ALERT_`` in a name: the server has sent it."""
+
+
+def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
+    """One message, without a full stop: who, cause, OpenSSL's words, and what to do.
+
+    ``error``: of a handshake, or of the first read after it, when with TLS 1.3 the client learns
+    what the server thinks of its certificate.
+    """
+    found = _meaning_of(error)
+    if found is _CLIENT_CERTIFICATE_REFUSED and not situation.has_keystore:
+        found = _CLIENT_CERTIFICATE_MISSING
+    who = f"TLS with {host}:{port}"
+    if found is None:
+        return f"{who}: {_words_of(error)}"
+    values = {
+        "p": situation.peer.prefix,
+        "addresses": situation.peer.addresses,
+        "without_tls": situation.peer.without_tls,
+        "host": host,
+        "trust": _trust(situation),
+        "key": "set" if situation.has_keystore else "not set",
+    }
+    cause, advice = (text.format(**values) for text in found)
+    return f"{who}: {cause} ({_words_of(error)}): {advice}"
+
+
+def _meaning_of(error: OSError) -> _Meaning | None:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _REFUSED_CERTIFICATES.get(error.verify_code)
+    if isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
+        return _NO_TLS
+    if isinstance(error, ssl.SSLError):
+        return _REASONS.get(error.reason or "")
+    return None
+
+
+def _trust(situation: Situation) -> str:
+    option = f"{situation.peer.prefix}ssl.truststore.location"
+    if situation.has_truststore:
+        return f"an authority of {option}"
+    paths = ssl.get_default_verify_paths()
+    system = paths.cafile or paths.capath or "it has none"
+    return f"an authority of this host's system ({system}), and {option} is not set"
+
+
+def _words_of(error: OSError) -> str:
+    """OpenSSL's words, without the line of C code that reported them."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message.rstrip(".")
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason
+    return error.strerror or type(error).__name__
+
+
+def why_not_used(
+    error: ssl.SSLError | ValueError,
+    material: KeyMaterial,
+    store: StoreConfig,
+    options: StoreOptions,
+) -> str:
+    """Why OpenSSL does not take a key with its certificates."""
+    reason = getattr(error, "reason", None)
+    what = described(store, options)
+    if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
+        return f"{what}: the private key does not belong to the first certificate of the chain"
+    if reason in ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"):
+        return f"{what}: {_TOO_WEAK.cause.replace('server', 'client')}: {_TOO_WEAK.advice}"
+    if material.is_encrypted:
+        return (
+            f"{what}: the private key cannot be decrypted: {options.key_password} is wrong, or it "
+            "is encrypted with an old cipher: openssl pkcs8 -topk8 -v2 aes256 writes it anew"
+        )
+    return f"{what}: the private key or a certificate of the chain is damaged"

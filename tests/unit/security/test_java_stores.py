@@ -1,0 +1,179 @@
+"""Stores that keytool and openssl have written, of each format and both kinds of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.localkafka.certificates import Authority
+from spark_kafka_sink.security.tls import TlsContext
+from tests.unit.security.handshakes import handshake, server_context
+from tests.unit.security.java_stores import (
+    KEY_PASSWORD,
+    KEY_TYPES,
+    SECRETS,
+    STORE_PASSWORD,
+    WRONG,
+    Material,
+    new_material,
+    with_keytool,
+    with_openssl,
+)
+
+pytestmark = pytest.mark.slow
+STORE = Secret(STORE_PASSWORD)
+
+
+@pytest.fixture(scope="session", params=KEY_TYPES)
+def material(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Material]:
+    made = new_material(tmp_path_factory.mktemp("stores"), request.param)
+    with_keytool(made)
+    return made
+
+
+def peer_seen_by_server(material: Material, config: SslConfig) -> str | None:
+    """The client's name, out of a handshake in which both sides check the other."""
+    server = material.authority.issue("broker", ["localhost"])
+    context = server_context(server, clients=material.authority)
+    outcome = handshake(TlsContext(config).context(), context)
+    assert outcome.error is None
+    return outcome.peer
+
+
+def key_store(material: Material, kind: str, **other: Secret | None) -> StoreConfig:
+    password = other.get("password", STORE)
+    key_password = other.get("key_password", Secret(KEY_PASSWORD) if kind == "JKS" else None)
+    return StoreConfig(material.store(f"key.{kind}"), password, key_password=key_password)
+
+
+def failure(config: SslConfig) -> str:
+    """What is said; no secret is in it."""
+    with pytest.raises(ConfigError) as raised:
+        TlsContext(config).context()
+    message = str(raised.value)
+    assert not [secret for secret in SECRETS if secret in message]
+    assert raised.value.__cause__ is None
+    return message
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_key_store_and_trust_store_in_a_handshake(material: Material, kind: str) -> None:
+    trust = StoreConfig(material.store(f"trust.{kind}"), STORE)
+    config = SslConfig(truststore=trust, keystore=key_store(material, kind))
+    assert peer_seen_by_server(material, config) == "client"
+
+
+@pytest.mark.parametrize("said", ["JKS", "PKCS12"])
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_either_type_stands_for_both(material: Material, kind: str, said: str) -> None:
+    TlsContext(
+        SslConfig(truststore=StoreConfig(material.store(f"trust.{kind}"), STORE, said))
+    ).context()
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_a_wrong_store_password_is_told(material: Material, kind: str) -> None:
+    trust = StoreConfig(material.store(f"trust.{kind}"), Secret(WRONG))
+    message = failure(SslConfig(truststore=trust))
+    assert f"kafka.ssl.truststore.location={trust.location}: " in message
+    assert message.endswith("Check kafka.ssl.truststore.password")
+
+    own = key_store(material, kind, password=Secret(WRONG))
+    message = failure(SslConfig(keystore=own))
+    assert f"kafka.ssl.keystore.location={own.location}: " in message
+    assert message.endswith("Check kafka.ssl.keystore.password")
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_a_wrong_key_password_is_told(material: Material, kind: str) -> None:
+    message = failure(SslConfig(keystore=key_store(material, kind, key_password=Secret(WRONG))))
+    assert "the key's password is" in message
+    assert message.endswith("Check kafka.ssl.key.password")
+
+
+def test_without_a_key_password_the_stores_is_tried(material: Material) -> None:
+    message = failure(SslConfig(keystore=key_store(material, "JKS", key_password=None)))
+    assert message.endswith("the key's password is wrong. Check kafka.ssl.key.password")
+    TlsContext(SslConfig(keystore=key_store(material, "PKCS12", key_password=STORE))).context()
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_a_key_store_wants_a_password(material: Material, kind: str) -> None:
+    assert failure(SslConfig(keystore=key_store(material, kind, password=None))) == (
+        "SSL key store is specified, but key store password is not specified. "
+        "Set kafka.ssl.keystore.password"
+    )
+
+
+def test_a_jks_trust_store_wants_no_password(material: Material) -> None:
+    trust = StoreConfig(material.store("trust.JKS"))
+    server = server_context(material.authority.issue("broker", ["localhost"]))
+    context = TlsContext(SslConfig(truststore=trust)).context()
+    assert handshake(context, server).version == "TLSv1.3"
+
+
+def test_an_encrypted_pkcs12_trust_store_does(material: Material) -> None:
+    message = failure(SslConfig(truststore=StoreConfig(material.store("trust.PKCS12"))))
+    assert message.endswith(
+        "it has a password, and none is given. Check kafka.ssl.truststore.password"
+    )
+
+
+def test_jceks_is_refused_by_name(material: Material) -> None:
+    assert "it is a JCEKS store, which is not read here" in failure(
+        SslConfig(keystore=key_store(material, "JCEKS"))
+    )
+
+
+def test_a_trust_store_has_no_private_key(material: Material) -> None:
+    for kind in ("JKS", "PKCS12"):
+        store = StoreConfig(material.store(f"trust.{kind}"), STORE)
+        assert "it holds no private key" in failure(SslConfig(keystore=store))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-legacy",), ("-certpbe", "NONE"), ("-nomac",), ("-certpbe", "NONE", "-nomac")],
+    ids=lambda options: " ".join(options) or "as it is by default",
+)
+def test_key_stores_of_openssl(material: Material, options: tuple[str, ...]) -> None:
+    store = StoreConfig(with_openssl(material, *options), STORE)
+    trust = StoreConfig(certificates=material.authority.pem)
+    assert peer_seen_by_server(material, SslConfig(truststore=trust, keystore=store)) == "client"
+    # With its authority in it, the same file serves as a trust store, which in Java it does not.
+    assert peer_seen_by_server(material, SslConfig(truststore=store, keystore=store)) == "client"
+
+
+def test_certificates_in_clear_are_read_without_a_password(material: Material) -> None:
+    path = with_openssl(material, "-certpbe", "NONE")
+    context = TlsContext(SslConfig(truststore=StoreConfig(path))).context()
+    server = server_context(material.authority.issue("broker", ["localhost"]))
+    assert handshake(context, server).version == "TLSv1.3"
+
+
+def test_the_same_certificates_come_out_of_each_format(material: Material) -> None:
+    expected = {material.authority.certificate.public_bytes(Encoding.DER)}
+    for store in (
+        StoreConfig(material.store("trust.JKS"), STORE),
+        StoreConfig(material.store("trust.PKCS12"), STORE),
+        StoreConfig(material.store("ca.pem")),
+    ):
+        found = TlsContext(SslConfig(truststore=store)).context().get_ca_certs(binary_form=True)
+        assert set(found) == expected
+
+
+def test_another_authority_is_not_trusted(material: Material, tmp_path: Path) -> None:
+    server = server_context(Authority().issue("broker", ["localhost"]))
+    trust = StoreConfig(material.store("trust.JKS"))
+    tls = TlsContext(SslConfig(truststore=trust))
+    outcome = handshake(tls.context(), server)
+    assert outcome.error is not None
+    assert "kafka.ssl.truststore.location" in tls.explain(outcome.error, "localhost", 9093)

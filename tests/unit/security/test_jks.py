@@ -1,0 +1,109 @@
+"""JKS stores as they are written by hand; those of keytool are in test_java_stores.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.security import jks, pem
+from spark_kafka_sink.security.material import (
+    DamagedStoreError,
+    KeyPasswordError,
+    StoreError,
+    StorePasswordError,
+)
+from tests.unit.security.jks_writer import key_entry, store, trusted_entry, with_digest
+
+STORE, KEY = "store pässword \U0001f511", "key password"
+OWN, ABOVE, OTHER = b"own certificate", b"the one above", b"another"
+PRIVATE = b"private key " * 9
+
+
+def key_store(version: int = 2, chain: tuple[bytes, ...] = (OWN, ABOVE)) -> bytes:
+    key = key_entry("k", PRIVATE, KEY, list(chain), version)
+    return store(STORE, key, trusted_entry("t", OTHER, version), version=version)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_keys_and_trusted_certificates(version: int) -> None:
+    found = jks.read(key_store(version), STORE)
+    assert found.trusted == (OTHER, OWN), "as in Java, of a key only its own certificate"
+    (entry,) = found.keys
+    assert entry.alias == "k"
+    material = jks.unlock(entry, KEY)
+    assert material.chain == (OWN, ABOVE)
+    assert material.key.reveal() == pem.encode("PRIVATE KEY", PRIVATE)
+    assert not material.is_encrypted
+
+
+@pytest.mark.parametrize("length", [0, 1, 19, 20, 21, 40, 1000])
+def test_keys_of_any_length(length: int) -> None:
+    key = bytes(length)
+    (entry,) = jks.read(store(STORE, key_entry("k", key, KEY, [OWN])), STORE).keys
+    assert jks.unlock(entry, KEY).key.reveal() == pem.encode("PRIVATE KEY", key)
+
+
+def test_the_two_passwords_are_told_apart() -> None:
+    with pytest.raises(StorePasswordError, match="the store's password is wrong"):
+        jks.read(key_store(), KEY)
+    (entry,) = jks.read(key_store(), STORE).keys
+    with pytest.raises(KeyPasswordError, match="the key's password is wrong"):
+        jks.unlock(entry, STORE)
+
+
+def test_without_a_password_nothing_is_checked() -> None:
+    data = bytearray(key_store())
+    data[-1] ^= 1
+    assert jks.read(bytes(data), None).trusted == (OTHER, OWN)
+    with pytest.raises(StorePasswordError, match="or the store was altered"):
+        jks.read(bytes(data), STORE)
+
+
+@pytest.mark.parametrize("password", [STORE, None])
+def test_what_is_cut_is_an_error_wherever_it_is_cut(password: str | None) -> None:
+    whole = key_store()
+    for length in range(len(whole)):
+        with pytest.raises(StoreError):
+            jks.read(whole[:length], password)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\xfe\xed\xfe\xed\0\0\0\3\0\0\0\0", "its version of JKS, 3, is unknown"),
+        (b"\xce\xce\xce\xce\0\0\0\2\0\0\0\0", "it is not a JKS store"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\0\0", "more bytes than entries"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2\0\0\0\1\0\0\0\3\0\0" + bytes(8), "unknown kind, 3"),
+        (b"\xfe\xed\xfe\xed\0\0\0\2\xff\xff\xff\xff", "it is cut"),
+    ],
+)
+def test_what_is_no_jks_store(content: bytes, message: str) -> None:
+    with pytest.raises(DamagedStoreError, match=message):
+        jks.read(with_digest(content, STORE), STORE)
+
+
+def test_a_key_without_certificates_is_of_no_use() -> None:
+    found = jks.read(key_store(chain=()), STORE)
+    assert found.trusted == (OTHER,)
+    with pytest.raises(DamagedStoreError, match="its private key has no certificate"):
+        jks.unlock(found.keys[0], KEY)
+
+
+@pytest.mark.parametrize(
+    ("protected", "message"),
+    [
+        (b"", "it is cut"),
+        (b"\4\0", "not the ASN.1"),
+        (b"\x30\4\4\0\4\0", "not in the form"),
+        (b"\x30\6\x30\2\6\0\4\0", "encrypted in a way"),
+        (bytes.fromhex("3010300c060a2b060104012a021101010400"), "its private key is cut"),
+    ],
+)
+def test_keys_in_other_forms_are_damaged(protected: bytes, message: str) -> None:
+    with pytest.raises(DamagedStoreError, match=message):
+        jks.unlock(jks.KeyEntry("k", protected, (OWN,)), KEY)
+
+
+def test_no_representation_shows_a_key() -> None:
+    found = jks.read(key_store(), STORE)
+    assert repr(PRIVATE)[2:20] not in repr(jks.unlock(found.keys[0], KEY))
+    assert "KeyEntry" not in repr(found)

@@ -1,0 +1,172 @@
+"""PEM text as people have it in files and options, and what is made of it."""
+
+from __future__ import annotations
+
+import itertools
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
+
+from spark_kafka_sink.localkafka.certificates import Authority, Identity, KeyType
+from spark_kafka_sink.security import pem
+from spark_kafka_sink.security.material import DamagedStoreError
+from spark_kafka_sink.security.private_file import private_file
+
+PASSWORD = "pass word ü"
+IDENTITIES = {
+    kind: Authority(key_type=kind).issue("client", key_type=kind) for kind in ("RSA", "EC")
+}
+CLIENT = IDENTITIES["EC"]
+MANGLED = {
+    "as it is": lambda text: text,
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "CR": lambda text: text.replace("\n", "\r"),
+    "literal \\n": lambda text: text.replace("\n", "\\n"),
+    "literal \\r\\n": lambda text: text.replace("\n", "\\r\\n"),
+    "blanks": lambda text: text.replace("\n", " "),
+    "tabs": lambda text: text.replace("\n", "\t"),
+    "nothing": lambda text: text.replace("\n", ""),
+    "lines continued": lambda text: text.replace("\n", "\\\n    "),
+    "indented": lambda text: "   " + text.replace("\n", "\n   "),
+    "no last line end": lambda text: text.rstrip(),
+    "text around": lambda text: f"subject=CN = client\n\n{text}\nBag Attributes: <none>\n",
+    "a byte order mark": lambda text: "\ufeff" + text,
+    "quotes": lambda text: f'"{text}"',
+}
+
+
+def loads(text: str, identity: Identity, password: str = "") -> bool:
+    """Whether OpenSSL takes the key for the certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    with private_file((identity.certificate_chain + text).encode()) as path:
+        context.load_cert_chain(path, password=lambda: password)
+    return True
+
+
+@pytest.mark.parametrize("mangled", MANGLED)
+def test_certificates_and_key_of_mangled_text(mangled: str) -> None:
+    text = MANGLED[mangled](CLIENT.pem())
+    expected = (
+        CLIENT.certificate.public_bytes(Encoding.DER),
+        CLIENT.issuer.public_bytes(Encoding.DER),
+    )
+    assert pem.certificates(text) == expected
+    key = pem.private_key(text)
+    assert key.text.reveal() == CLIENT.private_key()
+    assert not key.is_encrypted
+
+
+@pytest.mark.parametrize(
+    ("mangled", "form", "password"),
+    [
+        case
+        for case in itertools.product(MANGLED, ("PKCS8", "TraditionalOpenSSL"), (None, PASSWORD))
+        # Nobody can tell where the header ends.
+        if case != ("nothing", "TraditionalOpenSSL", PASSWORD)
+    ],
+)
+@pytest.mark.parametrize("kind", ["RSA", "EC"])
+def test_keys_of_all_forms_are_loaded(
+    mangled: str, kind: KeyType, form: str, password: str | None
+) -> None:
+    identity = IDENTITIES[kind]
+    encryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+    text = identity.key.private_bytes(
+        Encoding.PEM, getattr(PrivateFormat, form), encryption
+    ).decode()
+    key = pem.private_key(MANGLED[mangled](text))
+    assert key.is_encrypted is (password is not None)
+    assert loads(key.text.reveal(), identity, password or "")
+
+
+@pytest.mark.parametrize(
+    "cipher",
+    [
+        ("-v1", "PBE-SHA1-3DES"),
+        ("-v2", "aes-256-cbc"),
+        ("-v2", "aes256", "-v2prf", "hmacWithSHA512"),
+    ],
+    ids=["PBES1", "PBES2", "PBES2 with SHA-512"],
+)
+def test_keys_that_openssl_has_encrypted(cipher: tuple[str, ...], tmp_path: Path) -> None:
+    plain = tmp_path / "key.pem"
+    plain.write_text(CLIENT.private_key())
+    command = ["openssl", "pkcs8", "-topk8", "-in", str(plain), "-passout", f"pass:{PASSWORD}"]
+    done = subprocess.run([*command, *cipher], check=True, capture_output=True, text=True)
+    key = pem.private_key(MANGLED["blanks"](done.stdout))
+    assert key.is_encrypted
+    assert loads(key.text.reveal(), CLIENT, PASSWORD)
+
+
+def test_parameters_of_a_curve_before_its_key_are_no_key() -> None:
+    text = CLIENT.key.private_bytes(
+        Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
+    ).decode()
+    parameters = pem.encode("EC PARAMETERS", bytes.fromhex("06082a8648ce3d030107"))
+    assert loads(pem.private_key(parameters + text).text.reveal(), CLIENT)
+
+
+def test_certificates_that_openssl_trusts_are_cut_to_size() -> None:
+    certificate = CLIENT.issuer.public_bytes(Encoding.DER)
+    text = pem.encode("TRUSTED CERTIFICATE", certificate + bytes.fromhex("3000"))
+    assert pem.certificates(text) == (certificate,)
+
+
+@pytest.mark.parametrize("count", [0, 2, 3])
+def test_one_private_key_is_wanted(count: int) -> None:
+    text = CLIENT.certificate_chain + count * CLIENT.private_key()
+    with pytest.raises(DamagedStoreError, match=f"Expected one private key, but found {count}$"):
+        pem.private_key(text)
+
+
+@pytest.mark.parametrize("text", ["", "no PEM at all", CLIENT.private_key()])
+def test_at_least_one_certificate_is_wanted(text: str) -> None:
+    with pytest.raises(
+        DamagedStoreError, match="At least one certificate expected, but none found"
+    ):
+        pem.certificates(text)
+
+
+def test_text_is_cut_wherever_it_ends_inside_a_block() -> None:
+    text = CLIENT.private_key()
+    begin, end = text.index("BEGIN"), text.index("KEY-----\n", text.index("END"))
+    for length in range(begin + len("BEGIN PRIVATE KEY-"), end):
+        with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY is there"):
+            pem.private_key(text[:length])
+
+
+def test_a_block_inside_another_means_that_the_first_is_cut() -> None:
+    cut = CLIENT.private_key()[:100]
+    with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY"):
+        pem.certificates(cut + CLIENT.certificate_chain)
+
+
+@pytest.mark.parametrize("body", ["secret*text", "c2VjcmV", "ünïcode", ""])
+def test_what_is_not_base64_is_refused_and_not_shown(body: str) -> None:
+    text = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
+    with pytest.raises(DamagedStoreError, match="PRIVATE KEY is (not base64|empty)") as raised:
+        pem.private_key(text)
+    assert raised.value.__cause__ is None
+    assert not body or body not in str(raised.value)
+
+
+def test_long_texts_without_sense_are_read_in_no_time() -> None:
+    """A pattern that tries again at each character would not end."""
+    for text in ("-" * 200_000, "-BEGIN " * 50_000, "-BEGIN A" + " " * 200_000, ":" * 200_000):
+        with pytest.raises(DamagedStoreError):
+            pem.certificates(text)
+
+
+def test_no_representation_shows_a_key() -> None:
+    key = pem.private_key(CLIENT.private_key())
+    body = CLIENT.private_key().splitlines()[1]
+    assert body in key.text.reveal()
+    assert body not in repr(key)

@@ -1,0 +1,297 @@
+"""What a context does in handshakes, and when it is made anew."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
+from spark_kafka_sink.security.tls import TlsContext
+from tests.unit.security.handshakes import handshake, server_context
+
+TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
+VERSIONS = {"TLSv1.2": TLS_1_2, "TLSv1.3": TLS_1_3}
+AUTHORITY, OTHER = Authority(), Authority("another authority")
+TRUST = StoreConfig(certificates=AUTHORITY.pem)
+SERVER = server_context(AUTHORITY.issue("broker", ["localhost", "127.0.0.1"]))
+PASSWORD = "a password: marked-key"
+
+
+def in_options(key: str, chain: str, password: str | None = None) -> StoreConfig:
+    secret = None if password is None else Secret(password)
+    return StoreConfig(certificates=chain, key=Secret(key), key_password=secret)
+
+
+def error_of(config: SslConfig, server: ssl.SSLContext = SERVER, host: str = "localhost") -> str:
+    """What is said of a handshake that fails."""
+    tls = TlsContext(config)
+    outcome = handshake(tls.context(), server, host)
+    assert outcome.error is not None
+    return tls.explain(outcome.error, host, 9093)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["RSA", "EC"])
+def test_a_server_that_is_trusted(version: str, kind: KeyType) -> None:
+    authority = Authority(key_type=kind)
+    server = server_context(authority.issue("b", ["localhost"], kind), version=VERSIONS[version])
+    trust = StoreConfig(certificates=authority.pem)
+    outcome = handshake(TlsContext(SslConfig(truststore=trust)).context(), server)
+    assert (outcome.version, outcome.peer) == (version, None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("password", [None, PASSWORD])
+@pytest.mark.parametrize("kind", ["RSA", "EC"])
+def test_both_sides_check_the_other(version: str, password: str | None, kind: KeyType) -> None:
+    client = AUTHORITY.issue("client", key_type=kind)
+    server = server_context(
+        AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
+    )
+    own = in_options(client.private_key(password), client.certificate_chain, password)
+    context = TlsContext(SslConfig(truststore=TRUST, keystore=own)).context()
+    assert handshake(context, server).peer == "client"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_client_without_a_certificate_is_told_which_option_is_missing(version: str) -> None:
+    server = server_context(
+        AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
+    )
+    said = error_of(SslConfig(truststore=TRUST), server)
+    assert said.startswith("TLS with localhost:9093: ")
+    assert "client certificate" in said
+    assert "kafka.ssl.keystore.location is not set" in said
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_client_with_a_certificate_of_another_authority(version: str) -> None:
+    client = OTHER.issue("client")
+    server = server_context(
+        AUTHORITY.issue("broker", ["localhost"]), AUTHORITY, version=VERSIONS[version]
+    )
+    own = in_options(client.private_key(), client.certificate_chain)
+    said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
+    assert "refuses the client's certificate, that of kafka.ssl.keystore.location" in said
+
+
+def test_another_authority() -> None:
+    said = error_of(SslConfig(truststore=StoreConfig(certificates=OTHER.pem)))
+    assert "not signed by an authority of kafka.ssl.truststore.location" in said
+    assert "set kafka.ssl.truststore.location to a store with" in said
+
+
+def test_another_authority_of_the_same_name() -> None:
+    said = error_of(SslConfig(truststore=StoreConfig(certificates=Authority().pem)))
+    assert "authority" in said
+    assert "kafka.ssl.truststore.location" in said
+
+
+def test_without_a_trust_store_the_systems_authorities_are_trusted() -> None:
+    said = error_of(SslConfig())
+    assert "of this host's system" in said
+    assert "kafka.ssl.truststore.location is not set" in said
+
+
+@pytest.mark.parametrize("host", ["kafka.example", "10.1.2.3"])
+def test_another_host(host: str) -> None:
+    said = error_of(SslConfig(truststore=TRUST), host=host)
+    assert f"not for the name or address {host}" in said
+    assert "kafka.ssl.endpoint.identification.algorithm" in said
+    without = SslConfig(truststore=TRUST, checks_host_name=False)
+    assert handshake(TlsContext(without).context(), SERVER, host).version == "TLSv1.3"
+
+
+def test_without_a_check_of_names_the_chain_is_checked_all_the_same() -> None:
+    trust = StoreConfig(certificates=OTHER.pem)
+    assert "not signed by" in error_of(SslConfig(truststore=trust, checks_host_name=False))
+
+
+def test_an_expired_server() -> None:
+    server = server_context(AUTHORITY.issue("broker", ["localhost"], expired=True))
+    said = error_of(SslConfig(truststore=TRUST), server)
+    assert "has expired" in said
+    assert "the clock of this host" in said
+
+
+def test_an_expired_client() -> None:
+    client = AUTHORITY.issue("client", expired=True)
+    server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
+    own = in_options(client.private_key(), client.certificate_chain)
+    said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
+    assert "the client's certificate has expired" in said
+
+
+def test_trust_may_end_at_the_servers_own_certificate() -> None:
+    """As in Java; OpenSSL by itself goes on to a root."""
+    identity = AUTHORITY.issue("broker", ["localhost"])
+    own = identity.certificate_chain.split("-----END CERTIFICATE-----")[0]
+    trust = StoreConfig(certificates=f"{own}-----END CERTIFICATE-----")
+    context = TlsContext(SslConfig(truststore=trust)).context()
+    assert handshake(context, server_context(identity)).version == "TLSv1.3"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "enabled", "spoken"),
+    [
+        ("TLSv1.3", (), {"TLSv1.2", "TLSv1.3"}),
+        ("TLSv1.3", ("TLSv1.3",), {"TLSv1.3"}),
+        ("TLSv1.3", ("TLSv1.2",), {"TLSv1.2"}),
+        ("TLSv1.2", ("TLSv1.2", "TLSv1.3"), {"TLSv1.2"}),
+        ("TLSv1.2", (), {"TLSv1.2"}),
+    ],
+)
+def test_versions(protocol: str, enabled: tuple[str, ...], spoken: set[str]) -> None:
+    config = SslConfig(protocol=protocol, enabled_protocols=enabled, truststore=TRUST)
+    identity = AUTHORITY.issue("broker", ["localhost"])
+    for name, version in VERSIONS.items():
+        server = server_context(identity, version=version)
+        if name in spoken:
+            assert handshake(TlsContext(config).context(), server).version == name
+        else:
+            assert "kafka.ssl.enabled.protocols" in error_of(config, server)
+
+
+def test_the_cipher_suite_is_the_one_that_was_asked_for() -> None:
+    server = server_context(AUTHORITY.issue("broker", ["localhost"]), version=TLS_1_2)
+    suite = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
+    config = SslConfig(truststore=TRUST, cipher_suites=(suite,))
+    outcome = handshake(TlsContext(config).context(), server)
+    assert outcome.cipher == "ECDHE-ECDSA-CHACHA20-POLY1305"
+    assert "kafka.ssl.cipher.suites" in error_of(config, SERVER), "1.3 needs suites of its own"
+
+
+def test_a_key_of_another_certificate() -> None:
+    one, other = AUTHORITY.issue("one"), AUTHORITY.issue("other")
+    third = AUTHORITY.issue("third", key_type="RSA")
+    for key in (other.private_key(), third.private_key()):
+        store = in_options(key, one.certificate_chain)
+        with pytest.raises(ConfigError, match="does not belong to the first certificate"):
+            TlsContext(SslConfig(keystore=store)).context()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "is encrypted, but its password is not specified. Check kafka.ssl.key.password"),
+        ("marked-wrong", "cannot be decrypted: kafka.ssl.key.password is wrong"),
+    ],
+)
+def test_the_password_of_an_encrypted_key(given: str | None, message: str) -> None:
+    client = AUTHORITY.issue("client")
+    store = in_options(client.private_key(PASSWORD), client.certificate_chain, given)
+    with pytest.raises(ConfigError, match=message) as raised:
+        TlsContext(SslConfig(keystore=store)).context()
+    assert "marked" not in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+def test_damaged_certificates_and_keys_are_told() -> None:
+    client = AUTHORITY.issue("client")
+    bad_certificate = "-----BEGIN CERTIFICATE-----\nMAUCAwEAAQ==\n-----END CERTIFICATE-----\n"
+    trust = StoreConfig(certificates=AUTHORITY.pem + bad_certificate)
+    with pytest.raises(
+        ConfigError, match=r"truststore.certificates: certificate 2 of 2 is damaged"
+    ):
+        TlsContext(SslConfig(truststore=trust)).context()
+    bad_key = bad_certificate.replace("CERTIFICATE", "PRIVATE KEY")
+    for key, chain in (
+        (bad_key, client.certificate_chain),
+        (client.private_key(), bad_certificate),
+    ):
+        with pytest.raises(ConfigError, match="the private key or a certificate of the chain is"):
+            TlsContext(SslConfig(keystore=in_options(key, chain))).context()
+
+
+def key_store_of(folder: Path, content: str) -> SslConfig:
+    path = write_private(folder / "client.pem", content)
+    return SslConfig(truststore=TRUST, keystore=StoreConfig(str(path)))
+
+
+def peer_of(tls: TlsContext) -> str | None:
+    server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
+    return handshake(tls.context(), server).peer
+
+
+def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(tmp_path: Path) -> None:
+    tls = TlsContext(key_store_of(tmp_path, AUTHORITY.issue("before").pem()))
+    first = tls.context()
+    assert peer_of(tls) == "before"
+    assert tls.context() is first, "as long as nothing changes"
+    key_store_of(tmp_path, AUTHORITY.issue("after").pem())
+    assert peer_of(tls) == "after"
+
+
+def test_a_rotation_by_a_link_is_seen(tmp_path: Path) -> None:
+    """As Kubernetes does it: a folder is linked to, and the link replaced."""
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+        key_store_of(tmp_path / name, AUTHORITY.issue(name).pem())
+        os.utime(tmp_path / name / "client.pem", ns=(0, 0))
+    link = tmp_path / "current"
+    link.symlink_to("before")
+    tls = TlsContext(SslConfig(truststore=TRUST, keystore=StoreConfig(str(link / "client.pem"))))
+    assert peer_of(tls) == "before"
+    (tmp_path / "new").symlink_to("after")
+    (tmp_path / "new").replace(link)
+    assert peer_of(tls) == "after"
+
+
+def cut(path: Path, content: str) -> None:
+    path.write_text(content[:-40])
+
+
+def removed(path: Path, content: str) -> None:
+    path.unlink()
+
+
+def emptied(path: Path, content: str) -> None:
+    path.write_text("")
+
+
+def with_the_former_key(path: Path, content: str) -> None:
+    certificates = path.read_text().split("-----BEGIN CERTIFICATE")
+    path.write_text(certificates[0] + AUTHORITY.issue("after").certificate_chain)
+
+
+@pytest.mark.parametrize("harm", [cut, removed, emptied, with_the_former_key])
+def test_half_of_a_rotation_leaves_the_former_context_in_use(
+    harm: Callable[[Path, str], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before, after = AUTHORITY.issue("before").pem(), AUTHORITY.issue("after").pem()
+    tls = TlsContext(key_store_of(tmp_path, before))
+    assert peer_of(tls) == "before"
+    harm(tmp_path / "client.pem", before)
+    with caplog.at_level(logging.INFO, "spark_kafka_sink"):
+        assert [peer_of(tls) for _ in range(3)] == ["before"] * 3
+    (record,) = caplog.records
+    assert "kafka.ssl.keystore.location" in record.getMessage()
+    assert "What was read before stays in use" in record.getMessage()
+    key_store_of(tmp_path, after)
+    assert peer_of(tls) == "after"
+
+
+def test_what_cannot_be_read_the_first_time_is_an_error_until_it_can(tmp_path: Path) -> None:
+    config = key_store_of(tmp_path, AUTHORITY.issue("client").pem()[:-40])
+    tls = TlsContext(config)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="it is cut: BEGIN CERTIFICATE is there"):
+            tls.context()
+    key_store_of(tmp_path, AUTHORITY.issue("client").pem())
+    assert peer_of(tls) == "client"
+
+
+def test_a_trust_store_that_was_changed_is_used(tmp_path: Path) -> None:
+    path = write_private(tmp_path / "ca.pem", OTHER.pem)
+    tls = TlsContext(SslConfig(truststore=StoreConfig(str(path))))
+    assert handshake(tls.context(), SERVER).error is not None
+    write_private(path, OTHER.pem + AUTHORITY.pem)
+    assert handshake(tls.context(), SERVER).version == "TLSv1.3"
