@@ -22,11 +22,13 @@ from spark_kafka_sink.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.config.producer_config import ProducerConfig
     from spark_kafka_sink.transactions.client import TransactionClient
     from spark_kafka_sink.transactions.operations import Confirm, Operations, Result
 
 Run = Callable[[argparse.Namespace, "TransactionClient"], int]
 
+_CLIENT_ID = "pykafka-sink-admin"
 _LOG_TOPIC = "pykafka-sink-transactions"
 _TIMEOUT_MS = 30_000
 _REACH_TIMEOUT_MS = 6_000
@@ -46,6 +48,10 @@ _EXAMPLES: dict[str, Examples] = {
     "list": (
         ("everything that is open or decided", f"pykafka-sink transactions list {_SERVER}"),
         ("for a monitor", f"pykafka-sink transactions list {_SERVER} --json"),
+        (
+            "a cluster with TLS and passwords",
+            f"pykafka-sink transactions list {_SERVER} --command-config client.properties",
+        ),
     ),
     "describe": (
         (
@@ -181,6 +187,12 @@ def _add(
     )
     add_bootstrap_servers(parser)
     parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="properties file with Kafka's client options, such as security.protocol and "
+        "sasl.jaas.config, as for Kafka's own tools; --bootstrap-server wins over the one in it",
+    )
+    parser.add_argument(
         "--log-topic",
         metavar="TOPIC",
         default=_LOG_TOPIC,
@@ -240,10 +252,26 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
     from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.transactions.client import TransactionClient
 
-    with AdminClient.connect(arguments.bootstrap_servers) as admin:
+    if arguments.command_config is None:
+        connected = AdminClient.connect(arguments.bootstrap_servers)
+    else:
+        connected = AdminClient.of(_command_config(arguments))
+    with connected as admin:
         # A wrong address is told in seconds; brokers that are slow have the whole of --timeout.
         admin.any_node(admin.deadline_in(min(_REACH_TIMEOUT_MS, arguments.timeout_ms)))
         yield TransactionClient(admin)
+
+
+def _command_config(arguments: argparse.Namespace) -> ProducerConfig:
+    """Of ``--command-config``. What has no effect is told on stderr."""
+    from spark_kafka_sink.config.command_config import read_command_config
+
+    found = read_command_config(
+        arguments.command_config, arguments.bootstrap_servers, {"client.id": _CLIENT_ID}
+    )
+    for note in found.notes:
+        print(f"pykafka-sink: {note}", file=sys.stderr)
+    return found.producer
 
 
 def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:

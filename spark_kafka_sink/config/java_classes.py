@@ -1,13 +1,14 @@
 """Java classes that options name and that have a counterpart here, and what is said of others.
 
-Databricks ships Kafka's client under another name, ``kafkashaded.org.apache.kafka…``: the same.
+Databricks ships Kafka's client and Amazon's library under other names,
+``kafkashaded.org.apache.kafka…`` and ``shadedmskiam.software.amazon…``: the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-SHADED = "kafkashaded."
+SHADED = ("kafkashaded.", "shadedmskiam.")
 _KAFKA = "org.apache.kafka.common."
 _OAUTH = f"{_KAFKA}security.oauthbearer."
 
@@ -44,9 +45,16 @@ TOKENS_OF_YOUR_OWN = (
 )
 
 
+def without_shade(java_class: str) -> str:
+    """The name that the class has elsewhere."""
+    for shade in SHADED:
+        java_class = java_class.removeprefix(shade)
+    return java_class
+
+
 def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
     """For ``ConfigKey.convert``: the simple name of a class that is known, else the text as is."""
-    return lambda value: known.get(value.removeprefix(SHADED), value)
+    return lambda value: known.get(without_shade(value), value)
 
 
 def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], str | None]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.java_classes import SHADED
+from spark_kafka_sink.config.java_classes import without_shade
 from spark_kafka_sink.config.reference_syntax import DIR, ENV, FILE, REFERENCE
 
 KEY = "config.providers"
@@ -68,7 +68,7 @@ def _kind(name: str, values: Mapping[str, str]) -> str:
     java_class = values.get(key)
     if java_class is None:
         raise ConfigError(f"kafka.{KEY} names '{name}', but kafka.{key} is missing")
-    kind = _KINDS.get(java_class.strip().removeprefix(SHADED))
+    kind = _KINDS.get(without_shade(java_class.strip()))
     if kind is None:
         raise ConfigError(
             f"Invalid value {java_class} for configuration kafka.{key}: names a Java class, and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
+from spark_kafka_sink.config.redaction import shown_by_spark, warning_of_shown
 from spark_kafka_sink.config.sasl_keys import PLAIN
 from spark_kafka_sink.config.security_config import SASL_PLAINTEXT, SecurityConfig
 from spark_kafka_sink.config.security_keys import SASL_CONFIG, SSL_CONFIG
@@ -14,6 +15,9 @@ from spark_kafka_sink.config.ssl_keys import OLD_PROTOCOLS
 def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
     """Sentences for the log. given: Kafka's keys without ``kafka.``, and their texts."""
     yield from _unused(given, security)
+    shown = shown_by_spark({KAFKA_PREFIX + name: text for name, text in given.items()})
+    if shown:
+        yield warning_of_shown(shown)
     if security.ssl is not None:
         algorithm = given.get("ssl.endpoint.identification.algorithm", "")
         if algorithm.strip().lower() == "none":

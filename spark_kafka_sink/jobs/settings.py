@@ -12,12 +12,23 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import is_unknown, refusal
+from spark_kafka_sink.config.redaction import (
+    DEFAULT_REGEX,
+    REFERENCE_HINT,
+    REGEX_OPTION,
+    clear_secrets,
+    shown_by_spark,
+    warning_of_shown,
+)
+
+logger = logging.getLogger("spark_kafka_sink")
 
 CONF_PREFIX = "spark.pykafka."
 JOB_PREFIX = CONF_PREFIX + "job."
@@ -88,9 +99,11 @@ class JobArguments:
     def parse(self, arguments: Sequence[str], conf: Iterable[tuple[str, str]]) -> JobSettings:
         """Merge the command line over Spark's configuration.
 
-        Raises ConfigError for a name under ``spark.pykafka.`` that nobody knows.
+        Raises ConfigError for a name under ``spark.pykafka.`` that nobody knows. Warns of secrets
+        that others can see: in Spark's UI, in the list of processes.
         """
         parsed = self._parser.parse_args(arguments)
+        conf = list(conf)
         job: dict[str, str | None] = dict.fromkeys(self._names)
         sink: dict[str, str] = {}
         reader: dict[str, str] = {}
@@ -103,9 +116,12 @@ class JobArguments:
                 option = key.removeprefix(CONF_PREFIX)
                 _check_option(option, key)
                 sink[option] = value
-        for option, value in _pairs(parsed.option).items():
+        _warn_of_shown(sink, dict(conf).get(REGEX_OPTION, DEFAULT_REGEX))
+        given = _pairs(parsed.option)
+        for option in given:
             _check_option(option, f"--option {option}")
-            sink[option] = value
+        _warn_of_command_line(given)
+        sink.update(given)
         reader.update(_pairs(parsed.reader_option))
         self._apply(parsed, job, sink)
         return JobSettings(job, sink, reader)
@@ -140,6 +156,21 @@ def _check_option(option: str, where: str) -> None:
         raise ConfigError(f"{where}: {problem}")
     if is_unknown(name):
         raise ConfigError(f"{where}: the sink has no option '{option}'")
+
+
+def _warn_of_shown(options: Mapping[str, str], regex: str) -> None:
+    """Spark's configuration is in the environment page of its UI, and in event logs."""
+    shown = shown_by_spark(options, regex, CONF_PREFIX)
+    if shown:
+        logger.warning(warning_of_shown([CONF_PREFIX + name for name in shown], regex))
+
+
+def _warn_of_command_line(options: Mapping[str, str]) -> None:
+    for name in clear_secrets(options):
+        logger.warning(
+            f"--option {name}: a secret in clear text on the command line, which every user of the "
+            f"machine can see. Write {REFERENCE_HINT}, instead"
+        )
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:

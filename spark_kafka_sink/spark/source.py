@@ -28,6 +28,7 @@ except ImportError as error:
 
 from spark_kafka_sink.base.environment import refuse_disabled_compiler
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -60,7 +61,13 @@ class KafkaSinkDataSource(DataSource):
         self._plans = True
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plans": False}
+        masked = [(name, Secret(value)) for name, value in self.options.items()]
+        return {**self.__dict__, "options": (type(self.options), masked), "_plans": False}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        made, masked = state["options"]
+        options = made({name: value.reveal() for name, value in masked})
+        self.__dict__.update({**state, "options": options})
 
     @classmethod
     def name(cls) -> str:

@@ -200,6 +200,39 @@ def test_help_names_every_argument(capsys: pytest.CaptureFixture[str]) -> None:
         assert name in text
 
 
+KEY = {"spark.pykafka.kafka.ssl.keystore.key": "marked-hush"}
+
+
+def warnings(caplog: pytest.LogCaptureFixture, *line: str, **conf: str) -> list[str]:
+    caplog.clear()
+    parse(*line, conf={name.replace("__", "."): value for name, value in conf.items()})
+    assert "marked-hush" not in caplog.text
+    return caplog.messages
+
+
+def test_a_secret_that_spark_shows_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """By the session's own expression: the environment page has all of Spark's configuration."""
+    (warning,) = warnings(caplog, **KEY)
+    assert warning.startswith("spark.pykafka.kafka.ssl.keystore.key: a secret in clear text, which")
+    assert "the default of spark.redaction.regex" in warning
+    assert warnings(caplog, **KEY, spark__redaction__regex="(?i)keystore[.]key") == []
+    password = {"spark.pykafka.kafka.sasl.password": "marked-hush"}
+    assert warnings(caplog, **password) == []
+    (warning,) = warnings(caplog, **password, spark__redaction__regex="(?i)token")
+    assert warning.startswith("spark.pykafka.kafka.sasl.password: a secret in clear text, which")
+    assert "the default of" not in warning
+    assert warnings(caplog, **{"spark.pykafka.kafka.ssl.keystore.key": "${env:KEY}"}) == []
+
+
+def test_a_secret_on_the_command_line_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert warnings(caplog, "--option", "kafka.sasl.password=marked-hush") == [
+        "--option kafka.sasl.password: a secret in clear text on the command line, which every user "
+        "of the machine can see. Write a reference, ${file:/path:key}, ${env:NAME} or "
+        "${dir:/path:file}, instead"
+    ]
+    assert warnings(caplog, "--option", "kafka.sasl.password=${env:P}") == []
+
+
 def properties(path: Path) -> dict[str, str]:
     """As spark-submit reads them: a key, white space, the rest of the line."""
     pairs = {}

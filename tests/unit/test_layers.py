@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark": {"columns", "config", "client", "producer", "protocol", "record", "transactions"},
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
-    "cli": {"client", "localkafka", "record.kernels.prepare", "transactions"},
+    "cli": {"client", "config", "localkafka", "record.kernels.prepare", "transactions"},
     "__main__": {"cli"},
 }
 """Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""

@@ -200,7 +200,7 @@ def test_values_in_their_usual_form(name: str, text: str, value: object) -> None
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
 
-@pytest.mark.parametrize("shade", ["", "kafkashaded."])
+@pytest.mark.parametrize("shade", ["", "kafkashaded.", "shadedmskiam."])
 @pytest.mark.parametrize(
     ("name", "java_class", "value"),
     [

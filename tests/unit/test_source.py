@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -19,3 +22,16 @@ def test_a_compiler_that_is_switched_off_is_refused_on_the_driver(
     source = KafkaSinkDataSource({"topic": "t", "kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(ConfigError, match="NUMBA_DISABLE_JIT is set, so numba would not compile"):
         getattr(source, method)(ROWS, False)
+
+
+@pytest.mark.parametrize("kind", [dict, CaseInsensitiveDict])
+def test_no_pickle_of_a_source_shows_an_option(kind: type) -> None:
+    """Spark keeps it between planning and committing, and ships it."""
+    options = {"kafka.bootstrap.servers": "b:9092", "kafka.sasl.pasword": "marked-hush"}
+    source = KafkaSinkDataSource(kind(options))
+    pickled = pickle.dumps(source)
+    assert b"marked-hush" not in pickled
+    restored = pickle.loads(pickled)
+    assert restored.options == options
+    assert type(restored.options) is kind
+    assert b"marked-hush" not in pickle.dumps(restored)

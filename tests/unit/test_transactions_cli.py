@@ -96,6 +96,7 @@ def test_each_command_has_the_common_options(command, capsys):
     for option in (
         "--bootstrap-server",
         "--bootstrap-servers",
+        "--command-config",
         "--format",
         "--prefix",
         "--log-topic",

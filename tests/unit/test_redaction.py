@@ -1,0 +1,95 @@
+"""Secrets that Spark would show: which, and what is said of them. Nothing of ours shows one."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from spark_kafka_sink.config.redaction import (
+    DEFAULT_REGEX,
+    SUGGESTED_REGEX,
+    clear_secrets,
+    shown_by_spark,
+    warning_of_shown,
+)
+from spark_kafka_sink.config.security_keys import SECRET_KEYS
+from spark_kafka_sink.config.sink_options import SinkOptions
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SECRETS = {f"kafka.{name}": "marked-hush" for name in SECRET_KEYS}
+SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush";'
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_clear"),
+    [
+        ("kafka.ssl.keystore.key", "x", True),
+        ("Kafka.SSL.Keystore.Key", "x", True),
+        ("kafka.ssl.keystore.key", "${dir:/run:key}", False),
+        ("kafka.sasl.password", " ", False),
+        ("ssl.keystore.key", "x", False),
+        ("kafka.ssl.truststore.certificates", "x", False),
+        ("kafka.sasl.jaas.config", f'{PLAIN} password="x";', True),
+        ("kafka.sasl.jaas.config", f"{PLAIN} password=x;", True),
+        ("kafka.sasl.jaas.config", f'{PLAIN} password="${{env:P}}";', False),
+        ("kafka.sasl.jaas.config", f'{PLAIN} password="a${{env:P}}";', True),
+        ("kafka.sasl.jaas.config", 'x.Y required clientId="${env:A}" clientSecret="x";', True),
+        ("kafka.sasl.jaas.config", "${file:/run/a:jaas}", False),
+        ("kafka.sasl.jaas.config", 'Krb5LoginModule required keyTab="/etc/key.tab";', False),
+    ],
+)
+def test_what_is_a_secret_in_clear(name: str, value: str, is_clear: bool) -> None:
+    assert clear_secrets({name: value}) == ([name.lower()] if is_clear else [])
+
+
+def test_what_sparks_default_does_not_hide() -> None:
+    """Spark looks at names and at values: a JAAS text with a password in it is hidden."""
+    assert shown_by_spark(SECRETS) == [
+        "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
+        "kafka.ssl.keystore.key",
+    ]
+
+
+def test_the_suggested_expression_hides_everything() -> None:
+    assert shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
+
+
+def test_another_expression_may_hide_less() -> None:
+    assert len(shown_by_spark(SECRETS, "(?i)token")) == len(SECRETS)
+    assert shown_by_spark(SECRETS, "spark[.]pykafka", "spark.pykafka.") == []
+    assert shown_by_spark(SECRETS, "(?i)[[:broken") == shown_by_spark(SECRETS)
+
+
+def test_the_warning_names_options_and_what_to_do() -> None:
+    assert warning_of_shown(["a", "b"]) == (
+        "a, b: a secret in clear text, which Spark shows in its UI, plans and event logs, for the "
+        "default of spark.redaction.regex does not match. Write a reference, ${file:/path:key}, "
+        "${env:NAME} or ${dir:/path:file}, instead; or start Spark with "
+        f"spark.redaction.regex={SUGGESTED_REGEX}"
+    )
+    assert " for spark.redaction.regex does" in warning_of_shown(["a"], "x")
+    assert DEFAULT_REGEX in SUGGESTED_REGEX
+
+
+def options(**more: str) -> SinkOptions:
+    return SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "b:9092",
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.keystore.certificate.chain": "chain",
+            "kafka.ssl.keystore.key": "marked-hush",
+            **more,
+        }
+    )
+
+
+def test_the_sink_warns_of_what_spark_shows() -> None:
+    assert options().notes == (warning_of_shown(["kafka.ssl.keystore.key"]),)
+    assert options(**{"kafka.ssl.keystore.key": "${env:KEY}"}).notes == ()
+
+
+def test_nothing_of_ours_shows_it() -> None:
+    parsed = options()
+    assert "marked-hush" not in f"{parsed} {parsed.notes} {parsed.producer!r}"
+    assert b"marked-hush" not in pickle.dumps(parsed)
