@@ -24,14 +24,10 @@ from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.security import locations, pem, store_options, stores, tls_errors
 from spark_kafka_sink.security.material import KeyMaterial
 from spark_kafka_sink.security.private_file import private_file
+from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.security.tls_versions import versions_of
 
 logger = logging.getLogger("spark_kafka_sink")
-
-
-def _resolve(text: str) -> str:
-    """What a text means whose parts may be references."""
-    return text
 
 
 class _FileState(NamedTuple):
@@ -45,7 +41,7 @@ class _FileState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Inputs:
-    """All that a context is made of and that may change: values without references, and files."""
+    """All that a context is made of and that may change: resolved values, and files."""
 
     truststore: StoreConfig
     keystore: StoreConfig
@@ -115,8 +111,8 @@ class TlsContext:
 
     def _inputs(self) -> _Inputs:
         """Looks at files before they are read: who changes them later is seen the next time."""
-        truststore = _resolved(self._config.truststore)
-        keystore = _resolved(self._config.keystore)
+        truststore = _resolved(self._config.truststore, self._trust_options)
+        keystore = _resolved(self._config.keystore, self._key_options)
         files = (
             _state(truststore.location, self._trust_options.location),
             _state(keystore.location, self._key_options.location),
@@ -140,19 +136,23 @@ class TlsContext:
         return _Made(context, inputs)
 
 
-def _resolved(store: StoreConfig) -> StoreConfig:
+def _resolved(store: StoreConfig, options: store_options.StoreOptions) -> StoreConfig:
     return dataclasses.replace(
         store,
-        location=None if store.location is None else _resolve(store.location),
-        certificates=None if store.certificates is None else _resolve(store.certificates),
-        password=_resolved_secret(store.password),
-        key=_resolved_secret(store.key),
-        key_password=_resolved_secret(store.key_password),
+        location=_text(store.location, options.location),
+        certificates=_text(store.certificates, options.certificates),
+        password=_secret(store.password, options.password),
+        key=_secret(store.key, options.key),
+        key_password=_secret(store.key_password, options.key_password),
     )
 
 
-def _resolved_secret(secret: Secret | None) -> Secret | None:
-    return None if secret is None else Secret(_resolve(secret.reveal()))
+def _text(text: str | None, option: str) -> str | None:
+    return None if text is None else resolve(text, option)
+
+
+def _secret(secret: Secret | None, option: str) -> Secret | None:
+    return None if secret is None else Secret(resolve(secret.reveal(), option))
 
 
 def _state(location: str | None, option: str) -> _FileState | None:

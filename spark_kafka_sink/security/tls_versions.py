@@ -39,8 +39,7 @@ class TlsVersions(NamedTuple):
                 context.set_ciphers(":".join(self.suites_of_1_2))
             except ssl.SSLError:
                 raise ConfigError(
-                    f"{option}: this machine's {ssl.OPENSSL_VERSION} has none of the cipher "
-                    "suites, or its security level forbids them"
+                    f"{option}: this machine's {ssl.OPENSSL_VERSION} has none of the cipher suites"
                 ) from None
         if self.suites_of_1_3 and hasattr(context, "set_ciphersuites"):
             context.set_ciphersuites(":".join(self.suites_of_1_3))

@@ -215,5 +215,14 @@ def test_options_load_nothing_that_secures_connections():
     assert not loaded_by(setup) & {"ssl", "_ssl", "cryptography", "urllib", "http", "socket"}
 
 
+def test_tls_with_pem_loads_no_cryptography():
+    setup = (
+        "from spark_kafka_sink.config.security_config import SslConfig\n"
+        "from spark_kafka_sink.security.tls import TlsContext\n"
+        "TlsContext(SslConfig()).context()"
+    )
+    assert not loaded_by(setup) & {"cryptography", "pyspark", "numpy", "pyarrow"}
+
+
 def test_the_command_line_needs_no_spark():
     assert not loaded_by("import spark_kafka_sink.cli") & {"pyspark", "numba", "numpy"}

@@ -1,0 +1,119 @@
+"""Where the file is that an option names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.security.locations import locate
+
+OPTION = "kafka.ssl.truststore.location"
+
+
+@pytest.fixture
+def working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "working"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def file(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    return path
+
+
+def with_spark_files(monkeypatch: pytest.MonkeyPatch, name: str, root: object) -> None:
+    """As in a Python process that Spark has started; ``root`` may be an error."""
+
+    def get_root_directory() -> object:
+        if isinstance(root, Exception):
+            raise root
+        return str(root)
+
+    module = ModuleType(name)
+    module.SparkFiles = SimpleNamespace(getRootDirectory=get_root_directory)  # type: ignore[attr-defined]
+    for loaded in ("pyspark.core.files", "pyspark.files"):
+        monkeypatch.delitem(sys.modules, loaded, raising=False)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}", "FILE:{}"])
+def test_a_path_or_url(form: str, tmp_path: Path) -> None:
+    path = file(tmp_path, "ca.pem")
+    assert locate(form.format(path), OPTION) == path
+
+
+def test_a_url_may_have_escapes(tmp_path: Path) -> None:
+    path = file(tmp_path, "my ca ü.pem")
+    assert locate(f"file:{tmp_path}/my%20ca%20%C3%BC.pem", OPTION) == path
+
+
+def test_a_relative_path_is_of_the_working_directory(working: Path) -> None:
+    path = file(working, "ca.pem")
+    assert locate("ca.pem", OPTION) == path
+    assert locate("./ca.pem", OPTION) == path
+
+
+def test_a_name_with_a_colon_is_a_name_if_it_is_there(working: Path) -> None:
+    assert locate(file(working, "a:b").name, OPTION) == working / "a:b"
+
+
+@pytest.mark.parametrize("name", ["pyspark.core.files", "pyspark.files"])
+def test_a_shipped_file_is_found_where_spark_has_put_it(
+    name: str, working: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_spark_files(monkeypatch, name, tmp_path / "shipped")
+    path = file(tmp_path / "shipped", "ca.pem")
+    assert locate("ca.pem", OPTION) == path
+    nearer = file(working, "ca.pem")
+    assert locate("ca.pem", OPTION) == nearer
+
+
+def test_without_spark_nothing_was_shipped(working: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_spark_files(monkeypatch, "pyspark.core.files", AssertionError("no context"))
+    with pytest.raises(ConfigError, match="finds no such file"):
+        locate("ca.pem", OPTION)
+
+
+def test_what_is_missing_is_told_with_all_places(
+    working: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_spark_files(monkeypatch, "pyspark.core.files", tmp_path / "shipped")
+    with pytest.raises(ConfigError) as raised:
+        locate("ca.pem", OPTION)
+    message = str(raised.value)
+    assert message.startswith(f"{OPTION}=ca.pem: ")
+    assert f"on host {os.uname().nodename} " in message
+    assert f"{working / 'ca.pem'}, {tmp_path / 'shipped' / 'ca.pem'}" in message
+    assert "--files" in message
+
+
+@pytest.mark.parametrize(("in_task", "who"), [(True, "a Spark task"), (False, "this process")])
+def test_whose_process_it_is_is_told(
+    in_task: bool, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("pyspark.taskcontext")
+    context = object() if in_task else None
+    module.TaskContext = SimpleNamespace(get=lambda: context)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyspark.taskcontext", module)
+    with pytest.raises(ConfigError, match=f"{who} on host"):
+        locate("/no/such/file", OPTION)
+
+
+@pytest.mark.parametrize("location", ["hdfs:///ca.pem", "s3://bucket/ca.pem", "dbfs:/ca.pem"])
+def test_other_file_systems_are_refused(location: str, working: Path) -> None:
+    with pytest.raises(ConfigError, match="from the local disk only"):
+        locate(location, OPTION)
+
+
+def test_a_url_of_another_host_is_refused() -> None:
+    with pytest.raises(ConfigError, match="the URL names another host"):
+        locate("file://elsewhere/ca.pem", OPTION)

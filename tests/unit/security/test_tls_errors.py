@@ -1,0 +1,108 @@
+"""What an error of TLS is said to mean. Those of real handshakes are in test_tls_context.py."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+import string
+import threading
+
+import pytest
+
+from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.security import tls_errors
+from spark_kafka_sink.security.tls import TlsContext
+
+TLS = TlsContext(SslConfig())
+WITH_STORES = TlsContext(
+    SslConfig(truststore=StoreConfig("trust.pem"), keystore=StoreConfig("key.pem"))
+)
+PATIENCE_S = 60
+
+
+def ssl_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}] words (_ssl.c:1006)")
+    error.reason = reason
+    return error
+
+
+def refused(code: int, words: str = "words of OpenSSL") -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed (_ssl.c:1006)")
+    error.verify_code, error.verify_message = code, words
+    return error
+
+
+@pytest.mark.parametrize("tls", [TLS, WITH_STORES])
+@pytest.mark.parametrize("code", tls_errors._REFUSED_CERTIFICATES)
+def test_each_refusal_has_cause_words_and_advice(code: int, tls: TlsContext) -> None:
+    said = tls.explain(refused(code), "b1.example", 9093)
+    assert said.startswith("TLS with b1.example:9093: ")
+    assert " (words of OpenSSL): " in said
+    assert not set("{}") & set(said)
+
+
+@pytest.mark.parametrize("tls", [TLS, WITH_STORES])
+@pytest.mark.parametrize("reason", tls_errors._REASONS)
+def test_each_reason_has_cause_words_and_advice(reason: str, tls: TlsContext) -> None:
+    said = tls.explain(ssl_error(reason), "b1.example", 9093)
+    assert f" ({reason}): " in said
+    assert "_ssl.c" not in said
+    assert not set("{}") & set(said)
+
+
+@pytest.mark.parametrize("reason", tls_errors._REASONS)
+def test_each_reason_is_one_of_openssls(reason: str) -> None:
+    _ssl = pytest.importorskip("_ssl")
+    known = set(_ssl.err_names_to_codes)
+    # Those of newer versions than the one that this Python was built for.
+    assert reason in known | {"RECORD_LAYER_FAILURE", "HTTP_REQUEST"}
+
+
+def test_a_refusal_of_the_client_depends_on_whether_it_has_a_certificate() -> None:
+    alert = ssl_error("SSLV3_ALERT_BAD_CERTIFICATE")
+    assert "kafka.ssl.keystore.location is not set" in TLS.explain(alert, "b", 1)
+    assert "refuses the client's certificate" in WITH_STORES.explain(alert, "b", 1)
+
+
+def test_errors_that_nobody_thought_of_are_told_in_openssls_words() -> None:
+    assert TLS.explain(ssl_error("SOMETHING_NEW"), "b", 1) == "TLS with b:1: SOMETHING_NEW"
+    assert TLS.explain(refused(4711), "b", 1) == "TLS with b:1: words of OpenSSL"
+    timeout = OSError(errno.ETIMEDOUT, "Connection timed out")
+    assert TLS.explain(timeout, "b", 1) == "TLS with b:1: Connection timed out"
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4abcd"])
+def test_a_port_without_tls(answer: bytes) -> None:
+    """A Kafka broker closes the connection; other servers answer something else than TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        with connection, pytest.raises(OSError) as raised:
+            TLS.context().wrap_socket(connection, server_hostname="127.0.0.1")
+        thread.join(PATIENCE_S)
+    said = TLS.explain(raised.value, "127.0.0.1", port)
+    assert "the port does not speak TLS" in said
+    assert "kafka.security.protocol PLAINTEXT or SASL_PLAINTEXT" in said
+
+
+def test_a_connection_that_is_reset_in_the_handshake() -> None:
+    said = TLS.explain(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "b", 1)
+    assert "the port does not speak TLS (Connection reset by peer)" in said
+
+
+def test_each_meaning_names_only_what_is_filled_in() -> None:
+    known = {"p", "host", "trust", "key", "addresses", "without_tls"}
+    meanings = [*tls_errors._REASONS.values(), *tls_errors._REFUSED_CERTIFICATES.values()]
+    for text in (text for meaning in meanings for text in meaning):
+        assert {name for _, name, _, _ in string.Formatter().parse(text) if name} <= known
+        assert not text.endswith(".")

@@ -1,0 +1,78 @@
+"""Stores whose options are references: resolved for each connection, and never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.security.tls import TlsContext
+from tests.unit.security.handshakes import handshake, server_context
+
+AUTHORITY = Authority()
+PASSWORD = "a password: marked-key"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where each option's value stands in a file of its own."""
+    monkeypatch.setenv("STORES", str(tmp_path))
+    write_private(tmp_path / "ca", AUTHORITY.pem)
+    return tmp_path
+
+
+def write_client(folder: Path, name: str, password: str) -> None:
+    client = AUTHORITY.issue(name)
+    write_private(folder / "key", client.private_key(password))
+    write_private(folder / "chain", client.certificate_chain)
+    write_private(folder / "secrets.properties", f"key.password={password}\n")
+
+
+def referring(folder: Path) -> SslConfig:
+    return SslConfig(
+        truststore=StoreConfig("${env:STORES}/ca"),
+        keystore=StoreConfig(
+            certificates=f"${{dir:{folder}:chain}}",
+            key=Secret(f"${{dir:{folder}:key}}"),
+            key_password=Secret(f"${{file:{folder}/secrets.properties:key.password}}"),
+        ),
+    )
+
+
+def peer_of(tls: TlsContext) -> str | None:
+    server = server_context(AUTHORITY.issue("broker", ["localhost"]), AUTHORITY)
+    return handshake(tls.context(), server).peer
+
+
+def test_values_are_resolved_and_a_changed_one_is_used(folder: Path) -> None:
+    write_client(folder, "before", PASSWORD)
+    tls = TlsContext(referring(folder))
+    assert peer_of(tls) == "before"
+    assert tls.context() is tls.context()
+    write_client(folder, "after", "another password")
+    assert peer_of(tls) == "after"
+
+
+def test_half_of_a_rotation_leaves_the_former_context_in_use(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_client(folder, "before", PASSWORD)
+    tls = TlsContext(referring(folder))
+    assert peer_of(tls) == "before"
+    for content in ("key.password=marked-wrong\n", "nothing\n"):
+        write_private(folder / "secrets.properties", content)
+        assert [peer_of(tls), peer_of(tls)] == ["before", "before"]
+    wrong, missing = (record.getMessage() for record in caplog.records)
+    assert "kafka.ssl.key.password is wrong" in wrong
+    assert "kafka.ssl.key.password: there is no key 'key.password'" in missing
+    assert "marked" not in caplog.text
+
+
+def test_what_a_reference_lacks_is_told_with_its_option(folder: Path) -> None:
+    config = SslConfig(truststore=StoreConfig("${env:NO_SUCH_VARIABLE}/ca"))
+    with pytest.raises(ConfigError, match="kafka.ssl.truststore.location: there is no environment"):
+        TlsContext(config).context()
