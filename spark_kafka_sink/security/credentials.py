@@ -16,64 +16,62 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.reference_syntax import REFERENCE, has_reference, references_in
+from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.security.jaas import OPTION, JaasEntry, parse_jaas, shown, shown_module
 from spark_kafka_sink.security.mechanisms.scram import ScramUser
+from spark_kafka_sink.security.references import resolve as resolve_text
 
-PLAIN, OAUTHBEARER, GSSAPI, AWS_MSK_IAM = "PLAIN", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
-SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+_KAFKA = "org.apache.kafka.common.security."
+_OAUTH_MODULE = f"{_KAFKA}oauthbearer.OAuthBearerLoginModule"
 
 LOGIN_MODULES = {
-    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
-    SCRAM_SHA_256: "org.apache.kafka.common.security.scram.ScramLoginModule",
-    SCRAM_SHA_512: "org.apache.kafka.common.security.scram.ScramLoginModule",
-    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-    GSSAPI: "com.sun.security.auth.module.Krb5LoginModule",
-    AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
+    PLAIN: (f"{_KAFKA}plain.PlainLoginModule",),
+    **dict.fromkeys(SCRAM, (f"{_KAFKA}scram.ScramLoginModule",)),
+    OAUTHBEARER: (_OAUTH_MODULE,),
+    GSSAPI: ("com.sun.security.auth.module.Krb5LoginModule",),
+    AWS_MSK_IAM: ("software.amazon.msk.auth.iam.IAMLoginModule", _OAUTH_MODULE),
 }
-"""Mechanism -> the login module that belongs to it."""
-
-WITH_PASSWORD = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+"""Mechanism -> the login modules that belong to it, the usual one first. AWS has tokens for Java's
+OAUTHBEARER, too, by a callback handler of its own."""
 
 _SHADED = ("kafkashaded.", "shadedmskiam.")
 """What Databricks puts before the names of classes."""
 
-_REFERENCE = re.compile(r"\$\{[^}]*\}")
 _PRIVATE_USE = range(0xE000, 0xF900)
 """Characters that mean nothing, and that a JAAS text takes for letters."""
 
-Resolve = Callable[[str], str]
-
-
-def has_reference(text: str) -> bool:
-    """Whether ``text`` is not yet what it stands for."""
-    return _REFERENCE.search(text) is not None
-
-
-def resolve_reference(text: str) -> str:
-    """``text`` with its references resolved. Raises ConfigError or AuthenticationError."""
-    return text
+Resolve = Callable[[str, str], str]
+"""A text and the option that it is of, for errors -> the text with its references resolved."""
 
 
 def unresolved_entry(text: str) -> JaasEntry | None:
     """The login module and its options, references as they are; None if all is one reference."""
-    if _REFERENCE.fullmatch(text.strip()):
+    if _is_reference(text.strip()):
         return None
     references: list[str] = []
     mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in text)
 
     def marked(found: re.Match[str]) -> str:
+        if not references_in(found.group()):
+            return found.group()
         references.append(found.group())
         return f"{mark}{len(references) - 1}{mark}"
 
     def restored(value: str) -> str:
         return re.sub(f"{mark}([0-9]+){mark}", lambda found: references[int(found[1])], value)
 
-    entry = parse_jaas(_REFERENCE.sub(marked, text))
+    entry = parse_jaas(REFERENCE.sub(marked, text))
     return JaasEntry(
         restored(entry.module),
         {restored(name): restored(value) for name, value in entry.options.items()},
     )
+
+
+def _is_reference(text: str) -> bool:
+    """Whether all of it is one reference."""
+    return REFERENCE.fullmatch(text) is not None and len(references_in(text)) == 1
 
 
 def known_entry(config: SaslConfig) -> JaasEntry | None:
@@ -89,7 +87,7 @@ def known_entry(config: SaslConfig) -> JaasEntry | None:
     return entry
 
 
-def login_options(config: SaslConfig, resolve: Resolve = resolve_reference) -> dict[str, str]:
+def login_options(config: SaslConfig, resolve: Resolve = resolve_text) -> dict[str, str]:
     """The JAAS options with all references resolved; none without ``sasl.jaas.config``.
 
     Raises AuthenticationError: what a reference stands for cannot be had, or is no JAAS.
@@ -100,12 +98,12 @@ def login_options(config: SaslConfig, resolve: Resolve = resolve_reference) -> d
     try:
         entry = unresolved_entry(text)
         if entry is None:
-            entry = parse_jaas(resolve(text.strip()))
+            entry = parse_jaas(resolve(text.strip(), OPTION))
             check_module(entry, config.mechanism)
             return entry.options
-        entry = JaasEntry(resolve(entry.module), entry.options)
+        entry = JaasEntry(resolve(entry.module, OPTION), entry.options)
         check_module(entry, config.mechanism)
-        return {name: resolve(value) for name, value in entry.options.items()}
+        return {name: resolve(value, OPTION) for name, value in entry.options.items()}
     except ConfigError as error:
         raise AuthenticationError(str(error)) from None
 
@@ -116,13 +114,13 @@ def check_module(entry: JaasEntry, mechanism: str) -> None:
     for prefix in _SHADED:
         module = module.removeprefix(prefix)
     wanted = LOGIN_MODULES[mechanism]
-    if module == wanted:
+    if module in wanted:
         return
-    others = sorted({name for name, known in LOGIN_MODULES.items() if known == module})
+    others = sorted(name for name, known in LOGIN_MODULES.items() if module == known[0])
     what = f"is that of {' and '.join(others)}" if others else "is not known"
     raise ConfigError(
         f"{OPTION}: the login module {shown_module(entry.module)} {what}, but "
-        f"kafka.sasl.mechanism is {mechanism}, whose login module is {wanted}"
+        f"kafka.sasl.mechanism is {mechanism}, whose login module is {wanted[0]}"
     )
 
 
@@ -148,7 +146,7 @@ def check_password_options(config: SaslConfig) -> None:
     if not has_plain and config.jaas_config is None:
         raise ConfigError(
             f"kafka.sasl.mechanism={config.mechanism} needs {_PLAIN_OPTIONS.username} and "
-            f"{_PLAIN_OPTIONS.password}, or {OPTION}={LOGIN_MODULES[config.mechanism]} required "
+            f"{_PLAIN_OPTIONS.password}, or {OPTION}={LOGIN_MODULES[config.mechanism][0]} required "
             'username="…" password="…";'
         )
     entry = known_entry(config)
@@ -158,7 +156,7 @@ def check_password_options(config: SaslConfig) -> None:
         _check_there(_plain_options(config), _PLAIN_OPTIONS)
 
 
-def user_of(config: SaslConfig, resolve: Resolve = resolve_reference) -> ScramUser:
+def user_of(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUser:
     """Name and password as they are now. Raises AuthenticationError if they cannot be had."""
     has_jaas = config.jaas_config is not None
     source = _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS
@@ -166,7 +164,10 @@ def user_of(config: SaslConfig, resolve: Resolve = resolve_reference) -> ScramUs
         if has_jaas:
             options = login_options(config, resolve)
         else:
-            options = {name: resolve(value) for name, value in _plain_options(config).items()}
+            options = {
+                name: resolve(value, f"kafka.sasl.{name}")
+                for name, value in _plain_options(config).items()
+            }
         _check_there(options, source)
     except ConfigError as error:
         raise AuthenticationError(str(error)) from None

@@ -10,20 +10,30 @@ Source: ``LoginManager``, ``Login`` of Kafka.
 from __future__ import annotations
 
 import os
+import random
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from spark_kafka_sink.base.clock import SystemClock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.reference_syntax import has_reference
+from spark_kafka_sink.config.sasl_keys import (
+    AWS_MSK_IAM,
+    GSSAPI,
+    OAUTHBEARER,
+    PLAIN,
+    WITH_PASSWORD,
+)
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.security.credentials import (
     LOGIN_MODULES,
-    PLAIN,
-    WITH_PASSWORD,
     check_password_options,
+    known_entry,
     user_of,
 )
+from spark_kafka_sink.security.extras import AWS, KERBEROS, check_installed
 from spark_kafka_sink.security.mechanisms.plain import PlainConversation
 from spark_kafka_sink.security.mechanisms.scram import ScramConversation
 
@@ -87,9 +97,35 @@ class PasswordLogin:
 
 
 def new_login(config: SaslConfig) -> Login:
-    """A login of its own for ``config``. Raises ConfigError as ``check`` does."""
+    """A login of its own for ``config``. Raises ConfigError as ``check`` does.
+
+    What a mechanism needs is imported only for it.
+    """
     check(config)
+    if config.mechanism == OAUTHBEARER:
+        return _token_login(config)
+    if config.mechanism == AWS_MSK_IAM:
+        from spark_kafka_sink.security.aws_login import AwsLogin
+
+        return AwsLogin(config, SystemClock(), random.Random())
+    if config.mechanism == GSSAPI:
+        from spark_kafka_sink.security.kerberos_login import KerberosLogin
+
+        return KerberosLogin(config, SystemClock())
     return PasswordLogin(config)
+
+
+def _token_login(config: SaslConfig) -> Login:
+    from spark_kafka_sink.security.oauth.retry import Waiting
+    from spark_kafka_sink.security.token_login import TokenLogin
+
+    closed = threading.Event()
+    waiting = Waiting(SystemClock(), lambda pause_ms: _wait(closed, pause_ms))
+    return TokenLogin(config, waiting, random.Random(), closed.set)
+
+
+def _wait(closed: threading.Event, pause_ms: int) -> None:
+    closed.wait(wait_seconds(pause_ms))
 
 
 def check(config: SaslConfig) -> None:
@@ -98,17 +134,53 @@ def check(config: SaslConfig) -> None:
     What stands behind a reference is not looked at: it may exist on the executors only. Raises
     ConfigError.
     """
-    mechanism = config.mechanism
-    if mechanism not in LOGIN_MODULES:
+    checks = _CHECKS.get(config.mechanism)
+    if checks is None:
         raise ConfigError(
-            f"kafka.sasl.mechanism={mechanism} is not known: use one of {', '.join(LOGIN_MODULES)}"
+            f"kafka.sasl.mechanism={config.mechanism} is not known: use one of "
+            f"{', '.join(LOGIN_MODULES)}"
         )
-    _CHECKS[mechanism](config)
+    checks(config)
 
 
-_CHECKS: dict[str, Callable[[SaslConfig], None]] = dict.fromkeys(
-    WITH_PASSWORD, check_password_options
-)
+def _check_oauthbearer(config: SaslConfig) -> None:
+    from spark_kafka_sink.security.token_login import check_token_options
+
+    check_token_options(config)
+
+
+def _check_gssapi(config: SaslConfig) -> None:
+    from spark_kafka_sink.security.mechanisms.gssapi import kerberos_user
+
+    if config.jaas_config is None:
+        raise ConfigError(
+            "kafka.sasl.mechanism=GSSAPI, which is the default, needs kafka.sasl.jaas.config="
+            f'{LOGIN_MODULES[GSSAPI][0]} required useKeyTab=true keyTab="…" principal="…"; (or '
+            "useTicketCache=true). A JAAS file of a JVM is not read"
+        )
+    entry = known_entry(config)
+    if entry is not None:
+        texts = [*entry.options.values(), config.kerberos.service_name or ""]
+        if not any(has_reference(text) for text in texts):
+            kerberos_user(config.kerberos, entry.options)
+    check_installed(KERBEROS)
+
+
+def _check_aws(config: SaslConfig) -> None:
+    from spark_kafka_sink.security.mechanisms.aws_msk_iam import aws_user
+
+    entry = known_entry(config)
+    if entry is not None:
+        aws_user(entry.options)
+    check_installed(AWS)
+
+
+_CHECKS: dict[str, Callable[[SaslConfig], None]] = {
+    **dict.fromkeys(WITH_PASSWORD, check_password_options),
+    OAUTHBEARER: _check_oauthbearer,
+    GSSAPI: _check_gssapi,
+    AWS_MSK_IAM: _check_aws,
+}
 
 
 class LoginPool:

@@ -112,11 +112,11 @@ class Store:
     def __init__(self, **values: str) -> None:
         self.values = {f"${{env:{name}}}": value for name, value in values.items()}
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str, option: str) -> str:
         for reference, value in self.values.items():
             text = text.replace(reference, value)
         if "${" in text:
-            raise ConfigError("${env:…} is not set")
+            raise ConfigError(f"{option}: ${{env:…}} is not set")
         return text
 
 
@@ -141,7 +141,7 @@ class TestReferences:
         check(config)
         text = f'{MODULES["PLAIN"]} required username="alice" password="${{env:no}}";'
         # What it stands for is not resolved once more: a password may look like a reference.
-        assert user_of(config, lambda _: text).password.reveal() == "${env:no}"
+        assert user_of(config, lambda _text, _option: text).password.reveal() == "${env:no}"
 
     def test_they_are_resolved_for_each_conversation(self):
         config = SaslConfig("PLAIN", username="alice", password=Secret("${env:P}"))
@@ -186,7 +186,7 @@ class TestReferences:
         if "${" in password or "${env" in odd or "${" in odd:
             return
         config = sasl("PLAIN", f"username={quoted('x' + odd)} password=${{env:P}}")
-        assert login_options(config, lambda text: store.values.get(text, text)) == {
+        assert login_options(config, lambda text, _option: store.values.get(text, text)) == {
             "username": "x" + odd,
             "password": password,
         }

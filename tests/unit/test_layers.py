@@ -63,7 +63,7 @@ ONLY_IN: dict[str, set[str]] = {
         "jobs",
         "localkafka.keeper_client",
     },
-    "random": {"producer.producer", "client.admin", "localkafka"},
+    "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
     "pyarrow": {

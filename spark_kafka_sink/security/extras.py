@@ -1,0 +1,38 @@
+"""Packages that only some mechanisms need: what to install where one is missing."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from spark_kafka_sink.base.errors import ConfigError
+
+
+class Extra(NamedTuple):
+    """module: what is imported; name: the extra of this package; more: what pip does not bring."""
+
+    mechanism: str
+    module: str
+    name: str
+    more: str = ""
+
+
+KERBEROS = Extra(
+    "GSSAPI",
+    "gssapi",
+    "kerberos",
+    " It is built there, and needs a C compiler, Python's headers and MIT Kerberos: on Debian and "
+    "Ubuntu apt-get install gcc python3-dev libkrb5-dev, on RHEL and Fedora dnf install gcc "
+    "python3-devel krb5-devel. Where it only runs, libgssapi-krb5-2 (krb5-libs) is enough.",
+)
+AWS = Extra("AWS_MSK_IAM", "aws_msk_iam_sasl_signer", "aws")
+
+
+def check_installed(extra: Extra) -> None:
+    """Raises ConfigError, which tells the command that installs it, if the package is missing."""
+    if find_spec(extra.module) is None:
+        raise ConfigError(
+            f"kafka.sasl.mechanism={extra.mechanism} needs the Python package {extra.module}, here "
+            "and on every machine that runs a task: pip install "
+            f"'pykafka-sink[{extra.name}]'.{extra.more}"
+        )

@@ -1,0 +1,118 @@
+"""AWS_MSK_IAM: a signed URL as a token, which MSK takes by OAUTHBEARER.
+
+Java's library has a mechanism of its own for the same signature; MSK's brokers know both. The
+package ``aws-msk-iam-sasl-signer-python`` signs, with the credentials that AWS's SDK finds: the
+environment, a profile, the role of the machine, or a role that is to be assumed.
+
+Source: ``aws-msk-iam-auth``: ``IAMLoginModule``, ``MSKCredentialProvider``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.security.jaas import OPTION as JAAS
+from spark_kafka_sink.security.oauth.token import Token
+
+PROFILE, ROLE, SESSION = "awsProfileName", "awsRoleArn", "awsRoleSessionName"
+_IGNORED = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_REGION_IN_HOST = re.compile(
+    r"\.kafka(?:-serverless)?\.(?P<region>[a-z]{2,4}(?:-[a-z]+)+-[0-9]+)\.(?:[a-z0-9-]+\.)*amazonaws\."
+)
+
+
+class AwsUser(NamedTuple):
+    """Whose credentials sign; all None: what the SDK finds."""
+
+    profile: str | None
+    role_arn: str | None
+    session_name: str | None
+
+
+def aws_user(options: Mapping[str, str]) -> AwsUser:
+    """Out of the JAAS options of ``IAMLoginModule``. Raises ConfigError."""
+    known = (PROFILE, ROLE, SESSION)
+    for name in options:
+        if name.startswith("aws") and name not in known and name not in _IGNORED:
+            raise ConfigError(
+                f"{JAAS} has an option that begins with 'aws' and that the signer has nothing for "
+                f"({', '.join(known)} are known): put it into a profile of ~/.aws/config, and name "
+                f"that by {PROFILE}"
+            )
+    user = AwsUser(*(options.get(name) or None for name in known))
+    if user.profile is not None and user.role_arn is not None:
+        raise ConfigError(f"{JAAS} has {PROFILE} and {ROLE}: leave one of them out")
+    if user.session_name is not None and user.role_arn is None:
+        raise ConfigError(f"{JAAS} has {SESSION}, but no {ROLE}")
+    return user
+
+
+def region_of(host: str) -> str | None:
+    """The AWS region of a broker's name; None if it is not one of MSK's."""
+    found = _REGION_IN_HOST.search(f".{host.lower()}")
+    return None if found is None else found["region"]
+
+
+def region_of_environment() -> str | None:
+    """What the environment says, for brokers behind names of the user's own."""
+    return next((os.environ[name] for name in _REGION_VARIABLES if os.environ.get(name)), None)
+
+
+def no_region(host: str) -> AuthenticationError:
+    """Neither the broker's name nor the environment tells a region."""
+    return AuthenticationError(
+        f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} tells no AWS region. Set "
+        f"{_REGION_VARIABLES[0]} for the driver, and by spark.executorEnv.{_REGION_VARIABLES[0]} "
+        "for executors"
+    )
+
+
+def signed_token(user: AwsUser, region: str) -> Token:
+    """A new token for the brokers of ``region``. May ask AWS for credentials, and waits for them.
+
+    Raises AuthenticationError; CredentialsUnavailableError for what may pass.
+    """
+    from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
+
+    try:
+        text, expires_at_ms = _sign(Signer, user, region)
+    except Exception as error:
+        raise _judged(error) from None
+    return Token(Secret(text), None, int(expires_at_ms))
+
+
+def _sign(signer: Any, user: AwsUser, region: str) -> tuple[str, int]:
+    if user.role_arn is not None:
+        more = () if user.session_name is None else (user.session_name,)
+        signed = signer.generate_auth_token_from_role_arn(region, user.role_arn, *more)
+    elif user.profile is not None:
+        signed = signer.generate_auth_token_from_profile(region, user.profile)
+    else:
+        signed = signer.generate_auth_token(region)
+    text, expires_at_ms = signed
+    return text, expires_at_ms
+
+
+def _judged(error: Exception) -> AuthenticationError:
+    """By the names of botocore's classes: what is about the network may pass."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if isinstance(error, ValueError) and "empty" in str(error).lower():
+        return AuthenticationError(
+            "kafka.sasl.mechanism=AWS_MSK_IAM: there are no AWS credentials on this machine: give "
+            f"it a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by "
+            f"{PROFILE} in {JAAS}"
+        )
+    text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {error}"
+    if names & {"HTTPClientError", "ConnectionError", "EndpointConnectionError", "OSError"}:
+        return CredentialsUnavailableError(text)
+    return AuthenticationError(f"{text} ({type(error).__name__})")

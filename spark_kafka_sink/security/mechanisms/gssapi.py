@@ -1,0 +1,325 @@
+r"""SASL GSSAPI: Kerberos, by the system's libraries through the package ``gssapi``.
+
+    client   AP-REQ                 a ticket for <service>/<host>, asked of the KDC if need be
+    broker   AP-REP
+    client   nothing
+    broker   wrapped: which layers it offers, and the largest message (4 bytes)
+    client   wrapped: 01 00 00 00, no layer, and no other identity than the ticket's
+
+A ticket comes from a keytab, into a cache in this process's memory, or from a ticket cache that
+``kinit`` has filled. Kerberos itself renews what comes from a keytab, at half of its life.
+
+Source: RFC 4752; ``SaslClientAuthenticator``, ``KerberosLogin`` of Kafka; ``Krb5LoginModule``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.config.security_config import KerberosConfig
+from spark_kafka_sink.security.jaas import OPTION as JAAS
+from spark_kafka_sink.security.locations import locate
+from spark_kafka_sink.security.mechanisms.text import too_much
+
+MECHANISM = "GSSAPI"
+SERVICE_OPTION = "kafka.sasl.kerberos.service.name"
+_NO_LAYER = 1
+_ANSWER = bytes([_NO_LAYER, 0, 0, 0])
+
+
+class KerberosUser(NamedTuple):
+    """Who authenticates, and with what.
+
+    service: the first part of the brokers' principals
+    keytab, ticket_cache: None where it is not used; an empty ticket cache is the user's default
+    """
+
+    service: str
+    principal: str | None
+    keytab: str | None
+    ticket_cache: str | None
+
+
+def kerberos_user(config: KerberosConfig, options: Mapping[str, str]) -> KerberosUser:
+    """Out of the JAAS options of ``Krb5LoginModule``, references resolved. Raises ConfigError."""
+    uses_keytab, uses_cache = _is_true(options, "useKeyTab"), _is_true(options, "useTicketCache")
+    if not uses_keytab and not uses_cache:
+        raise ConfigError(
+            f"{JAAS} for kafka.sasl.mechanism=GSSAPI has neither useKeyTab=true (with keyTab and "
+            "principal) nor useTicketCache=true: there is nobody to be asked for a password"
+        )
+    principal, keytab = options.get("principal") or None, options.get("keyTab") or None
+    for name, value in (("keyTab", keytab), ("principal", principal)):
+        if uses_keytab and value is None:
+            raise ConfigError(f"{JAAS} has useKeyTab=true, but no {name}")
+    return KerberosUser(
+        _service_name(config, options),
+        principal,
+        keytab if uses_keytab else None,
+        options.get("ticketCache", "") if uses_cache else None,
+    )
+
+
+def _is_true(options: Mapping[str, str], name: str) -> bool:
+    return options.get(name, "").lower() == "true"
+
+
+def _service_name(config: KerberosConfig, options: Mapping[str, str]) -> str:
+    """Both places may name it, if they say the same."""
+    of_jaas, of_option = options.get("serviceName"), config.service_name
+    if of_jaas is not None and of_option is not None and of_jaas != of_option:
+        raise ConfigError(
+            f"Conflicting names of the brokers' Kerberos service: {SERVICE_OPTION}={of_option}, "
+            f"but serviceName in {JAAS} is another one"
+        )
+    name = of_jaas or of_option
+    if not name:
+        raise ConfigError(
+            f"{SERVICE_OPTION} is missing: the first part of the brokers' principal, usually kafka"
+        )
+    return name
+
+
+class _State(Enum):
+    NEGOTIATING = "tickets are exchanged"
+    ESTABLISHED = "the broker's offer of layers is waited for"
+    ANSWERED = "the offer is answered"
+    COMPLETE = "the broker has accepted"
+
+
+class GssapiConversation:
+    """One authentication. ``context``: of GSSAPI, made at the first message.
+
+    The first message asks the KDC for a ticket if there is none for this broker yet.
+    """
+
+    mechanism = MECHANISM
+
+    def __init__(self, context: Callable[[], Any]) -> None:
+        self._make_context = context
+        self._context: Any = None
+        self._state = _State.NEGOTIATING
+
+    def first(self) -> bytes:
+        """AP-REQ. Raises AuthenticationError, with CredentialsUnavailableError for a KDC away."""
+        with _told():
+            self._context = self._make_context()
+            return self._context.step() or b""
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """What follows on the broker's message; None at the end."""
+        with _told():
+            if self._state is _State.NEGOTIATING:
+                return self._negotiated(challenge)
+            if self._state is _State.ESTABLISHED:
+                return self._answer(self._context.unwrap(challenge).message)
+        if self._state is _State.ANSWERED and not challenge:
+            self._state = _State.COMPLETE
+            return None
+        raise too_much(self.mechanism)
+
+    def _negotiated(self, challenge: bytes) -> bytes:
+        token = None if self._context.complete else self._context.step(challenge)
+        if self._context.complete:
+            self._state = _State.ESTABLISHED
+        return token or b""
+
+    def _answer(self, offer: bytes) -> bytes:
+        if len(offer) != len(_ANSWER) or not offer[0] & _NO_LAYER:
+            raise AuthenticationError(
+                "SASL GSSAPI failed: the broker insists on a security layer, which Kafka's "
+                "protocol does not have (use kafka.security.protocol=SASL_SSL to encrypt)"
+            )
+        self._state = _State.ANSWERED
+        return bytes(self._context.wrap(_ANSWER, False).message)
+
+
+class Tickets:
+    """The Kerberos credentials of this process for one user."""
+
+    def __init__(self, user: KerberosUser) -> None:
+        self._user = user
+
+    def acquire(self) -> Any:
+        """GSSAPI credentials; from a keytab, the KDC is asked if there is no ticket yet.
+
+        Raises AuthenticationError, with CredentialsUnavailableError for a KDC that is away.
+        """
+        errors: list[AuthenticationError] = []
+        user = self._user
+        if user.ticket_cache is not None:
+            try:
+                return self._from_store({"ccache": user.ticket_cache} if user.ticket_cache else {})
+            except AuthenticationError as error:
+                errors.append(error)
+        if user.keytab is not None:
+            return self._from_keytab(user.keytab)
+        raise errors[0]
+
+    def _from_keytab(self, location: str) -> Any:
+        """Into a cache of its own for each process: a forked one must not share its parent's."""
+        try:
+            keytab = locate(location, f"keyTab in {JAAS}")
+        except ConfigError as error:
+            raise AuthenticationError(str(error)) from None
+        if not os.access(keytab, os.R_OK):
+            raise AuthenticationError(f"keyTab in {JAAS}: {keytab} is not readable for this user")
+        cache = f"MEMORY:pykafka-sink-{os.getpid()}-{id(self)}"
+        try:
+            return self._from_store({"client_keytab": str(keytab), "ccache": cache})
+        except CredentialsUnavailableError:
+            raise
+        except AuthenticationError as error:
+            # Kerberos then looks into the cache, and speaks of that only.
+            if re.search(_NO_TICKET, str(error)):
+                raise AuthenticationError(
+                    f"SASL GSSAPI failed: the keytab {keytab} has no key of the principal "
+                    f"{self._user.principal}: compare with klist -k {keytab}"
+                ) from None
+            raise
+
+    def _from_store(self, store: dict[str, str]) -> Any:
+        import gssapi
+
+        with _told():
+            name = None
+            if self._user.principal is not None:
+                kind = gssapi.NameType.kerberos_principal
+                name = gssapi.Name(self._user.principal, kind)
+            credentials = gssapi.Credentials(
+                name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store
+            )
+            # Only when its life is asked for does Kerberos ask the KDC.
+            if credentials.lifetime == 0:
+                raise AuthenticationError(_explained("Ticket expired"))
+            return credentials
+
+    def conversation(self, host: str, credentials: Callable[[], Any]) -> GssapiConversation:
+        """With the broker ``host``. ``credentials``: called when the first message is made."""
+
+        def context() -> Any:
+            import gssapi
+
+            flags = gssapi.RequirementFlag
+            return gssapi.SecurityContext(
+                name=gssapi.Name(f"{self._user.service}@{host}", gssapi.NameType.hostbased_service),
+                creds=credentials(),
+                usage="initiate",
+                mech=gssapi.MechType.kerberos,
+                flags=[flags.mutual_authentication, flags.integrity],
+            )
+
+        return GssapiConversation(context)
+
+
+class _Cause(NamedTuple):
+    """pattern: in Kerberos' message; is_transient: whether to try again may help."""
+
+    pattern: str
+    advice: str
+    is_transient: bool = False
+
+
+_NO_TICKET = "No Kerberos credentials available|[Cc]redentials? cache"
+
+_CAUSES = (
+    _Cause(
+        "Clock skew too great",
+        "the clocks of this machine, of the KDC and of the broker may differ by 5 minutes only: "
+        "synchronise them (NTP)",
+    ),
+    _Cause(
+        "Cannot contact any KDC",
+        "no KDC of the realm answers: check krb5.conf (or the file that KRB5_CONFIG names) on this "
+        "machine, and the way to the KDC",
+        is_transient=True,
+    ),
+    _Cause("not yet valid", "the clocks differ, or the ticket is for later", is_transient=True),
+    _Cause("Request is a replay", "it is tried again", is_transient=True),
+    _Cause(
+        "Cannot find KDC for realm|Cannot resolve network address|default realm",
+        "krb5.conf (or the file that KRB5_CONFIG names) must be on every machine that runs the "
+        "driver or a task, with the realm and its KDC",
+    ),
+    _Cause(
+        "Client.* not found in Kerberos database",
+        f"the KDC does not know the principal in {JAAS}",
+    ),
+    _Cause(
+        "Server.* not found in Kerberos database",
+        f"the KDC does not know the broker's principal: check {SERVICE_OPTION}, and that the "
+        "broker's name in kafka.bootstrap.servers and advertised.listeners is the one of its "
+        "principal",
+    ),
+    _Cause(
+        "Preauthentication failed|Decrypt integrity check failed|Password incorrect",
+        "the keytab holds another key than the KDC: make it anew",
+    ),
+    _Cause(
+        "[Kk]eytab|[Kk]ey table",
+        f"check keyTab and principal in {JAAS}; the file must be readable on every machine that "
+        "runs the driver or a task, and hold a key of the principal (klist -k)",
+    ),
+    _Cause(
+        _NO_TICKET,
+        f"there is no ticket: run kinit on this machine, or set useKeyTab, keyTab and principal in "
+        f"{JAAS}. Executors do not see the driver's tickets",
+    ),
+    _Cause(
+        "[Tt]icket expired|credential has expired",
+        "the ticket in the cache has expired: run kinit, or use a keytab, from which tickets are "
+        "renewed",
+    ),
+    _Cause(
+        "Wrong principal in request|Message stream modified|Request ticket server",
+        "the broker has another key than the KDC, or another principal than its host name says",
+    ),
+)
+
+
+def _explained(text: str) -> str:
+    cause = _cause_of(text)
+    advice = "" if cause is None else f": {cause.advice}"
+    return f"SASL GSSAPI failed ({text}){advice}"
+
+
+def _cause_of(text: str) -> _Cause | None:
+    return next((cause for cause in _CAUSES if re.search(cause.pattern, text)), None)
+
+
+class _told:  # noqa: N801
+    """GSSAPI's errors as AuthenticationErrors. A context manager."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, AuthenticationError):
+            return
+        import gssapi
+
+        if not isinstance(error, gssapi.exceptions.GSSError):
+            return
+        text = kerberos_message(error)
+        cause = _cause_of(text)
+        if cause is not None and cause.is_transient:
+            raise CredentialsUnavailableError(_explained(text)) from None
+        raise AuthenticationError(_explained(text)) from None
+
+
+_SAYS_NOTHING = ("", "Success", "Unknown error")
+
+
+def kerberos_message(error: Any) -> str:
+    """The part of GSSAPI's message that tells the cause: Kerberos' own, if there is one."""
+    texts = [*error.get_all_statuses(error.min_code, False)] if error.min_code else []
+    texts = [text for text in texts if text not in _SAYS_NOTHING]
+    return "; ".join(texts or error.get_all_statuses(error.maj_code, True))

@@ -1,0 +1,224 @@
+"""The token endpoint: what its answers mean, and which errors pass.
+
+    answer                                        | meaning
+    ----------------------------------------------+---------------------------------------
+    200, 201 with access_token or id_token        | a token
+    200, 201 with anything else                   | refused: it is no token endpoint
+    400 to 407, 409 to 415, 501, 505              | refused: not tried again
+    3xx                                           | refused: the URL is another one
+    any other code, no connection, no answer      | may pass: tried again
+    a certificate that is not trusted             | refused: not tried again, unlike in Java
+
+Source: ``HttpJwtRetriever``, ``JwtResponseParser`` of Kafka; RFC 6749, section 5.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.base.secret import HIDDEN
+from spark_kafka_sink.config.security_config import LoginConfig
+from spark_kafka_sink.security.oauth.http_post import Answer, Limits, Request, host_and_port, post
+from spark_kafka_sink.security.oauth.retry import Waiting, with_retries
+
+URL_OPTION = "kafka.sasl.oauthbearer.token.endpoint.url"
+DEFAULT_TIMEOUT_MS = 10_000
+"""Where ``sasl.login.connect.timeout.ms`` or ``.read.timeout.ms`` is not given. Java waits for as
+long as the operating system does, or forever."""
+
+_SUCCESS = (200, 201)
+_REFUSED = frozenset({*range(400, 408), *range(409, 416), 501, 505})
+_MOST_SHOWN = 300
+_LEAST_SECRET = 4
+_FORM = "application/x-www-form-urlencoded"
+
+
+class Tls(NamedTuple):
+    """The endpoint's TLS. ``explain``: an error, host and port → cause and option."""
+
+    context: Callable[[], ssl.SSLContext]
+    explain: Callable[[ssl.SSLError | OSError, str, int], str]
+
+
+class TokenRequest(NamedTuple):
+    """form: the body; headers: besides the usual ones; secrets: never shown in messages."""
+
+    form: str
+    headers: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"TokenRequest({HIDDEN})"
+
+
+class TokenEndpoint:
+    """``sasl.oauthbearer.token.endpoint.url``, over http or https."""
+
+    def __init__(self, url: str, tls: Tls, config: LoginConfig, waiting: Waiting) -> None:
+        self._url = checked_url(url)
+        self._tls = tls
+        self._config = config
+        self._waiting = waiting
+        self.name = f"the token endpoint {shown_url(self._url)}"
+
+    def fetch(self, request: TokenRequest, timeout_ms: int) -> str:
+        """A token's text. Tries again what may pass.
+
+        Raises AuthenticationError; CredentialsUnavailableError when time is up.
+        """
+
+        def attempt(left_ms: int) -> str:
+            return self._token_of(self._post(request, left_ms), request.secrets)
+
+        return with_retries(attempt, self._config, self._waiting, timeout_ms)
+
+    def _post(self, request: TokenRequest, left_ms: int) -> Answer:
+        headers = {
+            "Accept": "application/json",
+            "Cache-Control": "no-cache",
+            "Content-Type": _FORM,
+            **request.headers,
+        }
+        limits = Limits(
+            self._config.connect_timeout_ms or DEFAULT_TIMEOUT_MS,
+            self._config.read_timeout_ms or DEFAULT_TIMEOUT_MS,
+            left_ms,
+        )
+        context = self._tls.context() if self._url.scheme == "https" else None
+        http = Request(self._url, headers, request.form.encode())
+        try:
+            return post(http, context, limits, self._waiting.clock)
+        except ssl.SSLCertVerificationError as error:
+            raise AuthenticationError(f"{self.name}: {self._explained(error)}") from None
+        except ssl.SSLError as error:
+            raise CredentialsUnavailableError(f"{self.name}: {self._explained(error)}") from None
+        except TimeoutError:
+            raise self._away(
+                f"it does not answer in time (kafka.sasl.login.connect.timeout.ms, "
+                f"kafka.sasl.login.read.timeout.ms; {DEFAULT_TIMEOUT_MS} if they are not given)"
+            ) from None
+        except OSError as error:
+            raise self._away(str(error)) from None
+        except HTTPException as error:
+            # Its text quotes what came.
+            raise self._away(f"what answers does not speak HTTP ({type(error).__name__})") from None
+
+    def _explained(self, error: ssl.SSLError) -> str:
+        host, port = host_and_port(self._url)
+        return self._tls.explain(error, host, port)
+
+    def _away(self, cause: str) -> CredentialsUnavailableError:
+        return CredentialsUnavailableError(
+            f"{self.name} cannot be reached: {cause}. Check {URL_OPTION} and the way from this "
+            "machine to it"
+        )
+
+    def _token_of(self, answer: Answer, secrets: tuple[str, ...]) -> str:
+        if answer.status in _SUCCESS:
+            return self._token_in(answer)
+        what = f"{self.name} answers {answer.status}{_reason(answer, secrets)}"
+        if 300 <= answer.status < 400:
+            raise AuthenticationError(
+                f"{what}, a redirect to {_shown_location(answer)}. It is not followed, for the "
+                f"request holds credentials: set {URL_OPTION} to where tokens are issued"
+            )
+        if answer.status in _REFUSED:
+            raise AuthenticationError(f"{what}. {_ADVICE.get(answer.status, _DEFAULT_ADVICE)}")
+        raise CredentialsUnavailableError(what)
+
+    def _token_in(self, answer: Answer) -> str:
+        """Its ``access_token``, else its ``id_token``."""
+        fields = _json_object(answer)
+        if fields is None:
+            raise AuthenticationError(
+                f"{self.name} answers {answer.status} with what is not a JSON object "
+                f"({len(answer.body)} bytes of {_printable(answer.content_type) or 'no type'}): "
+                f"check {URL_OPTION}"
+            )
+        for name in ("access_token", "id_token"):
+            value = fields.get(name)
+            if isinstance(value, str) and value.strip():
+                return value.strip()
+        raise AuthenticationError(
+            f"{self.name} answers {answer.status} without access_token and id_token: check "
+            f"{URL_OPTION} and the client's grants there"
+        )
+
+
+_DEFAULT_ADVICE = "Check the client's id, secret or assertion, its grants and its scope there"
+_ADVICE = {
+    404: f"Check the path in {URL_OPTION}",
+    405: f"Check the path in {URL_OPTION}",
+    407: "Check the user and password in https_proxy",
+    501: f"Check {URL_OPTION}",
+    505: f"Check {URL_OPTION}",
+}
+
+
+def checked_url(text: str) -> SplitResult:
+    """An http or https URL. Raises ConfigError, without the URL, which may hold a password."""
+    try:
+        url = urlsplit(text.strip())
+    except ValueError:
+        raise ConfigError(f"{URL_OPTION} is not a URL") from None
+    if url.scheme not in ("http", "https"):
+        raise ConfigError(f"{URL_OPTION} must begin with https://, http:// or file:")
+    host_and_port(url)
+    return url
+
+
+def shown_url(url: SplitResult) -> str:
+    """Scheme, host, port and path: neither user and password, nor the query."""
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+def without(text: str, secrets: tuple[str, ...]) -> str:
+    """``text`` without the secrets, should an endpoint send back what it got."""
+    for secret in secrets:
+        if len(secret) >= _LEAST_SECRET:
+            text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
+    """The endpoint's own words: the two fields that OAuth has for that, and Okta's."""
+    fields = _json_object(answer)
+    if fields is None:
+        return ""
+    pairs = (("error", "error_description"), ("errorCode", "errorSummary"))
+    for code, description in pairs:
+        texts = [fields[name] for name in (code, description) if isinstance(fields.get(name), str)]
+        if texts:
+            shown = _printable(without(" - ".join(map(str, texts)), secrets))
+            return f" ({shown})"
+    return ""
+
+
+def _shown_location(answer: Answer) -> str:
+    try:
+        return _printable(shown_url(urlsplit(answer.location))) or "nowhere"
+    except ValueError:
+        return "what is not a URL"
+
+
+def _printable(text: str) -> str:
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + " …"
+
+
+def _json_object(answer: Answer) -> Mapping[str, object] | None:
+    try:
+        fields = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None

@@ -1,0 +1,150 @@
+"""One HTTP POST: with the proxies of the environment, without following redirects.
+
+A redirect is not followed, for the request holds a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPSConnection
+from typing import NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from spark_kafka_sink.base.clock import Clock, wait_seconds
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import HIDDEN
+
+MOST_BYTES = 1_000_000
+_PORTS = {"http": 80, "https": 443}
+
+
+class Request(NamedTuple):
+    """A POST to ``url`` (http or https)."""
+
+    url: SplitResult
+    headers: Mapping[str, str]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Request({HIDDEN})"
+
+
+class Answer(NamedTuple):
+    """What came back. ``body``: at most MOST_BYTES of it."""
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status}, {HIDDEN})"
+
+
+class Limits(NamedTuple):
+    """How long to wait, in milliseconds: for the connection, for the answer, for all of it."""
+
+    connect_ms: int
+    read_ms: int
+    total_ms: int
+
+
+class SlowAnswerError(OSError):
+    """The answer came, but not all of it in time."""
+
+
+def host_and_port(url: SplitResult) -> tuple[str, int]:
+    """Raises ConfigError for a URL that names no host, or a port that is none."""
+    try:
+        port = url.port
+    except ValueError:
+        port = 0
+    if not url.hostname or port == 0:
+        raise ConfigError(
+            "kafka.sasl.oauthbearer.token.endpoint.url must be of the form https://host:port/path"
+        )
+    return url.hostname, port or _PORTS[url.scheme]
+
+
+def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock: Clock) -> Answer:
+    """The answer to ``request``. Raises OSError, of which ssl.SSLError is one, and HTTPException.
+
+    context: for https
+    """
+    end_ms = clock.now_ms() + limits.total_ms
+    connection, target, proxy_headers = _way_to(request.url, context)
+    connection.timeout = wait_seconds(max(min(limits.connect_ms, limits.total_ms), 1))
+    try:
+        connection.connect()
+        left_ms = min(limits.read_ms, end_ms - clock.now_ms())
+        connection.sock.settimeout(wait_seconds(max(left_ms, 1)))
+        connection.request("POST", target, request.body, {**request.headers, **proxy_headers})
+        answer = connection.getresponse()
+        body = b""
+        while len(body) < MOST_BYTES and (more := answer.read1(65_536)):
+            body += more
+            if clock.now_ms() > end_ms:
+                raise SlowAnswerError("the answer comes too slowly")
+        return Answer(
+            answer.status,
+            answer.headers.get("Content-Type", "").split(";")[0].strip(),
+            answer.headers.get("Location", ""),
+            body[:MOST_BYTES],
+        )
+    finally:
+        connection.close()
+
+
+class _Way(NamedTuple):
+    """connection: not made yet; target: of the request's first line; headers: a proxy's."""
+
+    connection: HTTPConnection
+    target: str
+    headers: dict[str, str]
+
+
+def _way_to(url: SplitResult, context: ssl.SSLContext | None) -> _Way:
+    host, port = host_and_port(url)
+    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    proxy = _proxy(url.scheme, host)
+    if url.scheme == "https":
+        if proxy is None:
+            return _Way(HTTPSConnection(host, port, context=context), path, {})
+        tunnel = HTTPSConnection(proxy.host, proxy.port, context=context)
+        tunnel.set_tunnel(host, port, headers=proxy.headers)
+        return _Way(tunnel, path, {})
+    if proxy is None:
+        return _Way(HTTPConnection(host, port), path, {})
+    target = f"http://{url.netloc.rpartition('@')[2]}{path}"
+    return _Way(HTTPConnection(proxy.host, proxy.port), target, proxy.headers)
+
+
+class _Proxy(NamedTuple):
+    host: str
+    port: int
+    headers: dict[str, str]
+
+
+def _proxy(scheme: str, host: str) -> _Proxy | None:
+    """Of the variables ``https_proxy``, ``http_proxy`` and ``no_proxy``, in either case."""
+    text = getproxies().get(scheme)
+    if not text or proxy_bypass(host):
+        return None
+    url = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = url.port or 80
+    except ValueError:
+        port = 0
+    if url.scheme != "http" or not url.hostname or not port:
+        raise ConfigError(
+            f"the environment's {scheme}_proxy must be of the form http://host:port, or no_proxy "
+            "must name the token endpoint's host"
+        )
+    headers: dict[str, str] = {}
+    if url.username is not None:
+        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return _Proxy(url.hostname, port, headers)

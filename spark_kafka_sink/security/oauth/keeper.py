@@ -1,0 +1,177 @@
+"""Keeps one token: fetches it, hands it out, and renews it in a thread of its own.
+
+The thread lives while somebody uses the token, and ends when nobody has used it since it came
+(``refresh.py``). It is a loop around ``step``, which tests call without a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.clock import Clock, wait_seconds
+from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import LoginConfig
+from spark_kafka_sink.security.oauth.refresh import RefreshSchedule
+from spark_kafka_sink.security.oauth.token import Token
+
+logger = logging.getLogger("spark_kafka_sink")
+
+REFRESH_TIMEOUT_MS = 60_000
+"""How long one renewal may take."""
+_SHORTEST_SLEEP_MS = 100
+LONGEST_SLEEP_MS = 30_000
+"""The thread looks at the clock that often: a machine that was suspended has another time."""
+
+Fetch = Callable[[int], Token]
+"""A new token within so many milliseconds. Raises AuthenticationError."""
+
+
+class Surroundings(NamedTuple):
+    """Time and chance, and whether ``TokenKeeper`` may start a thread."""
+
+    clock: Clock
+    rng: RandomSource
+    has_thread: bool = True
+
+
+class TokenKeeper:
+    """The token of one login. Any thread may call it."""
+
+    def __init__(self, fetch: Fetch, config: LoginConfig, surroundings: Surroundings) -> None:
+        self._fetch = fetch
+        self._clock = surroundings.clock
+        self._has_thread = surroundings.has_thread
+        self._schedule = RefreshSchedule(config, surroundings.rng)
+        self._token: Token | None = None
+        self._last_error: AuthenticationError | None = None
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+        self._fetching = threading.Lock()
+        self._wake = threading.Event()
+
+    @property
+    def next_refresh_ms(self) -> int | None:
+        """When it is renewed, since 1970-01-01 UTC; None while nobody uses it."""
+        with self._lock:
+            return self._schedule.next_ms
+
+    def prepare(self, timeout_ms: int) -> None:
+        """Waits until there is a token that has not expired.
+
+        Raises AuthenticationError; CredentialsUnavailableError if it may be tried again.
+        """
+        start_ms = self._clock.now_ms()
+        if self._use() is not None:
+            return
+        if not self._fetching.acquire(timeout=wait_seconds(timeout_ms)):
+            raise self._missing()
+        try:
+            # Another thread may have fetched it meanwhile.
+            if self._use() is None:
+                self._obtain(max(timeout_ms - (self._clock.now_ms() - start_ms), 1))
+                self._use()
+        finally:
+            self._fetching.release()
+
+    def token(self) -> Secret:
+        """The token. Does not wait: one that is missing is asked for by the thread.
+
+        Raises CredentialsUnavailableError while it is not there, and AuthenticationError when the
+        last attempt to get one was refused.
+        """
+        token = self._use()
+        if token is not None:
+            return token.value
+        with self._lock:
+            self._schedule.wanted(self._clock.timestamp_ms())
+            self._ensure_thread()
+        self._wake.set()
+        raise self._missing()
+
+    def step(self) -> int | None:
+        """Renews the token if it is time. Returns in how many milliseconds to look again.
+
+        None: nobody uses it, or it is closed; the thread ends.
+        """
+        with self._lock:
+            is_due = not self._is_closed and self._schedule.is_due(self._clock.timestamp_ms())
+        if is_due:
+            self._renew()
+        with self._lock:
+            next_ms = self._schedule.next_ms
+            if self._is_closed or next_ms is None:
+                self._thread = None
+                return None
+            left_ms = next_ms - self._clock.timestamp_ms()
+            return min(max(left_ms, _SHORTEST_SLEEP_MS), LONGEST_SLEEP_MS)
+
+    def _renew(self) -> None:
+        """Unless ``prepare`` is at it in another thread."""
+        if not self._fetching.acquire(blocking=False):
+            return
+        try:
+            self._obtain(REFRESH_TIMEOUT_MS)
+        except AuthenticationError as error:
+            logger.warning(f"A token could not be renewed, and will be tried again: {error}")
+        finally:
+            self._fetching.release()
+
+    def close(self) -> None:
+        """Stops renewing. The token that is there can still be used."""
+        with self._lock:
+            self._is_closed = True
+        self._wake.set()
+
+    def _use(self) -> Token | None:
+        """The token, if it has not expired; that it is used keeps the thread alive."""
+        with self._lock:
+            now_ms = self._clock.timestamp_ms()
+            if self._token is None or not self._token.is_valid(now_ms):
+                return None
+            self._schedule.used(now_ms)
+            self._ensure_thread()
+            return self._token
+
+    def _obtain(self, timeout_ms: int) -> None:
+        """Fetches a token, by whoever holds ``_fetching``."""
+        try:
+            token = self._fetch(timeout_ms)
+        except AuthenticationError as error:
+            with self._lock:
+                self._last_error = error
+                self._schedule.failed(self._clock.timestamp_ms())
+            raise
+        with self._lock:
+            self._token, self._last_error = token, None
+            self._schedule.obtained(token, self._clock.timestamp_ms())
+
+    def _missing(self) -> AuthenticationError:
+        with self._lock:
+            error, token = self._last_error, self._token
+        had = "there is no token yet" if token is None else "the token has expired"
+        if error is None:
+            return CredentialsUnavailableError(f"{had}, and a new one is being fetched")
+        text = f"{had}, and a new one could not be fetched: {error}"
+        if isinstance(error, CredentialsUnavailableError):
+            return CredentialsUnavailableError(text)
+        return AuthenticationError(text)
+
+    def _ensure_thread(self) -> None:
+        """Called with the lock held."""
+        if not self._has_thread or self._is_closed:
+            return
+        if self._thread is None:
+            name = "pykafka-sink-token"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while (wait_ms := self.step()) is not None:
+            self._wake.wait(wait_seconds(wait_ms))
+            self._wake.clear()

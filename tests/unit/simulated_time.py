@@ -1,0 +1,33 @@
+"""A clock that the test sets, and chance that it chooses."""
+
+from __future__ import annotations
+
+START_MS = 1_700_000_000_000
+"""The time of day at which simulated clocks begin."""
+
+
+class Chance:
+    """The same number again and again."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def random(self) -> float:
+        return self.value
+
+
+class SimulatedClock:
+    def __init__(self) -> None:
+        self.elapsed_ms = 0
+
+    def now_ms(self) -> int:
+        return self.elapsed_ms
+
+    def timestamp_ms(self) -> int:
+        return START_MS + self.elapsed_ms
+
+    def perf_ns(self) -> int:
+        return self.elapsed_ms * 1_000_000
+
+    def sleep(self, milliseconds: int) -> None:
+        self.elapsed_ms += milliseconds

@@ -1,0 +1,251 @@
+"""What is handed out while a token is fetched and renewed: on a clock that the test sets."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+
+from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import LoginConfig
+from spark_kafka_sink.security.oauth.keeper import LONGEST_SLEEP_MS, Surroundings, TokenKeeper
+from spark_kafka_sink.security.oauth.token import Token
+from tests.unit.simulated_time import Chance, SimulatedClock
+
+HOUR_MS = 3_600_000
+
+
+class Issuer:
+    """Gives tokens ``token-1``, ``token-2`` … with a life of 20 s, unless ``error`` is set."""
+
+    def __init__(self, clock: SimulatedClock, life_ms: int = 20_000) -> None:
+        self.clock = clock
+        self.life_ms = life_ms
+        self.count = 0
+        self.error: AuthenticationError | None = None
+        self.timeouts: list[int] = []
+
+    def fetch(self, timeout_ms: int) -> Token:
+        self.timeouts.append(timeout_ms)
+        if self.error is not None:
+            raise self.error
+        self.count += 1
+        now_ms = self.clock.timestamp_ms()
+        return Token(Secret(f"token-{self.count}"), now_ms, now_ms + self.life_ms)
+
+
+class World:
+    """A keeper whose thread is stepped by the test."""
+
+    def __init__(self) -> None:
+        self.clock = SimulatedClock()
+        self.issuer = Issuer(self.clock)
+        surroundings = Surroundings(self.clock, Chance(0.0), has_thread=False)
+        self.keeper = TokenKeeper(self.issuer.fetch, LoginConfig(), surroundings)
+
+    def run(self, milliseconds: int, uses: bool = True) -> None:
+        """The thread's loop for so long, with a conversation at each of its steps."""
+        end_ms = self.clock.elapsed_ms + milliseconds
+        while self.clock.elapsed_ms < end_ms:
+            if uses:
+                try:
+                    self.keeper.token()
+                except AuthenticationError:
+                    pass
+            wait_ms = self.keeper.step()
+            left_ms = end_ms - self.clock.elapsed_ms
+            self.clock.sleep(left_ms if wait_ms is None else min(wait_ms, left_ms))
+            assert wait_ms is None or 0 < wait_ms <= LONGEST_SLEEP_MS
+
+
+class TestKeeper:
+    def test_nothing_is_fetched_before_it_is_asked_for(self):
+        world = World()
+        assert world.keeper.step() is None
+        assert world.issuer.timeouts == []
+
+    def test_the_first_token_is_waited_for(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        assert world.keeper.token().reveal() == "token-1"
+        world.keeper.prepare(5_000)
+        assert world.issuer.timeouts == [5_000]
+
+    def test_it_is_renewed_before_it_expires_for_as_long_as_it_is_used(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.run(90_000)
+        # At 16 s, 32 s, 48 s, 64 s and 80 s.
+        assert world.issuer.count == 6
+        assert world.keeper.token().reveal() == "token-6"
+
+    def test_a_token_that_nobody_uses_is_not_renewed(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.run(90_000, uses=False)
+        # The one renewal is of the token that `prepare` got for somebody.
+        assert world.issuer.count == 2
+        assert world.keeper.next_refresh_ms is None
+
+    def test_an_idle_login_asks_again_when_it_is_used(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.run(90_000, uses=False)
+        with pytest.raises(
+            CredentialsUnavailableError, match="has expired, and a new one is being"
+        ):
+            world.keeper.token()
+        world.keeper.step()
+        assert world.keeper.token().reveal() == "token-3"
+
+    def test_the_old_token_stays_in_use_while_the_issuer_is_away(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.issuer.error = CredentialsUnavailableError("the issuer is away")
+        world.run(19_000)
+        assert len(world.issuer.timeouts) == 2
+        assert world.keeper.token().reveal() == "token-1"
+
+    def test_an_issuer_that_is_away_for_longer_than_the_token_lives(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.issuer.error = CredentialsUnavailableError("the issuer is away")
+        world.run(30_000)
+        with pytest.raises(CredentialsUnavailableError) as raised:
+            world.keeper.token()
+        assert str(raised.value) == (
+            "the token has expired, and a new one could not be fetched: the issuer is away"
+        )
+        world.issuer.error = None
+        world.run(11_000)
+        assert world.keeper.token().reveal() == "token-2"
+
+    def test_an_issuer_that_refuses_ends_it_only_when_the_token_has_expired(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.issuer.error = AuthenticationError("invalid_client")
+        world.run(19_000)
+        assert world.keeper.token().reveal() == "token-1"
+        world.run(2_000)
+        with pytest.raises(AuthenticationError, match="invalid_client") as raised:
+            world.keeper.token()
+        assert not isinstance(raised.value, CredentialsUnavailableError)
+
+    def test_a_refusal_of_long_ago_is_no_answer_to_who_asks_today(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.issuer.error = AuthenticationError("invalid_client")
+        world.run(HOUR_MS, uses=False)
+        world.issuer.error = None
+        world.keeper.prepare(5_000)
+        assert world.keeper.token().reveal() == "token-2"
+
+    @pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])
+    def test_a_first_token_that_cannot_be_had(self, kind):
+        world = World()
+        world.issuer.error = kind("S0ME cause")
+        with pytest.raises(kind, match="S0ME cause"):
+            world.keeper.prepare(5_000)
+        with pytest.raises(kind, match="there is no token yet, and a new one could not"):
+            world.keeper.token()
+
+    def test_a_token_without_prepare_is_fetched_by_the_thread(self):
+        world = World()
+        with pytest.raises(CredentialsUnavailableError, match="there is no token yet"):
+            world.keeper.token()
+        world.keeper.step()
+        assert world.keeper.token().reveal() == "token-1"
+
+    def test_the_clock_may_jump(self):
+        """A machine that slept: what has expired meanwhile is not handed out."""
+        world = World()
+        world.keeper.prepare(5_000)
+        world.clock.sleep(10 * HOUR_MS)
+        with pytest.raises(CredentialsUnavailableError, match="has expired"):
+            world.keeper.token()
+
+    def test_closed(self):
+        world = World()
+        world.keeper.prepare(5_000)
+        world.keeper.close()
+        world.clock.sleep(16_000)
+        assert world.keeper.step() is None
+        assert world.issuer.count == 1
+
+
+class TestThread:
+    """The same with the thread itself, and real time where nothing depends on how much passes."""
+
+    def keeper(self, issuer: Issuer, clock: SimulatedClock) -> TokenKeeper:
+        return TokenKeeper(issuer.fetch, LoginConfig(), Surroundings(clock, random.Random(1)))
+
+    def test_it_renews_and_ends_when_it_is_closed(self):
+        clock = SimulatedClock()
+        issuer = Issuer(clock)
+        fetched = threading.Semaphore(0)
+
+        def fetch(timeout_ms: int) -> Token:
+            try:
+                return issuer.fetch(timeout_ms)
+            finally:
+                fetched.release()
+
+        keeper = TokenKeeper(fetch, LoginConfig(), Surroundings(clock, Chance(0.0)))
+        with pytest.raises(CredentialsUnavailableError):
+            keeper.token()
+        assert fetched.acquire(timeout=120)
+        keeper.prepare(120_000)
+        assert keeper.token().reveal() == "token-1"
+        clock.sleep(25_000)
+        with pytest.raises(CredentialsUnavailableError):
+            keeper.token()
+        assert fetched.acquire(timeout=120)
+        keeper.prepare(120_000)
+        assert keeper.token().reveal() == "token-2"
+        threads = [t for t in threading.enumerate() if t.name == "pykafka-sink-token"]
+        keeper.close()
+        for thread in threads:
+            thread.join(120)
+            assert not thread.is_alive()
+
+    def test_many_who_wait_share_one_fetch(self):
+        clock = SimulatedClock()
+        issuer = Issuer(clock)
+        may_answer = threading.Event()
+
+        def fetch(timeout_ms: int) -> Token:
+            assert may_answer.wait(120)
+            return issuer.fetch(timeout_ms)
+
+        keeper = TokenKeeper(fetch, LoginConfig(), Surroundings(clock, Chance(0.0)))
+        waiting = [threading.Thread(target=keeper.prepare, args=(120_000,)) for _ in range(5)]
+        for thread in waiting:
+            thread.start()
+        may_answer.set()
+        for thread in waiting:
+            thread.join(120)
+            assert not thread.is_alive()
+        assert issuer.count == 1
+        keeper.close()
+
+    def test_who_waits_for_another_waits_no_longer_than_allowed(self):
+        clock = SimulatedClock()
+        may_answer, asked = threading.Event(), threading.Event()
+        issuer = Issuer(clock)
+
+        def fetch(timeout_ms: int) -> Token:
+            asked.set()
+            assert may_answer.wait(120)
+            return issuer.fetch(timeout_ms)
+
+        keeper = TokenKeeper(fetch, LoginConfig(), Surroundings(clock, Chance(0.0)))
+        other = threading.Thread(target=keeper.prepare, args=(120_000,))
+        other.start()
+        assert asked.wait(120)
+        with pytest.raises(CredentialsUnavailableError, match="is being fetched"):
+            keeper.prepare(1)
+        may_answer.set()
+        other.join(120)
+        keeper.close()
