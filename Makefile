@@ -11,6 +11,7 @@
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
+# make security   every login and store through this sink and Spark's own, on secured brokers: 10 minutes
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
@@ -29,7 +30,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
+.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -86,6 +87,9 @@ golden: $(VENV)/dev.installed
 
 fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py
+
+security: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/security/test_spark_control.py
 
 outage: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_hung_brokers.py

@@ -42,6 +42,7 @@ WITH_A_SPARK_OF_THEIR_OWN = (
     *("test_jobs.py", "test_cluster.py", "TestKilledDriver", "test_demo.py"),
     *("test_installed_wheel.py", "test_the_notebook", "test_the_quickstart"),
 )
+WITH_SPARK = ("tests/spark/", "tests/security/test_spark")
 ONE_BY_ONE = "::test_a_planted_bug_is_caught"
 LONGEST_FIRST = ("spark", "tests/spark", "tests/broker", "tests/simulation", "tests/golden")
 
@@ -52,7 +53,7 @@ def group_of(nodeid: str) -> str:
         return nodeid
     file = nodeid.split("::")[0]
     has_its_own = any(part in nodeid for part in WITH_A_SPARK_OF_THEIR_OWN)
-    return "spark" if file.startswith("tests/spark/") and not has_its_own else file
+    return "spark" if file.startswith(WITH_SPARK) and not has_its_own else file
 
 
 def place_of(nodeid: str) -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 
-from spark_kafka_sink.localkafka import AUTHORIZER, LocalKafka
+from spark_kafka_sink.localkafka import AUTHORIZER, DEFAULT_VERSION, LocalKafka
 from spark_kafka_sink.localkafka.certificates import Authority
 from tests.local_kafka import PatientKafka
+from tests.security.cases import World
 from tests.security.issuer import Issuer
 from tests.security.listeners import SECRETS, listeners_of
+from tests.spark.session import spark_session
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +60,20 @@ def new_topic(secured: LocalKafka, request: pytest.FixtureRequest) -> Callable[.
         return topic
 
     return create
+
+
+@pytest.fixture(scope="session")
+def world(
+    secured: LocalKafka,
+    issuer: Issuer,
+    authority: Authority,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> World:
+    return World(secured, issuer, authority, tmp_path_factory.mktemp("cases"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    # Spark's own client is of Kafka 3.9: it does not know the options of KIP-1139 and KIP-1258.
+    with spark_session(DEFAULT_VERSION) as session:
+        yield session

@@ -39,6 +39,7 @@ def listeners_of(
         "TLS_RSA": tls(key_type="RSA"),
         "TLS_EC": tls(key_type="EC"),
         "TLS_12": tls(key_type="RSA", properties=version_12),
+        "TLS_13": tls(key_type="RSA", properties={"ssl.enabled.protocols": "TLSv1.3"}),
         "MUTUAL_RSA": tls(key_type="RSA", client_auth="required"),
         "MUTUAL_EC": tls(key_type="EC", client_auth="required"),
         "MUTUAL_12": tls(key_type="EC", client_auth="required", properties=version_12),

@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness import JVM_SINK
-from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
-
-# Of every driver that a test starts. They run for minutes at most: Java's slower compiler would
-# take half of the CPU.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.spark.session import spark_session
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = fetch_jars(JVM_SINK, "jvm-sink", transitive=False)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("pykafka-sink tests")
-        .config("spark.jars", ",".join(str(jar) for jar in jars))
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "ERROR")
-        .config("spark.task.maxFailures", "1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+    with spark_session() as session:
+        yield session
 
 
 @pytest.fixture

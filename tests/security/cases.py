@@ -1,0 +1,171 @@
+"""Every way to log in, every form of a store, every version of TLS: options by a name.
+
+The same table is written by the producer, by both of Spark's sinks, and searched for secrets.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.localkafka.certificates import Authority, KeyType
+from tests.security.issuer import Issuer
+from tests.security.listeners import MECHANISMS, SECRETS
+from tests.security.stores import FORMS, Options, Stores
+
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+_SASL = "kafka.sasl.oauthbearer"
+
+
+@dataclass(frozen=True)
+class World:
+    """What cases are made of. Files are made in ``folder``."""
+
+    kafka: LocalKafka
+    issuer: Issuer
+    authority: Authority
+    folder: Path
+
+    def client(self, listener: str, mechanism: str | None = None) -> Options:
+        return self.kafka.client_options("alice", listener, mechanism)
+
+    def stores(self, key_type: KeyType) -> Stores:
+        """Of alice, in a folder of their own, so that files are made once."""
+        folder = self.folder / key_type
+        folder.mkdir(exist_ok=True)
+        return Stores(self.authority, self.authority.issue("alice", key_type=key_type), folder)
+
+
+Case = Callable[[World], Options]
+
+
+def _mechanism(listener: str, mechanism: str, world: World) -> Options:
+    return world.client(listener, mechanism)
+
+
+def _name_and_password(mechanism: str, world: World) -> Options:
+    options = world.client("SASL_TLS", mechanism)
+    del options["kafka.sasl.jaas.config"]
+    login = {"kafka.sasl.username": "alice", "kafka.sasl.password": SECRETS["alice"]}
+    return {**options, **login}
+
+
+def _delegation_token(mechanism: str, world: World) -> Options:
+    token_id, hmac = new_delegation_token(world)
+    jaas = (
+        "org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{token_id}" password="{hmac}" tokenauth="true";'
+    )
+    return {**world.client("SASL_TLS", mechanism), "kafka.sasl.jaas.config": jaas}
+
+
+def new_delegation_token(world: World) -> tuple[str, str]:
+    """Id and HMAC of a token for alice, from Kafka's own tool."""
+    file = world.folder / "client.properties"
+    world.kafka.write_client_properties(file, "alice", "SASL_TLS")
+    shown = world.kafka.run_tool(
+        "DelegationTokenCommand",
+        *("--bootstrap-server", world.kafka.bootstrap_servers_of("SASL_TLS")),
+        *("--command-config", str(file), "--create", "--max-life-time-period", "-1"),
+    )
+    token_id, hmac = next(line for line in shown.splitlines() if "User:alice" in line).split()[:2]
+    return token_id, hmac
+
+
+def _oauth(world: World) -> Options:
+    """Without credentials."""
+    options = world.client("SASL_TLS", "OAUTHBEARER")
+    return {**options, "kafka.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;"}
+
+
+def _client_credentials(world: World) -> Options:
+    credentials = f"{_SASL}.client.credentials.client"
+    return {
+        **_oauth(world),
+        f"{credentials}.id": "alice",
+        f"{credentials}.secret": SECRETS["alice"],
+        f"{_SASL}.scope": "kafka",
+    }
+
+
+def _token_in_a_file(algorithm: str, world: World) -> Options:
+    path = world.folder / f"token-{algorithm}"
+    path.write_text(world.issuer.token("alice", algorithm))
+    return {**_oauth(world), f"{_SASL}.token.endpoint.url": path.as_uri()}
+
+
+def _signed_assertion(retriever: str, algorithm: str, world: World) -> Options:
+    identity = world.authority.issue("c", key_type="RSA" if algorithm == "RS256" else "EC")
+    issuer_name = f"{retriever}-{algorithm}"
+    world.issuer.assertion_keys[issuer_name] = identity.key.public_key()
+    path = world.folder / f"{issuer_name}.pem"
+    path.write_text(identity.private_key())
+    return {
+        **_oauth(world),
+        f"{_SASL}.jwt.retriever.class": f"{_OAUTH}.{retriever}JwtRetriever",
+        f"{_SASL}.assertion.algorithm": algorithm,
+        f"{_SASL}.assertion.claim.iss": issuer_name,
+        f"{_SASL}.assertion.claim.sub": "alice",
+        f"{_SASL}.assertion.claim.aud": world.issuer.token_url,
+        f"{_SASL}.assertion.private.key.file": str(path),
+    }
+
+
+def _stores(form: str, key_type: KeyType, listener: str, world: World) -> Options:
+    return {
+        "kafka.bootstrap.servers": world.kafka.bootstrap_servers_of(listener),
+        "kafka.security.protocol": "SSL",
+        **world.stores(key_type).options(form),
+    }
+
+
+def _tls(listener: str, changed: Options, world: World) -> Options:
+    return world.client(listener) | {f"kafka.ssl.{key}": value for key, value in changed.items()}
+
+
+_TLS: dict[str, tuple[str, Options]] = {
+    "tls-1.2": ("TLS_12", {}),
+    "tls-1.3": ("TLS_13", {}),
+    "tls-1.2-alone": ("TLS_12", {"enabled.protocols": "TLSv1.2"}),
+    "tls-1.3-alone": ("TLS_13", {"enabled.protocols": "TLSv1.3"}),
+    "tls-1.2-by-protocol": ("TLS_12", {"protocol": "TLSv1.2"}),
+    "tls-suite": ("TLS_12", {"cipher.suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}),
+    "tls-no-host-check": ("WRONG_HOST", {"endpoint.identification.algorithm": ""}),
+}
+_KEY_TYPES: tuple[KeyType, ...] = ("RSA", "EC")
+
+CASES: dict[str, Case] = {
+    **{
+        f"{listener}-{mechanism}": partial(_mechanism, listener, mechanism)
+        for listener, mechanism in itertools.product(("SASL", "SASL_TLS"), MECHANISMS)
+    },
+    **{f"password-{m}": partial(_name_and_password, m) for m in ("PLAIN", "SCRAM-SHA-256")},
+    **{f"token-{m}": partial(_delegation_token, m) for m in ("SCRAM-SHA-256", "SCRAM-SHA-512")},
+    "oauth-client-credentials": _client_credentials,
+    **{f"oauth-file-{a}": partial(_token_in_a_file, a) for a in ("RS256", "ES256")},
+    **{
+        f"oauth-{retriever}-{algorithm}": partial(_signed_assertion, retriever, algorithm)
+        for retriever, algorithm in itertools.product(
+            ("ClientCredentials", "JwtBearer"), ("RS256", "ES256")
+        )
+    },
+    **{
+        f"{form}-{key_type}-at-{listener}": partial(_stores, form, key_type, listener)
+        for form, key_type in itertools.product(FORMS, _KEY_TYPES)
+        for listener in ("MUTUAL_RSA", "MUTUAL_EC", "MUTUAL_12")
+    },
+    **{name: partial(_tls, *case) for name, case in _TLS.items()},
+}
+
+NOT_OF_JAVA = (
+    "password-",
+    # PBES2, which Java 17 does not know.
+    *("pem-encrypted-RSA", "pem-encrypted-EC"),
+    # Of a chain in one line, Java takes the last certificate alone.
+    "pem-text-in-one-line",
+)
+"""Cases, by how they begin, that Java's client does not have, or does not read."""

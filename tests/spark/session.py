@@ -1,0 +1,52 @@
+"""The Spark session of the tests, one per process that runs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from benchmarks.harness import JVM_SINK
+from spark_kafka_sink.localkafka import fetch_jars
+
+# Of every driver that a test starts. They run for minutes at most: Java's slower compiler would
+# take half of the CPU.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@contextmanager
+def spark_session(client_version: str | None = None) -> Iterator[SparkSession]:
+    """With the sink under test, and Spark's own JVM Kafka sink beside it.
+
+    client_version: of the JVM sink's Kafka client, instead of the one that Spark has.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    modules = [with_version(module, client_version) for module in JVM_SINK]
+    if client_version is not None:
+        # Since 4.1 the client looks into its own tokens with it.
+        modules.append("org.bitbucket.b_c:jose4j:0.9.6")
+    name = "jvm-sink" if client_version is None else f"jvm-sink-{client_version}"
+    jars = fetch_jars(modules, name, transitive=False)
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("pykafka-sink tests")
+        .config("spark.jars", ",".join(str(jar) for jar in jars))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .config("spark.task.maxFailures", "1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def with_version(module: str, client_version: str | None) -> str:
+    name, version = module.rsplit(":", 1)
+    is_client = name.endswith(":kafka-clients") and client_version is not None
+    return f"{name}:{client_version if is_client else version}"
