@@ -33,7 +33,7 @@ def locate(location: str, option: str) -> Path:
     else:
         candidates = [Path.cwd() / path, *(root / path for root in _roots_of_spark_files())]
     for candidate in candidates:
-        if candidate.exists():
+        if _is_there(candidate):
             return candidate
     raise ConfigError(_missing(location, option, candidates))
 
@@ -55,7 +55,7 @@ def _missing(location: str, option: str, candidates: list[Path]) -> str:
 
 def _path_of(location: str, option: str) -> Path:
     scheme, colon, rest = location.partition(":")
-    if not colon or "/" in scheme or Path(location).exists():
+    if not colon or "/" in scheme or _is_there(Path(location)):
         return Path(location)
     if scheme.lower() != "file":
         raise ConfigError(
@@ -68,6 +68,17 @@ def _path_of(location: str, option: str) -> Path:
             raise ConfigError(f"{option}={location}: the URL names another host")
         rest = slash + rest
     return Path(unquote(rest))
+
+
+def _is_there(path: Path) -> bool:
+    """Also where it may not be looked at: then opening it tells why."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _roots_of_spark_files() -> list[Path]:

@@ -15,6 +15,7 @@ password is given.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 from cryptography import x509
@@ -39,6 +40,10 @@ from spark_kafka_sink.security.material import (
 _DATA = bytes.fromhex("2a864886f70d010701")  # 1.2.840.113549.1.7.1
 _ENCRYPTED_DATA = bytes.fromhex("2a864886f70d010706")  # 1.2.840.113549.1.7.6
 _CERTIFICATE_BAG = bytes.fromhex("2a864886f70d010c0a0103")  # 1.2.840.113549.1.12.10.1.3
+_KEY_BAGS = (
+    bytes.fromhex("2a864886f70d010c0a0101"),  # 1.2.840.113549.1.12.10.1.1
+    bytes.fromhex("2a864886f70d010c0a0102"),  # 1.2.840.113549.1.12.10.1.2, encrypted
+)
 _UNREADABLE = (
     "its password is wrong, or it is encrypted in a way that is not read here; "
     "keytool and openssl pkcs12 write what is read, unless they are told to write old ciphers"
@@ -73,11 +78,23 @@ def key_material(data: bytes, password: str, key_password: str | None) -> KeyMat
     return KeyMaterial(Secret(key.decode()), False, _chain(store.cert.certificate, others))
 
 
-def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
-    list(_parts(data))  # tells a damaged store from a wrong password
+def key_count(data: bytes) -> int:
+    """How many private keys there are, of which the first is read; 1 where that is not seen."""
     try:
-        return pkcs12.load_pkcs12(data, password.encode())
+        bags = [bag for kind, content in _parts(data) if kind == _DATA for bag in _bags(content)]
+    except StoreError:
+        return 1  # the keys, too, are in an encrypted part, or it is BER
+    return max(1, sum(kind in _KEY_BAGS for kind, _ in bags))
+
+
+def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
+    try:
+        with warnings.catch_warnings():
+            # BER, as some programs write it: read all the same.
+            warnings.filterwarnings("ignore", message=".*could not be parsed as DER")
+            return pkcs12.load_pkcs12(data, password.encode())
     except (ValueError, TypeError, UnsupportedAlgorithm):
+        list(_parts(data))  # tells a damaged store from a wrong password
         # Without the cause: its text is OpenSSL's, and says no more.
         raise StorePasswordError(_UNREADABLE) from None
 
@@ -138,9 +155,14 @@ def _typed(element: der.Element) -> tuple[bytes, memoryview]:
 
 
 def _certificates_of_bags(content: memoryview) -> Iterator[bytes]:
-    safe_contents = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
-    for bag in der.elements(safe_contents.content):
-        kind, value = _typed(bag)
+    for kind, value in _bags(content):
         if kind == _CERTIFICATE_BAG:
             _, certificate = _typed(der.first(value, der.SEQUENCE))
             yield der.first(certificate, der.OCTET_STRING).value
+
+
+def _bags(content: memoryview) -> Iterator[tuple[bytes, memoryview]]:
+    """Type and value of each bag in a part that is not encrypted."""
+    safe_contents = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
+    for bag in der.elements(safe_contents.content):
+        yield _typed(bag)

@@ -102,20 +102,23 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     # Not above: it loads the package cryptography, which is needed for this alone.
     from spark_kafka_sink.security import pkcs12
 
-    return pkcs12.key_material(data, password, key_password)
+    material = pkcs12.key_material(data, password, key_password)
+    _tell_of_others(pkcs12.key_count(data), "the first in the file", options)
+    return material
 
 
 def _first_key(store: jks.JavaKeyStore, options: StoreOptions) -> jks.KeyEntry:
-    """By alias. Java would choose by what the broker asks for; one key per client is usual."""
     if not store.keys:
         raise DamagedStoreError("it holds no private key")
     first = min(store.keys, key=lambda entry: entry.alias)
-    if len(store.keys) > 1:
-        logger.warning(
-            f"{options.location}: the store has {len(store.keys)} private keys; that with the "
-            f"alias {first.alias} is used, the first of their aliases in alphabetical order"
-        )
+    _tell_of_others(len(store.keys), f"{first.alias}, the first by its alias,", options)
     return first
+
+
+def _tell_of_others(count: int, used: str, options: StoreOptions) -> None:
+    """Java would choose by what the broker asks for; one key per client is usual."""
+    if count > 1:
+        logger.warning(f"{options.location}: of {count} private keys, {used} is used")
 
 
 def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> KeyMaterial:

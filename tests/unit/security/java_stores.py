@@ -59,6 +59,15 @@ def with_keytool(material: Material) -> None:
         keytool("-importcert", *certificate, *store, "-storepass", STORE_PASSWORD)
 
 
+def with_two_keys(material: Material) -> str:
+    """A PKCS12 store of keytool's with two private keys; its path."""
+    path = material.store("two.PKCS12")
+    store = ("-keystore", path, "-storetype", "PKCS12", "-storepass", STORE_PASSWORD)
+    for name in ("first", "second"):
+        keytool("-genkeypair", "-alias", name, "-keyalg", "EC", "-dname", f"CN={name}", *store)
+    return path
+
+
 def keytool(*arguments: str) -> None:
     # The C1 compiler alone: this is the start of a JVM, and little else.
     run("keytool", "-J-XX:TieredStopAtLevel=1", *arguments, "-noprompt")

@@ -24,6 +24,7 @@ from tests.unit.security.java_stores import (
     new_material,
     with_keytool,
     with_openssl,
+    with_two_keys,
 )
 
 pytestmark = pytest.mark.slow
@@ -157,6 +158,15 @@ def test_certificates_in_clear_are_read_without_a_password(material: Material) -
     context = TlsContext(SslConfig(truststore=StoreConfig(path))).context()
     server = server_context(material.authority.issue("broker", ["localhost"]))
     assert handshake(context, server).version == "TLSv1.3"
+
+
+def test_of_several_keys_the_first_is_used_and_that_is_told(
+    material: Material, caplog: pytest.LogCaptureFixture
+) -> None:
+    TlsContext(SslConfig(keystore=StoreConfig(with_two_keys(material), STORE))).context()
+    assert "kafka.ssl.keystore.location: of 2 private keys, the first in the file is used" in (
+        caplog.text
+    )
 
 
 def test_the_same_certificates_come_out_of_each_format(material: Material) -> None:

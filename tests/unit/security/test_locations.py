@@ -117,3 +117,15 @@ def test_other_file_systems_are_refused(location: str, working: Path) -> None:
 def test_a_url_of_another_host_is_refused() -> None:
     with pytest.raises(ConfigError, match="the URL names another host"):
         locate("file://elsewhere/ca.pem", OPTION)
+
+
+def test_what_is_there_and_cannot_be_looked_at_is_left_to_who_opens_it(tmp_path: Path) -> None:
+    name = tmp_path / ("x" * 300)
+    assert locate(str(name), OPTION) == name
+
+
+@pytest.mark.parametrize("location", ["no\0name", "file/of/a/file"])
+def test_what_cannot_be_a_file_is_missing(location: str, working: Path) -> None:
+    file(working, "file")
+    with pytest.raises(ConfigError, match="finds no such file"):
+        locate(location, OPTION)

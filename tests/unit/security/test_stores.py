@@ -12,7 +12,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security import private_file, stores
+from spark_kafka_sink.security import der, private_file, stores
 from spark_kafka_sink.security.store_options import key_store_options, trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
@@ -83,6 +83,15 @@ def test_a_type_that_is_not_given_is_what_the_file_is(tmp_path: Path) -> None:
         assert stores.trusted_certificates(config, TRUST_OPTIONS)
 
 
+def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path: Path) -> None:
+    """As other programs than Java and OpenSSL write it: the outer length is not told."""
+    data = CLIENT.pkcs12(PASSWORD)
+    ber = b"\x30\x80" + der.first(data, der.SEQUENCE).value + b"\0\0"
+    material = stores.key_material(of_file(tmp_path, ber, password=Secret(PASSWORD)), KEY_OPTIONS)
+    assert material is not None
+    assert len(material.chain) == 2
+
+
 def test_a_pem_file_has_no_password_of_a_store(tmp_path: Path) -> None:
     password = Secret(PASSWORD)
     assert trust_error(of_file(tmp_path, AUTHORITY.pem, password=password)) == (
@@ -122,7 +131,7 @@ def test_of_several_keys_the_first_by_alias_is_used(
     material = stores.key_material(config, KEY_OPTIONS)
     assert material is not None
     assert material.chain == (b"of a",)
-    assert "the store has 3 private keys; that with the alias a is used" in caplog.text
+    assert "of 3 private keys, a, the first by its alias, is used" in caplog.text
 
 
 def test_nothing_asked_for_is_nothing() -> None:

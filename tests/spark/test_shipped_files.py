@@ -1,0 +1,56 @@
+"""Files that Spark ships are found by their names, on the driver and in tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from spark_kafka_sink.security.locations import locate, place
+
+pytestmark = pytest.mark.slow
+NAME = "shipped-to-everywhere.pem"
+OPTION = "kafka.ssl.truststore.location"
+
+
+class WhereFilesAre(DataSource):
+    """Its rows: who looks, and what is in the file that was found."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "where-files-are"
+
+    def schema(self) -> str:
+        return "place string, content string"
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return Reader(found())
+
+
+class Reader(DataSourceReader):
+    def __init__(self, on_driver: tuple[str, str]) -> None:
+        self._on_driver = on_driver
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, str]]:
+        yield self._on_driver
+        yield found()
+
+
+def found() -> tuple[str, str]:
+    return place(), locate(NAME, OPTION).read_text()
+
+
+def test_by_name_on_the_driver_and_in_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_text("content")
+    spark.sparkContext.addFile(str(path))
+    assert found() == (place(), "content"), "in the process that has the session"
+    spark.dataSource.register(WhereFilesAre)
+    rows = spark.read.format(WhereFilesAre.name()).load().collect()
+    assert [row.content for row in rows] == ["content", "content"]
+    on_driver, in_task = (row.place for row in rows)
+    assert on_driver.startswith("this process on host ")
+    assert in_task.startswith("a Spark task on host ")
