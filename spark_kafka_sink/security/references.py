@@ -19,9 +19,10 @@ from spark_kafka_sink.config.reference_syntax import (
     problem_of_references,
     reference_of,
 )
+from spark_kafka_sink.security.locations import locate, place
 
 
-def resolve(text: str, option: str = "") -> str:
+def resolve(text: str, option: str) -> str:
     """``text`` with the values of its references in their places. Values are not resolved again.
 
     option: the one that the text is of, with ``kafka.``, for errors. Raises ConfigError, which
@@ -41,7 +42,7 @@ def resolve(text: str, option: str = "") -> str:
 
 
 def _error(option: str, problem: str) -> ConfigError:
-    return ConfigError(f"{option}: {problem}" if option else problem)
+    return ConfigError(f"{option}: {problem}")
 
 
 def _from_environment(_: str, name: str, option: str) -> str:
@@ -49,22 +50,23 @@ def _from_environment(_: str, name: str, option: str) -> str:
     if value is None:
         raise _error(
             option,
-            f"there is no environment variable {name} in this process. The driver and each "
-            f"executor need it: set it where the driver starts, and by spark.executorEnv.{name}, "
-            "or by your platform, for executors",
+            f"{place()} has no environment variable {name}. The driver and each executor need it: "
+            f"set it where the driver starts, and by spark.executorEnv.{name}, or by your "
+            "platform, for executors",
         )
     return value
 
 
 def _from_properties(path: str, key: str, option: str) -> str:
+    file = _located(path, option)
     try:
-        found = {name: value for name, value, _ in read_properties(path)}
+        found = {name: value for name, value, _ in read_properties(str(file))}
     except OSError as error:
-        raise _unreadable(option, path, error) from None
+        raise _unreadable(option, file, error) from None
     except ConfigError as error:
         raise _error(option, str(error)) from None
     if key not in found:
-        raise _error(option, f"there is no key '{key}' in {path} on this machine")
+        raise _error(option, f"{place()} finds no key '{key}' in {file}")
     return found[key]
 
 
@@ -72,21 +74,22 @@ def _from_folder(path: str, name: str, option: str) -> str:
     """Without the line end that editors and ``echo`` put at the end of a file."""
     if Path(name).name != name:
         raise _error(option, f"'{name}' is not the name of a file in {path}, but a path")
-    file = Path(path, name)
+    file = _located(path, option) / name
     try:
         return file.read_bytes().decode("utf-8").rstrip("\r\n")
     except OSError as error:
-        raise _unreadable(option, str(file), error) from None
+        raise _unreadable(option, file, error) from None
     except UnicodeDecodeError:
         raise _error(option, f"{file} is not in UTF-8") from None
 
 
-def _unreadable(option: str, path: str, error: OSError) -> ConfigError:
-    return _error(
-        option,
-        f"cannot read {path}: {error.strerror}. Each machine that runs the driver or a task needs "
-        "it there",
-    )
+def _located(path: str, option: str) -> Path:
+    """Also among the files that Spark ships, if it is a name without a folder."""
+    return locate(path, f"{option}, in a reference: path")
+
+
+def _unreadable(option: str, path: Path, error: OSError) -> ConfigError:
+    return _error(option, f"{place()} cannot read {path}: {error.strerror}")
 
 
 _READ = {ENV: _from_environment, FILE: _from_properties, DIR: _from_folder}

@@ -109,6 +109,10 @@ class KafkaSinkDataSource(DataSource):
 
         refuse_disabled_compiler()
         options = SinkOptions.parse(dict(self.options))
+        if options.producer.security.sasl is not None:
+            from spark_kafka_sink.security.login import check
+
+            check(options.producer.security.sasl)
         positions = find_columns(schema, options.topic)
         if self._plans:  # else everything is written, and only the commit is missing
             log_notes(options)

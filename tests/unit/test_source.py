@@ -35,3 +35,14 @@ def test_no_pickle_of_a_source_shows_an_option(kind: type) -> None:
     assert restored.options == options
     assert type(restored.options) is kind
     assert b"marked-hush" not in pickle.dumps(restored)
+
+
+def test_credentials_that_are_missing_are_told_before_anybody_is_asked() -> None:
+    options = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "topic": "t",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+    }
+    with pytest.raises(ConfigError, match=r"needs kafka\.sasl\.username and kafka\.sasl\.password"):
+        KafkaSinkDataSource(options).writer(ROWS, False)
