@@ -49,8 +49,11 @@ class _Inputs:
 
 
 class _Made(NamedTuple):
+    """own_certificate: DER of what the client shows; None if it shows none."""
+
     context: ssl.SSLContext
     inputs: _Inputs
+    own_certificate: bytes | None
 
 
 class TlsContext:
@@ -97,11 +100,11 @@ class TlsContext:
         return tls_errors.explain(error, host, port, self._situation())
 
     def _situation(self) -> tls_errors.Situation:
-        truststore, keystore = self._config.truststore, self._config.keystore
+        truststore, made = self._config.truststore, self._made
         return tls_errors.Situation(
             self._peer,
             has_truststore=truststore.location is not None or truststore.certificates is not None,
-            has_keystore=keystore.location is not None or keystore.key is not None,
+            own_certificate=None if made is None else made.own_certificate,
         )
 
     def _tell(self, problem: str) -> None:
@@ -131,9 +134,10 @@ class TlsContext:
                 context, trusted, store_options.described(inputs.truststore, self._trust_options)
             )
         material = stores.key_material(inputs.keystore, self._key_options)
-        if material is not None:
-            _use(context, material, inputs.keystore, self._key_options)
-        return _Made(context, inputs)
+        if material is None:
+            return _Made(context, inputs, None)
+        _use(context, material, inputs.keystore, self._key_options)
+        return _Made(context, inputs, material.chain[0])
 
 
 def _resolved(store: StoreConfig, options: store_options.StoreOptions) -> StoreConfig:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ssl
 from typing import NamedTuple
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security.material import KeyMaterial
 from spark_kafka_sink.security.store_options import StoreOptions, described
@@ -43,11 +44,14 @@ TOKEN_ENDPOINT = Peer(
 
 
 class Situation(NamedTuple):
-    """What there is to know of a configuration when its error is explained."""
+    """What there is to know of a configuration when its error is explained.
+
+    own_certificate: DER of what the client shows; None if it shows none
+    """
 
     peer: Peer
     has_truststore: bool
-    has_keystore: bool
+    own_certificate: bytes | None
 
 
 class _Meaning(NamedTuple):
@@ -118,7 +122,7 @@ _NO_TLS = _Meaning(
     "firewall between cuts connections",
 )
 _CLIENT_CERTIFICATE_REFUSED = _Meaning(
-    "the server refuses the client's certificate, that of {p}ssl.keystore.location",
+    "the server refuses the client's certificate, that of {p}ssl.keystore.location: {own}",
     "it must be signed by an authority that the server trusts, and not have expired",
 )
 _CLIENT_CERTIFICATE_MISSING = _Meaning(
@@ -132,9 +136,9 @@ _NOTHING_IN_COMMON = _Meaning(
     "server",
 )
 _CLIENT_EXPIRED = _Meaning(
-    "the server says that the client's certificate has expired",
-    "renew the certificate of {p}ssl.keystore.location; the new file is used from the next "
-    "connection on",
+    "the server says that the client's certificate has expired, that of {p}ssl.keystore.location: "
+    "{own}",
+    "renew it; the new file is used from the next connection on",
 )
 _SERVER_ERROR = _Meaning(
     "the server failed in the handshake, or does not accept what the client sent",
@@ -187,7 +191,8 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
     what the server thinks of its certificate.
     """
     found = _meaning_of(error)
-    if found is _CLIENT_CERTIFICATE_REFUSED and not situation.has_keystore:
+    own = situation.own_certificate
+    if found is _CLIENT_CERTIFICATE_REFUSED and own is None:
         found = _CLIENT_CERTIFICATE_MISSING
     who = f"TLS with {host}:{port}"
     if found is None:
@@ -198,7 +203,8 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
         "without_tls": situation.peer.without_tls,
         "host": host,
         "trust": _trust(situation),
-        "key": "set" if situation.has_keystore else "not set",
+        "key": "not set" if own is None else "set",
+        "own": _own(own) if "{own}" in found.cause else "",
     }
     cause, advice = (text.format(**values) for text in found)
     return f"{who}: {cause} ({_words_of(error)}): {advice}"
@@ -221,6 +227,15 @@ def _trust(situation: Situation) -> str:
     paths = ssl.get_default_verify_paths()
     system = paths.cafile or paths.capath or "it has none"
     return f"an authority of this host's system ({system}), and {option} is not set"
+
+
+def _own(certificate: bytes | None) -> str:
+    if certificate is None:
+        return "none"
+    # Not above: it loads the package cryptography.
+    from spark_kafka_sink.security.certificates import described as described_certificate
+
+    return described_certificate(certificate, SystemClock().timestamp_ms())
 
 
 def _words_of(error: OSError) -> str:

@@ -80,7 +80,8 @@ def test_a_client_with_a_certificate_of_another_authority(version: str) -> None:
     )
     own = in_options(client.private_key(), client.certificate_chain)
     said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
-    assert "refuses the client's certificate, that of kafka.ssl.keystore.location" in said
+    assert "refuses the client's certificate, that of kafka.ssl.keystore.location: " in said
+    assert "CN=client, signed by CN=another authority, valid until 20" in said
 
 
 def test_another_authority() -> None:
@@ -128,6 +129,7 @@ def test_an_expired_client() -> None:
     own = in_options(client.private_key(), client.certificate_chain)
     said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
     assert "the client's certificate has expired" in said
+    assert "authority, which has expired on 20" in said
 
 
 def test_trust_may_end_at_the_servers_own_certificate() -> None:

@@ -10,14 +10,24 @@ import threading
 
 import pytest
 
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import tls_errors
 from spark_kafka_sink.security.tls import TlsContext
 
 TLS = TlsContext(SslConfig())
+_AUTHORITY = Authority()
+_CLIENT = _AUTHORITY.issue("client")
 WITH_STORES = TlsContext(
-    SslConfig(truststore=StoreConfig("trust.pem"), keystore=StoreConfig("key.pem"))
+    SslConfig(
+        truststore=StoreConfig(certificates=_AUTHORITY.pem),
+        keystore=StoreConfig(
+            certificates=_CLIENT.certificate_chain, key=Secret(_CLIENT.private_key())
+        ),
+    )
 )
+WITH_STORES.context()
 PATIENCE_S = 60
 
 
@@ -101,7 +111,7 @@ def test_a_connection_that_is_reset_in_the_handshake() -> None:
 
 
 def test_each_meaning_names_only_what_is_filled_in() -> None:
-    known = {"p", "host", "trust", "key", "addresses", "without_tls"}
+    known = {"p", "host", "trust", "key", "own", "addresses", "without_tls"}
     meanings = [*tls_errors._REASONS.values(), *tls_errors._REFUSED_CERTIFICATES.values()]
     for text in (text for meaning in meanings for text in meaning):
         assert {name for _, name, _, _ in string.Formatter().parse(text) if name} <= known
