@@ -106,7 +106,9 @@ def _sign(signer: Any, user: AwsUser, region: str) -> tuple[str, int]:
 def _judged(error: Exception) -> AuthenticationError:
     """By the names of botocore's classes: what is about the network may pass."""
     names = {kind.__name__ for kind in type(error).__mro__}
-    if isinstance(error, ValueError) and "empty" in str(error).lower():
+    # The signer checks credentials after it has looked into them.
+    has_none = isinstance(error, AttributeError) and "NoneType" in str(error)
+    if has_none or (isinstance(error, ValueError) and "empty" in str(error).lower()):
         return AuthenticationError(
             "kafka.sasl.mechanism=AWS_MSK_IAM: there are no AWS credentials on this machine: give "
             f"it a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by "

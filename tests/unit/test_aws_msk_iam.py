@@ -1,0 +1,233 @@
+"""AWS_MSK_IAM: options, regions, and a signer in place of AWS's, which is not installed here."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import SaslConfig
+from spark_kafka_sink.security.aws_login import AwsLogin
+from spark_kafka_sink.security.login import check
+from spark_kafka_sink.security.mechanisms.aws_msk_iam import AwsUser, aws_user, region_of
+from tests.unit.simulated_time import SimulatedClock
+
+MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
+OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+IRELAND = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
+OREGON = "boot-xyz.c1.kafka-serverless.us-west-2.amazonaws.com"
+
+
+@pytest.fixture(autouse=True)
+def no_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Signer(types.ModuleType):
+    """As ``MSKAuthTokenProvider``: remembers what it was asked for."""
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        super().__init__("signer")
+        self.clock = clock
+        self.calls: list[tuple[Any, ...]] = []
+        self.error: Exception | None = None
+
+    def _sign(self, *call: Any) -> tuple[str, int]:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+        return f"t0ken-{len(self.calls)}", self.clock.timestamp_ms() + 900_000
+
+    def generate_auth_token(self, region: str) -> tuple[str, int]:
+        return self._sign("default", region)
+
+    def generate_auth_token_from_profile(self, region: str, profile: str) -> tuple[str, int]:
+        return self._sign("profile", region, profile)
+
+    def generate_auth_token_from_role_arn(
+        self, region: str, role: str, session: str = "default"
+    ) -> tuple[str, int]:
+        return self._sign("role", region, role, session)
+
+
+@pytest.fixture
+def clock() -> SimulatedClock:
+    return SimulatedClock()
+
+
+@pytest.fixture
+def signer(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Signer:
+    signer = Signer(clock)
+    package: Any = types.ModuleType("aws_msk_iam_sasl_signer")
+    package.MSKAuthTokenProvider = signer
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
+    return signer
+
+
+def login_for(clock: SimulatedClock, options: str = "") -> AwsLogin:
+    config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required {options};"))
+    return AwsLogin(config, clock, random.Random(1))
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "user"),
+        [
+            ({}, AwsUser(None, None, None)),
+            ({"awsProfileName": "dev"}, AwsUser("dev", None, None)),
+            ({"awsRoleArn": "arn", "awsRoleSessionName": "me"}, AwsUser(None, "arn", "me")),
+            ({"awsDebugCreds": "true", "awsMaxRetries": "3"}, AwsUser(None, None, None)),
+        ],
+    )
+    def test_user(self, options, user):
+        assert aws_user(options) == user
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"awsProfileName": "dev", "awsRoleArn": "arn"}, "leave one of them out"),
+            ({"awsRoleSessionName": "me"}, "but no awsRoleArn"),
+            ({"awsRoleSecretAccessKey": "S3CRET"}, "put it into a profile of ~/.aws/config"),
+        ],
+    )
+    def test_what_contradicts(self, options, message):
+        with pytest.raises(ConfigError) as raised:
+            aws_user(options)
+        assert message in str(raised.value)
+        assert "S3CRET" not in str(raised.value)
+
+    @pytest.mark.skipif(
+        importlib.util.find_spec("aws_msk_iam_sasl_signer") is not None,
+        reason="the package aws-msk-iam-sasl-signer-python is installed",
+    )
+    @pytest.mark.parametrize("module", [MODULE, f"shadedmskiam.{MODULE}", OAUTH_MODULE, None])
+    def test_without_the_package_the_command_is_told(self, module):
+        jaas = None if module is None else Secret(f"{module} required;")
+        with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[aws\]'"):
+            check(SaslConfig("AWS_MSK_IAM", jaas_config=jaas))
+
+
+@pytest.mark.parametrize(
+    ("host", "region"),
+    [
+        (IRELAND, "eu-west-1"),
+        (IRELAND.upper(), "eu-west-1"),
+        (OREGON, "us-west-2"),
+        ("b-1.demo.abc.c3.kafka.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+        ("b-1.demo.abc.c3.kafka.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+        ("broker.example.com", None),
+        ("kafka.eu-west-1.example.com", None),
+        ("localhost", None),
+    ],
+)
+def test_regions(host, region):
+    assert region_of(host) == region
+
+
+class TestLogin:
+    def test_a_token_for_the_region_of_the_brokers_name(self, clock, signer):
+        login = login_for(clock)
+        login.prepare(1_000, [IRELAND, IRELAND.replace("b-1", "b-2")])
+        assert signer.calls == [("default", "eu-west-1")]
+        assert login.mechanism == "OAUTHBEARER"
+        assert login.converse(IRELAND).first() == b"n,,\x01auth=Bearer t0ken-1\x01\x01"
+        assert login.converse(IRELAND).mechanism == "OAUTHBEARER"
+        login.close()
+
+    def test_two_regions_have_two_tokens(self, clock, signer):
+        login = login_for(clock)
+        login.prepare(1_000, [IRELAND, OREGON])
+        assert signer.calls == [("default", "eu-west-1"), ("default", "us-west-2")]
+        assert b"t0ken-2" in login.converse(OREGON).first()
+        login.close()
+
+    @pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+    def test_the_region_of_the_environment(self, clock, signer, monkeypatch, variable):
+        monkeypatch.setenv(variable, "sa-east-1")
+        login = login_for(clock)
+        login.prepare(1_000)
+        login.prepare(1_000, ["broker.example.com"])
+        assert signer.calls == [("default", "sa-east-1")]
+        assert b"t0ken-1" in login.converse("broker.example.com").first()
+        login.close()
+
+    def test_no_region_at_all(self, clock, signer):
+        login = login_for(clock)
+        login.prepare(1_000)
+        with pytest.raises(AuthenticationError, match="tells no AWS region. Set AWS_REGION"):
+            login.converse("broker.example.com")
+
+    def test_a_broker_that_was_not_known_beforehand(self, clock, signer):
+        login = login_for(clock)
+        login.prepare(1_000)
+        assert signer.calls == []
+        with pytest.raises(CredentialsUnavailableError):
+            login.converse(IRELAND)
+        login.prepare(120_000, [IRELAND])
+        assert b"t0ken-1" in login.converse(IRELAND).first()
+        login.close()
+
+    @pytest.mark.parametrize(
+        ("options", "call"),
+        [
+            ("awsProfileName=dev", ("profile", "eu-west-1", "dev")),
+            (
+                'awsRoleArn="arn:aws:iam::1:role/x"',
+                ("role", "eu-west-1", "arn:aws:iam::1:role/x", "default"),
+            ),
+            (
+                'awsRoleArn="arn:aws:iam::1:role/x" awsRoleSessionName="me"',
+                ("role", "eu-west-1", "arn:aws:iam::1:role/x", "me"),
+            ),
+        ],
+    )
+    def test_profiles_and_roles(self, clock, signer, options, call):
+        login = login_for(clock, options)
+        login.prepare(1_000, [IRELAND])
+        assert signer.calls == [call]
+        login.close()
+
+    @pytest.mark.parametrize(
+        ("error", "kind", "message"),
+        [
+            (
+                ValueError("AWS Credentials can not be empty"),
+                AuthenticationError,
+                "there are no AWS credentials on this machine",
+            ),
+            (
+                AttributeError("'NoneType' object has no attribute 'access_key'"),
+                AuthenticationError,
+                "there are no AWS credentials on this machine",
+            ),
+            (ConnectionError("no route"), CredentialsUnavailableError, "no route"),
+            (
+                type("EndpointConnectionError", (Exception,), {})("sts is away"),
+                CredentialsUnavailableError,
+                "sts is away",
+            ),
+            (
+                type("ProfileNotFound", (Exception,), {})("no profile dev"),
+                AuthenticationError,
+                "no profile dev (ProfileNotFound)",
+            ),
+        ],
+    )
+    def test_what_aws_says(self, clock, signer, error, kind, message):
+        signer.error = error
+        login = login_for(clock)
+        with pytest.raises(kind) as raised:
+            login.prepare(1_000, [IRELAND])
+        assert message in str(raised.value)
+        assert type(raised.value) is kind

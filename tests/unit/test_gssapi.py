@@ -1,0 +1,209 @@
+"""Kerberos: the options, the conversation's order, and what is told where the package is missing.
+
+The real thing, with a KDC, is in tests/security/test_kerberos_conversation.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import NamedTuple
+
+import pytest
+
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
+from spark_kafka_sink.security import extras
+from spark_kafka_sink.security.login import check
+from spark_kafka_sink.security.mechanisms.gssapi import (
+    GssapiConversation,
+    KerberosUser,
+    _cause_of,
+    kerberos_user,
+)
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+KEYTAB = {"useKeyTab": "true", "keyTab": "/a.keytab", "principal": "app@REALM", "storeKey": "true"}
+KAFKA = KerberosConfig("kafka")
+
+
+class TestOptions:
+    @pytest.mark.parametrize(
+        ("options", "user"),
+        [
+            (KEYTAB, KerberosUser("kafka", "app@REALM", "/a.keytab", None)),
+            ({"useTicketCache": "true"}, KerberosUser("kafka", None, None, "")),
+            (
+                {"useTicketCache": "TRUE", "ticketCache": "/cc", "principal": "app"},
+                KerberosUser("kafka", "app", None, "/cc"),
+            ),
+            (
+                {**KEYTAB, "useTicketCache": "true"},
+                KerberosUser("kafka", "app@REALM", "/a.keytab", ""),
+            ),
+            (
+                {**KEYTAB, "serviceName": "kafka"},
+                KerberosUser("kafka", "app@REALM", "/a.keytab", None),
+            ),
+            (
+                {"useTicketCache": "true", "useKeyTab": "false", "keyTab": "/ignored"},
+                KerberosUser("kafka", None, None, ""),
+            ),
+        ],
+    )
+    def test_user(self, options, user):
+        assert kerberos_user(KAFKA, options) == user
+
+    def test_the_service_of_jaas(self):
+        assert kerberos_user(KerberosConfig(), {**KEYTAB, "serviceName": "bank"}).service == "bank"
+
+    @pytest.mark.parametrize(
+        ("config", "options", "message"),
+        [
+            (
+                KAFKA,
+                {},
+                "neither useKeyTab=true (with keyTab and principal) nor useTicketCache=true",
+            ),
+            (KAFKA, {"useKeyTab": "true", "principal": "a"}, "useKeyTab=true, but no keyTab"),
+            (KAFKA, {"useKeyTab": "true", "keyTab": "/a"}, "useKeyTab=true, but no principal"),
+            (KerberosConfig(), KEYTAB, "kafka.sasl.kerberos.service.name is missing"),
+            (
+                KAFKA,
+                {**KEYTAB, "serviceName": "S3CRET"},
+                "kafka.sasl.kerberos.service.name=kafka, but serviceName",
+            ),
+        ],
+    )
+    def test_what_is_missing_or_contradicts(self, config, options, message):
+        with pytest.raises(ConfigError) as raised:
+            kerberos_user(config, options)
+        assert message in str(raised.value)
+        assert "S3CRET" not in str(raised.value)
+
+
+class TestCheck:
+    def sasl(self, options: str, service: str | None = "kafka") -> SaslConfig:
+        text = f"{MODULE} required {options};"
+        return SaslConfig("GSSAPI", jaas_config=Secret(text), kerberos=KerberosConfig(service))
+
+    def test_without_jaas(self):
+        with pytest.raises(ConfigError, match="GSSAPI, which is the default, needs") as raised:
+            check(SaslConfig("GSSAPI"))
+        assert MODULE in str(raised.value)
+
+    def test_options_come_before_the_package(self):
+        with pytest.raises(ConfigError, match="no keyTab"):
+            check(self.sasl("useKeyTab=true"))
+
+    @pytest.mark.skipif(
+        importlib.util.find_spec("gssapi") is not None, reason="the package gssapi is installed"
+    )
+    @pytest.mark.parametrize("options", ["useTicketCache=true", 'useKeyTab="${env:X}"'])
+    def test_without_the_package_the_command_is_told(self, options):
+        with pytest.raises(ConfigError) as raised:
+            check(self.sasl(options))
+        for part in ("pip install 'pykafka-sink[kerberos]'", "libkrb5-dev", "krb5-devel"):
+            assert part in str(raised.value)
+
+    def test_the_extra_is_in_the_package(self):
+        text = (importlib.util.find_spec("spark_kafka_sink").origin or "").removesuffix(
+            "__init__.py"
+        )
+        with open(f"{text}../pyproject.toml", encoding="utf-8") as file:
+            project = file.read()
+        for extra in (extras.KERBEROS, extras.AWS):
+            assert f"\n{extra.name} = [" in project
+
+
+class Wrapped(NamedTuple):
+    message: bytes
+
+
+class Context:
+    """Of GSSAPI: complete after ``steps`` messages of the broker."""
+
+    def __init__(self, steps: int = 1) -> None:
+        self.steps = steps
+        self.seen: list[bytes | None] = []
+
+    @property
+    def complete(self) -> bool:
+        return len(self.seen) > self.steps
+
+    def step(self, token: bytes | None = None) -> bytes | None:
+        self.seen.append(token)
+        return b"AP-REQ" if token is None else None
+
+    def unwrap(self, message: bytes) -> Wrapped:
+        return Wrapped(message.removeprefix(b"wrapped"))
+
+    def wrap(self, message: bytes, encrypt: bool) -> Wrapped:
+        assert not encrypt
+        return Wrapped(b"wrapped" + message)
+
+
+class TestConversation:
+    @pytest.mark.parametrize(("steps", "challenge"), [(1, b"AP-REP"), (0, b"")])
+    def test_with_and_without_an_answer_of_kerberos(self, steps, challenge):
+        conversation = GssapiConversation(lambda: Context(steps))
+        assert conversation.mechanism == "GSSAPI"
+        assert conversation.first() == b"AP-REQ"
+        assert conversation.next(challenge) == b""
+        assert conversation.next(b"wrapped\x01\x00\x00\x00") == b"wrapped\x01\x00\x00\x00"
+        assert conversation.next(b"") is None
+
+    def test_of_several_layers_none_is_chosen(self):
+        conversation = GssapiConversation(Context)
+        conversation.first()
+        conversation.next(b"AP-REP")
+        assert conversation.next(b"wrapped\x07\x00\x10\x00") == b"wrapped\x01\x00\x00\x00"
+
+    @pytest.mark.parametrize(
+        "offer", [b"", b"\x04\x00\x10\x00", b"\x01\x00\x00", b"\x01\x00\x00\x00\x00"]
+    )
+    def test_a_broker_that_wants_a_layer(self, offer):
+        conversation = GssapiConversation(Context)
+        conversation.first()
+        conversation.next(b"AP-REP")
+        with pytest.raises(AuthenticationError, match="insists on a security layer"):
+            conversation.next(b"wrapped" + offer)
+
+    @pytest.mark.parametrize("last", [b"more", None])
+    def test_a_broker_that_goes_on(self, last):
+        conversation = GssapiConversation(Context)
+        conversation.first()
+        conversation.next(b"AP-REP")
+        conversation.next(b"wrapped\x01\x00\x00\x00")
+        if last is None:
+            conversation.next(b"")
+        with pytest.raises(AuthenticationError, match="goes on with SASL GSSAPI"):
+            conversation.next(last or b"")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice", "is_transient"),
+    [
+        ("Clock skew too great", "NTP", False),
+        ("Cannot contact any KDC for realm 'TEST.LOCAL'", "no KDC of the realm answers", True),
+        ('Cannot find KDC for realm "TEST.LOCAL"', "krb5.conf", False),
+        ("Client 'gone@TEST.LOCAL' not found in Kerberos database", "the principal", False),
+        ("Server kafka/x@TEST.LOCAL not found in Kerberos database", "service.name", False),
+        ("Decrypt integrity check failed", "keytab holds another key", False),
+        ("No Kerberos credentials available (default cache: FILE:/tmp/x)", "run kinit", False),
+        ("No credentials cache found", "run kinit", False),
+        ("Ticket expired", "has expired", False),
+        ("The referenced credential has expired", "has expired", False),
+        ("Ticket not yet valid", "clocks differ", True),
+        ("Key table file '/x' not found", "check keyTab", False),
+    ],
+)
+def test_causes(text, advice, is_transient):
+    cause = _cause_of(text)
+    assert cause is not None
+    assert advice in cause.advice
+    assert cause.is_transient is is_transient
+
+
+def test_an_unknown_cause():
+    assert _cause_of("something else") is None
