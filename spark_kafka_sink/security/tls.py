@@ -82,8 +82,13 @@ class TlsContext:
         with self._lock:
             try:
                 inputs = self._inputs()
-                if self._made is None or self._made.inputs != inputs:
+                if self._made is None:
                     self._made = self._make(inputs)
+                elif self._made.inputs != inputs:
+                    self._made = self._make(inputs)
+                    logger.info(
+                        f"{self._peer.prefix}ssl.*: a store has changed; new connections use it"
+                    )
             except ConfigError as error:
                 if self._made is None:
                     raise

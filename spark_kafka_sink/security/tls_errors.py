@@ -13,6 +13,7 @@ import ssl
 from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security.material import KeyMaterial
 from spark_kafka_sink.security.store_options import StoreOptions, described
@@ -194,7 +195,7 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
     own = situation.own_certificate
     if found is _CLIENT_CERTIFICATE_REFUSED and own is None:
         found = _CLIENT_CERTIFICATE_MISSING
-    who = f"TLS with {host}:{port}"
+    who = f"TLS with {format_address(host, port)}"
     if found is None:
         return f"{who}: {_words_of(error)}"
     values = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,9 @@ from tests.unit.security.java_stores import (
 )
 
 pytestmark = pytest.mark.slow
+needs_openssl = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl is not installed"
+)
 STORE = Secret(STORE_PASSWORD)
 
 
@@ -140,6 +144,7 @@ def test_a_trust_store_has_no_private_key(material: Material) -> None:
         assert "it holds no private key" in failure(SslConfig(keystore=store))
 
 
+@needs_openssl
 @pytest.mark.parametrize(
     "options",
     [(), ("-legacy",), ("-certpbe", "NONE"), ("-nomac",), ("-certpbe", "NONE", "-nomac")],
@@ -153,6 +158,7 @@ def test_key_stores_of_openssl(material: Material, options: tuple[str, ...]) -> 
     assert peer_seen_by_server(material, SslConfig(truststore=store, keystore=store)) == "client"
 
 
+@needs_openssl
 def test_certificates_in_clear_are_read_without_a_password(material: Material) -> None:
     path = with_openssl(material, "-certpbe", "NONE")
     context = TlsContext(SslConfig(truststore=StoreConfig(path))).context()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import ssl
 import subprocess
 from pathlib import Path
@@ -87,6 +88,7 @@ def test_keys_of_all_forms_are_loaded(
     assert loads(key.text.reveal(), identity, password or "")
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.parametrize(
     "cipher",
     [

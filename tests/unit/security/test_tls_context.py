@@ -223,13 +223,20 @@ def peer_of(tls: TlsContext) -> str | None:
     return handshake(tls.context(), server).peer
 
 
-def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(tmp_path: Path) -> None:
+def test_a_certificate_that_was_rotated_is_used_by_the_next_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "spark_kafka_sink")
     tls = TlsContext(key_store_of(tmp_path, AUTHORITY.issue("before").pem()))
     first = tls.context()
     assert peer_of(tls) == "before"
     assert tls.context() is first, "as long as nothing changes"
+    assert caplog.records == []
     key_store_of(tmp_path, AUTHORITY.issue("after").pem())
     assert peer_of(tls) == "after"
+    assert peer_of(tls) == "after"
+    (record,) = caplog.records
+    assert "a store has changed; new connections use it" in record.getMessage()
 
 
 def test_a_rotation_by_a_link_is_seen(tmp_path: Path) -> None:

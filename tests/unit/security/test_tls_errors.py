@@ -116,3 +116,9 @@ def test_each_meaning_names_only_what_is_filled_in() -> None:
     for text in (text for meaning in meanings for text in meaning):
         assert {name for _, name, _, _ in string.Formatter().parse(text) if name} <= known
         assert not text.endswith(".")
+
+
+def test_an_address_of_ipv6_is_in_brackets() -> None:
+    assert (
+        TLS.explain(ssl_error("SOMETHING_NEW"), "::1", 9093) == "TLS with [::1]:9093: SOMETHING_NEW"
+    )
