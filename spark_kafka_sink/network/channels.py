@@ -33,11 +33,13 @@ class Channel(Protocol):
 
     is_connected: it can be written to and read from
     has_unsent: the socket is to be waited for until it takes more
+    failure: what has ended the connection after the bytes that were read last
     """
 
     channel_id: int
     socket: socket.socket
     is_connected: bool
+    failure: OSError | RefusedError | None
 
     @property
     def has_unsent(self) -> bool: ...
@@ -108,6 +110,7 @@ class PlaintextChannel:
         self.channel_id = channel_id
         self.socket = sock
         self.is_connected = False
+        self.failure: OSError | RefusedError | None = None
         self._unsent: deque[memoryview] = deque()
 
     @property

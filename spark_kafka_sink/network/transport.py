@@ -146,6 +146,8 @@ class SelectorNetwork:
                 data = channel.read()
                 if data:
                     events.append(Received(channel.channel_id, data))
+                    if channel.failure is not None:
+                        raise channel.failure
             if mask & selectors.EVENT_WRITE:
                 self._serve_writable(channel, events)
         except (OSError, RefusedError) as error:
@@ -163,6 +165,8 @@ class SelectorNetwork:
             events.append(Connected(channel.channel_id))
         if data:
             events.append(Received(channel.channel_id, data))
+            if channel.failure is not None:
+                raise channel.failure
         interest = selectors.EVENT_READ
         if channel.has_unsent:
             interest |= selectors.EVENT_WRITE

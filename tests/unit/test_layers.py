@@ -50,8 +50,14 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark", "jobs"},
     "time": {"base.clock"},
-    "socket": {"network.channels", "network.resolver", "network.transport", "localkafka"},
-    "ssl": {"network.transport", "network.tls", "security"},
+    "socket": {
+        "network.channels",
+        "network.resolver",
+        "network.tls",
+        "network.transport",
+        "localkafka",
+    },
+    "ssl": {"network.tls", "security"},
     "cryptography": {"security", "localkafka"},
     "selectors": {"network.transport"},
     "asyncio": set(),

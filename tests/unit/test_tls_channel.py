@@ -1,0 +1,412 @@
+"""TLS over real sockets: chunks, large sends, pending data, new keys, ends and alerts of all kinds."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.network.channels import RefusedError
+from spark_kafka_sink.network.interface import (
+    Address,
+    Connected,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    SendCompleted,
+)
+from spark_kafka_sink.network.tls import TlsChannel, TlsChannels
+from spark_kafka_sink.network.transport import SelectorNetwork
+from tests.unit.tls_server import (
+    DEADLINE_S,
+    HOST,
+    TlsServer,
+    authority,
+    client_context,
+    load_identity,
+    other_authority,
+    read_exactly,
+    server_context,
+    serving,
+)
+
+CHANNEL = 7
+MIB = 1024 * 1024
+VERSIONS = pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
+
+
+def explain(error: ssl.SSLError | OSError, host: str, port: int) -> str:
+    return f"{host}: {error}"
+
+
+class Client:
+    """A network, and its one channel."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        context = client_context() if context is None else context
+        self.network = SelectorNetwork(open_channel=TlsChannels(lambda: context, explain))
+
+    def connect(self, server: TlsServer, host: str = HOST) -> NetworkEvent:
+        """The first event: Connected or Disconnected."""
+        self.network.connect(CHANNEL, Address(socket.AF_INET, server.address), host)
+        return self.until(bool)[0]
+
+    def until(
+        self, is_done: Callable[[list[NetworkEvent]], Any], poll_ms: int = 1_000
+    ) -> list[NetworkEvent]:
+        """All events up to the one after which ``is_done(events)``."""
+        events: list[NetworkEvent] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while not is_done(events):
+            assert time.monotonic() < deadline, f"only {events}"
+            events += self.network.poll(poll_ms)
+        return events
+
+    def until_lost(self) -> Disconnected:
+        event = self.until(lambda events: any(isinstance(e, Disconnected) for e in events))[-1]
+        assert isinstance(event, Disconnected)
+        return event
+
+    def until_received(self, size: int) -> bytes:
+        return received(self.until(lambda events: len(received(events)) >= size))
+
+
+def received(events: list[NetworkEvent]) -> bytes:
+    return b"".join(event.data for event in events if isinstance(event, Received))
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    client = Client()
+    yield client
+    client.network.close()
+
+
+def client_of(context: ssl.SSLContext) -> Iterator[Client]:
+    client = Client(context)
+    yield client
+    client.network.close()
+
+
+def limited(context: ssl.SSLContext, version: str) -> ssl.SSLContext:
+    context.maximum_version = context.minimum_version = ssl.TLSVersion[version]
+    return context
+
+
+# --- bytes -----------------------------------------------------------------------------------------
+
+
+@VERSIONS
+def test_bytes_there_and_back(client: Client, version: str) -> None:
+    def echo(channel: ssl.SSLSocket) -> None:
+        assert channel.version() == version.replace("_", ".")
+        channel.sendall(read_exactly(channel, 13).upper())
+
+    with serving(echo, limited(server_context(), version)) as server:
+        assert client.connect(server) == Connected(CHANNEL)
+        client.network.send(CHANNEL, [b"size", bytearray(b"header"), memoryview(b"records")[:3]])
+        events = client.until(lambda events: len(received(events)) == 13)
+        assert events == [SendCompleted(CHANNEL), Received(CHANNEL, b"SIZEHEADERREC")]
+        server.join()
+        assert server.failure is None
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[8 * MIB], [100] * 5_000 + [4 * MIB], [1] * 3_000, [65_536] * 200, [4_095, 4_096] * 300],
+    ids=["one buffer", "many small ones and a large one", "small ones", "pages", "mixed"],
+)
+def test_a_request_larger_than_the_sockets_buffers(client: Client, sizes: list[int]) -> None:
+    """The server reads only what it must for the rest to be written: every write is partial."""
+    buffers = [bytes([index % 251]) * size for index, size in enumerate(sizes)]
+    arrived = bytearray()
+
+    def read_slowly(channel: ssl.SSLSocket) -> None:
+        arrived.extend(read_exactly(channel, sum(sizes)))
+        channel.sendall(b"all")
+
+    with serving(read_slowly) as server:
+        client.connect(server)
+        client.network.send(CHANNEL, buffers)
+        events = client.until(lambda events: received(events) == b"all")
+        assert events.count(SendCompleted(CHANNEL)) == 1
+        assert bytes(arrived) == b"".join(buffers)
+
+
+def test_large_buffers_are_not_copied_and_small_ones_share_a_record() -> None:
+    """What is given to TLS at once: pages as they are, and headers together."""
+    context = client_context()
+    channel = TlsChannel(CHANNEL, socket.socket(), HOST, context, explain)
+    page = bytearray(32_768)
+    channel.queue([b"a" * 20, b"b" * 20, page, b"", b"c" * 20, page, b"d" * 20])
+    pieces = []
+    while channel._plain:
+        pieces.append(channel._next_piece())
+    channel.socket.close()
+    assert [len(piece) for piece in pieces] == [40, 32_768, 20, 32_768, 20]
+    assert [isinstance(p, memoryview) and p.obj is page for p in pieces] == [
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_an_answer_of_many_records_is_handed_over_whole(client: Client) -> None:
+    """What is decrypted cannot be seen by a selector: none of it may wait for more bytes."""
+    expected = bytes(range(256)) * 4_000
+    go_on = threading.Event()
+
+    def answer(channel: ssl.SSLSocket) -> None:
+        channel.sendall(expected)
+        assert go_on.wait(DEADLINE_S)
+
+    with serving(answer) as server:
+        client.connect(server)
+        assert client.until_received(len(expected)) == expected
+        go_on.set()
+
+
+def test_byte_by_byte(client: Client) -> None:
+    """Each byte in a record of its own."""
+    go_on = threading.Semaphore(0)
+
+    def answer(channel: ssl.SSLSocket) -> None:
+        for byte in b"answer":
+            channel.sendall(bytes([byte]))
+            assert go_on.acquire(timeout=DEADLINE_S)
+
+    with serving(answer) as server:
+        client.connect(server)
+        for byte in b"answer":
+            assert client.until(bool) == [Received(CHANNEL, bytes([byte]))]
+            go_on.release()
+
+
+def test_an_idle_channel_does_not_keep_poll_awake(client: Client) -> None:
+    go_on = threading.Event()
+
+    def wait(channel: ssl.SSLSocket) -> None:
+        read_exactly(channel, 4 * MIB)
+        assert go_on.wait(DEADLINE_S)
+
+    with serving(wait) as server:
+        client.connect(server)
+        client.network.send(CHANNEL, [bytes(4 * MIB)])
+        client.until(lambda events: SendCompleted(CHANNEL) in events)
+        client.network.poll(0)  # the tickets of TLS 1.3, if they have not come before
+        assert client.network._selector.select(0) == []
+        go_on.set()
+
+
+# --- who is let in ---------------------------------------------------------------------------------
+
+
+def nothing(channel: ssl.SSLSocket) -> None:
+    channel.recv(1)
+
+
+@VERSIONS
+def test_an_authority_that_is_not_trusted(version: str) -> None:
+    for client in client_of(client_context(other_authority())):
+        with serving(nothing, limited(server_context(), version)) as server:
+            event = client.connect(server)
+            server.join()
+    assert isinstance(event, Disconnected)
+    assert event.is_refused
+    assert "certificate verify failed" in event.reason
+    assert "alert" in str(server.failure), "the broker is not told why"
+
+
+def test_a_certificate_of_another_host(client: Client) -> None:
+    with serving(nothing) as server:
+        event = client.connect(server, "kafka.example")
+    assert isinstance(event, Disconnected)
+    assert event.is_refused
+    assert "kafka.example" in event.reason
+
+
+def test_a_name_with_a_dot_at_its_end_is_the_same_name(client: Client) -> None:
+    with serving(nothing) as server:
+        assert client.connect(server, "localhost.") == Connected(CHANNEL)
+
+
+def test_an_address_in_the_certificate(client: Client) -> None:
+    with serving(nothing) as server:
+        assert client.connect(server, "127.0.0.1") == Connected(CHANNEL)
+
+
+@pytest.mark.parametrize("host", [".", "a..b", "x" * 64 + ".example"])
+def test_what_is_no_host_name(client: Client, host: str) -> None:
+    with serving(nothing) as server:
+        event = client.connect(server, host)
+    assert isinstance(event, Disconnected)
+    assert event.is_refused
+
+
+@VERSIONS
+def test_no_client_certificate(client: Client, version: str) -> None:
+    """With TLS 1.3 the handshake succeeds, and the refusal is what is read first."""
+    context = limited(server_context(wants_client=True), version)
+    with serving(nothing, context) as server:
+        first = client.connect(server)
+        if isinstance(first, Connected):
+            client.network.send(CHANNEL, [b"request"])
+            first = client.until_lost()
+    assert isinstance(first, Disconnected)
+    assert first.is_refused
+    assert "alert" in first.reason.lower()
+
+
+def test_an_alert_is_told_although_writing_fails_first(client: Client) -> None:
+    """The broker has hung up when the first request is written: what it said before counts."""
+    context = limited(server_context(wants_client=True), "TLSv1_3")
+    with serving(nothing, context) as server:
+        assert client.connect(server) == Connected(CHANNEL)
+        server.join()
+        client.network.send(CHANNEL, [b"request"])
+        event = client.until_lost()
+    assert event.is_refused
+    assert "alert" in event.reason.lower()
+
+
+def test_a_client_certificate() -> None:
+    context = client_context()
+    load_identity(context, authority().issue("client"))
+    seen: list[object] = []
+
+    def look(channel: ssl.SSLSocket) -> None:
+        seen.append(channel.getpeercert())
+        channel.sendall(b"welcome")
+
+    for client in client_of(context):
+        with serving(look, server_context(wants_client=True)) as server:
+            assert client.connect(server) == Connected(CHANNEL)
+            assert client.until_received(7) == b"welcome"
+    assert "client" in str(seen)
+
+
+def test_certificates_that_cannot_be_read() -> None:
+    """Before anything is sent; the message is that of whoever reads them."""
+
+    def context() -> ssl.SSLContext:
+        raise AuthenticationError("kafka.ssl.truststore.location: no such file")
+
+    network = SelectorNetwork(open_channel=TlsChannels(context, explain))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        network.connect(CHANNEL, Address(socket.AF_INET, listener.getsockname()), HOST)
+        [event] = network.poll(0)
+    network.close()
+    reason = "kafka.ssl.truststore.location: no such file"
+    assert event == Disconnected(CHANNEL, reason, is_refused=True)
+
+
+# --- ends ------------------------------------------------------------------------------------------
+
+
+def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client: Client) -> None:
+    """It hangs up; a broker that is being restarted does that, too."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(MIB)
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        address = Address(socket.AF_INET, listener.getsockname())
+        client.network.connect(CHANNEL, address, HOST)
+        event = client.until_lost()
+    assert not event.is_refused
+    assert "EOF" in event.reason
+
+
+def test_a_listener_that_speaks_something_else(client: Client) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.sendall(b"220 mail.example ESMTP\r\n")
+                accepted.recv(MIB)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address = Address(socket.AF_INET, listener.getsockname())
+        client.network.connect(CHANNEL, address, HOST)
+        event = client.until_lost()
+    assert event.is_refused
+    assert "WRONG_VERSION_NUMBER" in event.reason
+
+
+@pytest.mark.parametrize("says_goodbye", [True, False], ids=["close_notify", "without a word"])
+def test_the_last_answer_comes_before_the_end(client: Client, says_goodbye: bool) -> None:
+    def answer(channel: ssl.SSLSocket) -> None:
+        channel.sendall(b"last words")
+        if says_goodbye:
+            channel.unwrap()
+
+    with serving(answer) as server:
+        client.connect(server)
+        events = client.until(lambda events: any(isinstance(e, Disconnected) for e in events))
+    assert received(events) == b"last words"
+    assert events[-1] == Disconnected(CHANNEL, "closed by the broker")
+
+
+def test_this_side_says_goodbye(client: Client) -> None:
+    """The server reads an end, not an error."""
+    ends: list[bytes] = []
+
+    def read_to_the_end(channel: ssl.SSLSocket) -> None:
+        channel.suppress_ragged_eofs = False
+        channel.sendall(b"welcome")
+        ends.append(channel.recv(1))
+
+    with serving(read_to_the_end) as server:
+        client.connect(server)
+        client.until_received(7)
+        client.network.disconnect(CHANNEL)
+        server.join()
+    assert server.failure is None
+    assert ends == [b""]
+
+
+def test_bytes_that_are_no_record_end_an_established_connection(client: Client) -> None:
+    """Lost, not refused: it was good before."""
+
+    def answer(channel: ssl.SSLSocket) -> None:
+        channel.sendall(b"good")
+        with socket.socket(fileno=socket.dup(channel.fileno())) as raw:
+            raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+        channel.recv(1)
+
+    with serving(answer) as server:
+        client.connect(server)
+        events = client.until(lambda events: any(isinstance(e, Disconnected) for e in events))
+    assert received(events) == b"good"
+    last = events[-1]
+    assert isinstance(last, Disconnected)
+    assert not last.is_refused
+    assert "TLS" in last.reason
+
+
+def test_a_plaintext_process_does_not_load_ssl() -> None:
+    from tests.unit.test_layers import loaded_by
+
+    loaded = loaded_by("from spark_kafka_sink.network.transport import SelectorNetwork")
+    assert not loaded & {"ssl", "cryptography"}
+
+
+def test_a_refusal_has_its_cause() -> None:
+    def context() -> ssl.SSLContext:
+        raise AuthenticationError("no key")
+
+    with socket.socket() as sock, pytest.raises(RefusedError) as raised:
+        TlsChannels(context, explain)(CHANNEL, sock, HOST)
+    assert isinstance(raised.value.__cause__, AuthenticationError)
