@@ -13,9 +13,11 @@ from spark_kafka_sink.base.backoff import RandomSource
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code, error_named
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.blocking import BlockingClient, Call
+from spark_kafka_sink.client.blocking import BlockingClient
+from spark_kafka_sink.client.rounds import Call
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.channels import open_channel_of
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses
 from spark_kafka_sink.network.settings import ClientSettings
@@ -31,7 +33,9 @@ from spark_kafka_sink.protocol.messages.metadata import (
     MetadataRequestTopic,
     MetadataResponse,
 )
+from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Message, Request
+from spark_kafka_sink.security.security import CLEAR_TEXT, Security
 
 # How long an unreachable controller is waited for before the brokers are asked who it is now.
 _CONTROLLER_PATIENCE_MS = 2_000
@@ -60,8 +64,10 @@ class AdminClient(BlockingClient):
     """Asks brokers one question at a time. A context manager; not for several threads.
 
     Until its deadline, every method reconnects and asks again when a connection is lost. Errors:
-    BootstrapError if no broker could be reached, with a reason for each address; BrokerError for
-    an answer that is an error; UnsupportedVersionError for a broker that is too old.
+    BootstrapError if no broker could be reached, with a reason for each address;
+    AuthenticationError, at once, if a broker refuses this client or the other way round;
+    BrokerError for an answer that is an error;
+    UnsupportedVersionError for a broker that is too old.
 
     Example
     -------
@@ -76,8 +82,9 @@ class AdminClient(BlockingClient):
         network: Network,
         clock: Clock,
         rng: RandomSource,
+        converse: Converse | None = None,
     ) -> None:
-        super().__init__(bootstrap, settings, network, clock, rng)
+        super().__init__(bootstrap, settings, network, clock, rng, converse)
         self._controller: Node | None = None
 
     @classmethod
@@ -89,23 +96,36 @@ class AdminClient(BlockingClient):
         network: Network | None = None,
         clock: Clock | None = None,
         rng: RandomSource | None = None,
+        security: Security = CLEAR_TEXT,
     ) -> AdminClient:
         """A client for ``"host:port,host:port"`` over real sockets and the machine's clock.
 
-        Nothing is sent yet. Raises ConfigError for text that is not a list of addresses.
+        Nothing is sent to a broker yet; a token that ``security`` needs is fetched. Raises
+        ConfigError for text that is not a list of addresses, AuthenticationError without a token.
         """
         addresses = parse_bootstrap_servers(bootstrap_servers)
-        network = SelectorNetwork() if network is None else network
+        security.prepare(settings.request_timeout_ms, [host for host, _ in addresses])
+        if network is None:
+            network = SelectorNetwork(open_channel=open_channel_of(security))
         clock = SystemClock() if clock is None else clock
-        return cls(addresses, settings, network, clock, Random() if rng is None else rng)
+        rng = Random() if rng is None else rng
+        return cls(addresses, settings, network, clock, rng, security.converse)
 
     @classmethod
     def of(cls, config: ProducerConfig, clock: Clock | None = None) -> AdminClient:
-        """A client with the network settings of a producer."""
-        network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
+        """A client with the network settings and the security of a producer.
+
+        Fetches a token, where one is needed. Raises AuthenticationError, ConfigError.
+        """
+        security = Security.of(config.security)
+        security.prepare(config.max_block_ms, [host for host, _ in config.bootstrap_servers])
+        network = SelectorNetwork(
+            config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
+        )
         clock = SystemClock() if clock is None else clock
         settings = ClientSettings.of(config)
-        return cls(bootstrap_addresses(config), settings, network, clock, Random())
+        bootstrap = bootstrap_addresses(config)
+        return cls(bootstrap, settings, network, clock, Random(), security.converse)
 
     # --- questions -----------------------------------------------------------------------------
 

@@ -17,21 +17,27 @@ Source: ``KafkaAdminClient``, which gives each attempt ``request.timeout.ms``.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_named
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokerError,
+    error_named,
+)
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.rounds import SILENT_MS, Asked, Call, Round
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Message, Request
 
 # Short: a transaction that is just being completed is so within some milliseconds.
@@ -39,8 +45,6 @@ _RETRY_BACKOFF_MS = 20
 _RETRY_BACKOFF_MAX_MS = 250
 # How long nodes that cannot be reached hold up what is asked of the others.
 _UNREACHABLE_PATIENCE_MS = 2_000
-# After how long without an answer others are asked: the same, or whether it is still theirs to ask.
-_SILENT_MS = 250
 # How long a node has for an answer, and how often that time is doubled for one that was late.
 _ANSWER_MS = 3_000
 _MOST_DOUBLINGS = 5
@@ -53,79 +57,13 @@ HaveMoved = Callable[[Sequence[int]], Collection[int]]
 now."""
 
 
-class Call(NamedTuple):
-    """A request for one node. ``at_most_version``: the highest version it may be sent in."""
-
-    node: Node
-    request: Request
-    at_most_version: int | None = None
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A call that was sent. until_ms: when its connection is given up; is_open: it is awaited."""
-
-    call: Call
-    until_ms: int
-    is_open: bool = True
-    answer: Message | None = None
-
-
-class _Round:
-    """Calls that are waited for together, by position.
-
-    waiting: those that are not sent yet, by node; look_ms: when silent nodes are looked for next
-    """
-
-    def __init__(self, calls: Sequence[Call], now_ms: int) -> None:
-        self.calls = calls
-        self.waiting: dict[Node, deque[int]] = {}
-        for position, call in enumerate(calls):
-            self.waiting.setdefault(call.node, deque()).append(position)
-        self.sent: dict[int, _Asked] = {}
-        self.look_ms = now_ms + _SILENT_MS
-        self._missing = {node: len(positions) for node, positions in self.waiting.items()}
-
-    @property
-    def open(self) -> list[_Asked]:
-        return [asked for asked in self.sent.values() if asked.is_open]
-
-    def answers(self) -> list[Message | None]:
-        """In the order of the calls."""
-        sent = (self.sent.get(position) for position in range(len(self.calls)))
-        return [None if asked is None else asked.answer for asked in sent]
-
-    def silent(self) -> list[int]:
-        """Calls of nodes that have answered none since this was asked last."""
-        missing: dict[Node, list[int]] = {}
-        for node, positions in self.waiting.items():
-            missing.setdefault(node, []).extend(positions)
-        for position, asked in self.sent.items():
-            if asked.is_open:
-                missing.setdefault(asked.call.node, []).append(position)
-        before = self._missing
-        self._missing = {node: len(positions) for node, positions in missing.items()}
-        return [
-            p for node, found in missing.items() if before.get(node) == len(found) for p in found
-        ]
-
-    def leave(self, positions: Collection[int]) -> None:
-        """Do not wait for these any longer."""
-        for node, waiting in list(self.waiting.items()):
-            self.waiting[node] = deque(p for p in waiting if p not in positions)
-            if not self.waiting[node]:
-                del self.waiting[node]
-        for position in positions:
-            if position in self.sent:
-                self.sent[position].is_open = False
-
-
 class BlockingClient:
     """Asks one question, or several at once, and waits. A context manager; not for several threads.
 
     ``bootstrap_nodes``: the addresses it was given, as nodes -1, -2, ….
 
     Errors: BootstrapError if no broker could be reached, with a reason for each address;
+    AuthenticationError, at once, if a broker refuses this client or the other way round;
     UnsupportedVersionError for a broker that is too old.
     """
 
@@ -136,12 +74,16 @@ class BlockingClient:
         network: Network,
         clock: Clock,
         rng: RandomSource,
+        converse: Converse | None = None,
     ) -> None:
+        """``converse``: begins the conversation that authenticates a connection, None for none."""
         self.bootstrap_nodes = tuple(
             Node(-1 - index, host, port) for index, (host, port) in enumerate(bootstrap)
         )
         self._clock = clock
-        self._client = NetworkClient(settings, network, clock, rng)
+        self._client = NetworkClient(settings, network, clock, rng, converse)
+        self._client.on_refused = self._note_refusal
+        self._refusal: AuthenticationError | None = None
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)
         self._api_versions: dict[Node, BrokerApiVersions] = {}
         # How often each node was given up since it last answered within the first limit.
@@ -186,7 +128,7 @@ class BlockingClient:
             return False
         self._ask_another_first(now_ms)
         while now_ms < until_ms:
-            self._client.poll(until_ms - now_ms, now_ms)
+            self._wait(until_ms - now_ms, now_ms)
             now_ms = self._clock.now_ms()
         return True
 
@@ -238,7 +180,7 @@ class BlockingClient:
             delay_ms = self._client.poll_delay_ms(node, now_ms)
             if delay_ms is not None:
                 waits.append(delay_ms)
-        self._client.poll(min(waits), now_ms)
+        self._wait(min(waits), now_ms)
 
     def api_versions(self, node: Node) -> BrokerApiVersions | None:
         """What ``node`` speaks and which features are finalized, as told when it was asked last;
@@ -252,6 +194,13 @@ class BlockingClient:
             for node in nodes
         )
         return BootstrapError(f"no broker reachable: {', '.join(reasons)}")
+
+    def _timed_out(self, call: Call) -> BrokerError:
+        name = type(call.request).__name__.removesuffix("Request")
+        why = self._client.last_failure(call.node)
+        before = None if why is None else f"Before that: {why}"
+        what = f"{name}: no answer of {call.node}"
+        return BrokerError(error_named("REQUEST_TIMED_OUT"), what, before)
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -272,7 +221,7 @@ class BlockingClient:
 
     def _request_any(self, request: Request, deadline_ms: int) -> Message:
         """Ask one bootstrap node after the other, and wait for all of them."""
-        asked: list[_Asked] = []
+        asked: list[Asked] = []
         next_ms = 0
         while True:
             now_ms = self._clock.now_ms()
@@ -282,7 +231,9 @@ class BlockingClient:
             asked = [one for one in asked if one.is_open]
             if now_ms >= deadline_ms:
                 raise (
-                    _timed_out(asked[0].call) if asked else self._unreachable(self.bootstrap_nodes)
+                    self._timed_out(asked[0].call)
+                    if asked
+                    else self._unreachable(self.bootstrap_nodes)
                 )
             if not asked or now_ms >= next_ms:
                 others = self._not_among(asked)
@@ -291,7 +242,7 @@ class BlockingClient:
                     # Whoever owes an answer may hang.
                     node = min(ready, key=self._client.in_flight_count)
                     asked.append(self._send(Call(node, request), now_ms))
-                    next_ms = now_ms + _SILENT_MS
+                    next_ms = now_ms + SILENT_MS
             self._give_up_late(asked, now_ms)
             until_ms = min([deadline_ms, *(one.until_ms for one in asked)])
             if asked and now_ms < next_ms:
@@ -299,7 +250,7 @@ class BlockingClient:
             else:
                 self._poll(self._not_among(asked), until_ms, now_ms)
 
-    def _not_among(self, asked: Sequence[_Asked]) -> list[Node]:
+    def _not_among(self, asked: Sequence[Asked]) -> list[Node]:
         nodes = {one.call.node for one in asked}
         return [node for node in self._any_nodes() if node not in nodes]
 
@@ -307,7 +258,7 @@ class BlockingClient:
         """The response of a node that is connected; None if there was none, and there is time."""
         (answer,) = self.request_all([call], deadline_ms)
         if answer is None and self._clock.now_ms() >= deadline_ms:
-            raise _timed_out(call)
+            raise self._timed_out(call)
         return answer
 
     def request_all(
@@ -319,7 +270,7 @@ class BlockingClient:
         did not answer within a few seconds, or another node is to be asked: whether it did what it
         was asked is not known then.
         """
-        asked = _Round(calls, self._clock.now_ms())
+        asked = Round(calls, self._clock.now_ms())
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
         while True:
             now_ms = self._clock.now_ms()
@@ -333,13 +284,13 @@ class BlockingClient:
                 if silent:
                     self._ask_another_first(now_ms)
                     asked.leave(have_moved(silent))
-                asked.look_ms = self.deadline_in(_SILENT_MS)
+                asked.look_ms = self.deadline_in(SILENT_MS)
             elif have_moved is not None:
                 self._poll(asked.waiting, min(until_ms, asked.look_ms), now_ms)
             else:
                 self._poll(asked.waiting, until_ms, now_ms)
 
-    def _send_waiting(self, asked: _Round, now_ms: int, patience_ms: int) -> None:
+    def _send_waiting(self, asked: Round, now_ms: int, patience_ms: int) -> None:
         for node, positions in list(asked.waiting.items()):
             while positions and self._client.ready(node, now_ms):
                 position = positions.popleft()
@@ -350,7 +301,7 @@ class BlockingClient:
     def _answer_ms(self, node: Node) -> int:
         return _ANSWER_MS << min(self._unanswered[node], _MOST_DOUBLINGS)
 
-    def _give_up_late(self, asked: Iterable[_Asked], now_ms: int) -> None:
+    def _give_up_late(self, asked: Iterable[Asked], now_ms: int) -> None:
         """Close the connections to nodes that are late, which completes their calls."""
         late = {one.call.node for one in asked if one.is_open and now_ms >= one.until_ms}
         for node in late:
@@ -362,9 +313,9 @@ class BlockingClient:
         """Whether ``node`` is connected, and answers what it was asked before."""
         return self._client.is_any_connected((node,))
 
-    def _send(self, call: Call, now_ms: int) -> _Asked:
+    def _send(self, call: Call, now_ms: int) -> Asked:
         node, request, at_most_version = call
-        asked = _Asked(call, now_ms + self._answer_ms(node))
+        asked = Asked(call, now_ms + self._answer_ms(node))
 
         def complete(response: ClientResponse, _: int) -> None:
             asked.is_open = False
@@ -378,6 +329,16 @@ class BlockingClient:
         self._client.send(node, request, now_ms, complete, at_most_version=at_most_version)
         return asked
 
+    def _note_refusal(self, refusal: AuthenticationError) -> None:
+        self._refusal = refusal
+
+    def _wait(self, timeout_ms: int, now_ms: int) -> None:
+        """Wait for whatever happens. Raises AuthenticationError: nothing will become of it then."""
+        self._client.poll(timeout_ms, now_ms)
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
+
     def _poll(self, waiting: Iterable[Node], until_ms: int, now_ms: int) -> None:
         """Wait until then at most, or until there is something to do for the nodes ``waiting``."""
         delays = [self._client.poll_delay_ms(node, now_ms) for node in waiting]
@@ -385,9 +346,4 @@ class BlockingClient:
         if delays:
             longest_ms = min(longest_ms, _UNREACHABLE_PATIENCE_MS)
         wait_ms = min([longest_ms, *(delay for delay in delays if delay is not None)])
-        self._client.poll(wait_ms, now_ms)
-
-
-def _timed_out(call: Call) -> BrokerError:
-    name = type(call.request).__name__.removesuffix("Request")
-    return BrokerError(error_named("REQUEST_TIMED_OUT"), f"{name}: no answer of {call.node}")
+        self._wait(wait_ms, now_ms)

@@ -18,8 +18,9 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.blocking import BlockingClient, Call
+from spark_kafka_sink.client.blocking import BlockingClient
 from spark_kafka_sink.client.coordination import Verdict, find_requests, found_in, verdict_on
+from spark_kafka_sink.client.rounds import Call
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SOFTWARE_NAME
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

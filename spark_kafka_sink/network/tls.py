@@ -37,7 +37,7 @@ _ENCRYPTED_BYTES = 262144
 # As OpenSSL calls it when the other side hangs up without a word.
 _END = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
 
-Explain = Callable[[ssl.SSLError | OSError, str, int], str]
+Explain = Callable[[OSError, str, int], str]
 """What an error of TLS with the broker of this host and port means, and what to do about it."""
 
 

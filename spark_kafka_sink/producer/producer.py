@@ -28,6 +28,7 @@ from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.channels import open_channel_of
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.settings import ClientSettings
@@ -45,6 +46,7 @@ from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
+from spark_kafka_sink.security.security import Security
 
 _PAGE_BYTES = 32768
 _SMALLEST_PAGE_BYTES = 4096
@@ -76,7 +78,8 @@ class KafkaProducer:
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, rng
         )
-        self.client = NetworkClient(ClientSettings.of(config), network, clock, rng)
+        converse = Security.of(config.security).converse
+        self.client = NetworkClient(ClientSettings.of(config), network, clock, rng, converse)
         self._metadata = Metadata(
             bootstrap_addresses(config), metadata_settings(config), retry_backoff
         )
@@ -224,8 +227,15 @@ class ThreadedProducer(KafkaProducer):
     """A producer with its sender thread. Close it, always."""
 
     def __init__(self, config: ProducerConfig, topics: Sequence[str] = ()) -> None:
-        """``topics``: known beforehand, so that the first metadata request asks for them."""
-        network = SelectorNetwork(config.send_buffer_bytes, config.receive_buffer_bytes)
+        """``topics``: known beforehand, so that the first metadata request asks for them.
+
+        Fetches a token, where one is needed. Raises AuthenticationError, ConfigError.
+        """
+        security = Security.of(config.security)
+        security.prepare(config.max_block_ms, [host for host, _ in config.bootstrap_servers])
+        network = SelectorNetwork(
+            config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
+        )
         monitor, create_topics = ThreadMonitor(), _topic_creator(config)
         super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
         self.begin_task(topics)

@@ -88,6 +88,7 @@ class Sender:
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
+        self._client.on_refused = self.fail
 
     @property
     def _state(self) -> BatchNumbering:

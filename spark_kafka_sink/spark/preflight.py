@@ -17,6 +17,7 @@ from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
     ConfigError,
+    CredentialsUnavailableError,
     KafkaSinkError,
     TopicError,
     advice_for,
@@ -31,7 +32,7 @@ from spark_kafka_sink.spark.commit import ensure_log_handler, logger
 
 _LOCAL_SCHEME = "file:"
 
-# When each combination of cluster and topic was last found in order, in this process.
+# When each combination of cluster, security and topic was last found in order, in this process.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
 # Sets of options whose notes are in the log, in this process.
 _noted: set[SinkOptions] = set()
@@ -72,10 +73,11 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
     this process, or when ``is_stream`` and the stream may have committed before.
     """
     clock = SystemClock() if clock is None else clock
-    key = (options.producer.bootstrap_servers, options.topic)
+    producer = options.producer
+    key = (producer.bootstrap_servers, producer.security, options.topic)
     passed_at_ms = _passed_at_ms.get(key)
     now_ms = clock.now_ms()
-    if passed_at_ms is not None and now_ms - passed_at_ms < options.producer.metadata_max_age_ms:
+    if passed_at_ms is not None and now_ms - passed_at_ms < producer.metadata_max_age_ms:
         return
     try:
         _check(options, clock)
@@ -117,7 +119,7 @@ def _is_transient(error: KafkaSinkError) -> bool:
     """Whether the same check may succeed later, without anybody changing anything."""
     if isinstance(error, (BrokerError, TopicError)):
         return error.error is not None and error.error.retriable
-    return isinstance(error, BootstrapError)
+    return isinstance(error, (BootstrapError, CredentialsUnavailableError))
 
 
 def _check(options: SinkOptions, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.client.rounds import Call
 from spark_kafka_sink.client.topics import CREATION_TIMEOUT_MS
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig

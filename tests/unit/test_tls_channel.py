@@ -1,84 +1,34 @@
-"""TLS over real sockets: chunks, large sends, pending data, new keys, ends and alerts of all kinds."""
+"""TLS over real sockets: chunks, large sends, pending data, ends of all kinds."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,
     Disconnected,
-    NetworkEvent,
     Received,
     SendCompleted,
 )
-from spark_kafka_sink.network.tls import TlsChannel, TlsChannels
-from spark_kafka_sink.network.transport import SelectorNetwork
+from spark_kafka_sink.network.tls import TlsChannel
+from tests.unit.tls_client import CHANNEL, Client, explain, limited, received
 from tests.unit.tls_server import (
     DEADLINE_S,
     HOST,
-    TlsServer,
-    authority,
     client_context,
-    load_identity,
-    other_authority,
     read_exactly,
     server_context,
     serving,
 )
 
-CHANNEL = 7
 MIB = 1024 * 1024
 VERSIONS = pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
-
-
-def explain(error: ssl.SSLError | OSError, host: str, port: int) -> str:
-    return f"{host}: {error}"
-
-
-class Client:
-    """A network, and its one channel."""
-
-    def __init__(self, context: ssl.SSLContext | None = None) -> None:
-        context = client_context() if context is None else context
-        self.network = SelectorNetwork(open_channel=TlsChannels(lambda: context, explain))
-
-    def connect(self, server: TlsServer, host: str = HOST) -> NetworkEvent:
-        """The first event: Connected or Disconnected."""
-        self.network.connect(CHANNEL, Address(socket.AF_INET, server.address), host)
-        return self.until(bool)[0]
-
-    def until(
-        self, is_done: Callable[[list[NetworkEvent]], Any], poll_ms: int = 1_000
-    ) -> list[NetworkEvent]:
-        """All events up to the one after which ``is_done(events)``."""
-        events: list[NetworkEvent] = []
-        deadline = time.monotonic() + DEADLINE_S
-        while not is_done(events):
-            assert time.monotonic() < deadline, f"only {events}"
-            events += self.network.poll(poll_ms)
-        return events
-
-    def until_lost(self) -> Disconnected:
-        event = self.until(lambda events: any(isinstance(e, Disconnected) for e in events))[-1]
-        assert isinstance(event, Disconnected)
-        return event
-
-    def until_received(self, size: int) -> bytes:
-        return received(self.until(lambda events: len(received(events)) >= size))
-
-
-def received(events: list[NetworkEvent]) -> bytes:
-    return b"".join(event.data for event in events if isinstance(event, Received))
 
 
 @pytest.fixture
@@ -86,17 +36,6 @@ def client() -> Iterator[Client]:
     client = Client()
     yield client
     client.network.close()
-
-
-def client_of(context: ssl.SSLContext) -> Iterator[Client]:
-    client = Client(context)
-    yield client
-    client.network.close()
-
-
-def limited(context: ssl.SSLContext, version: str) -> ssl.SSLContext:
-    context.maximum_version = context.minimum_version = ssl.TLSVersion[version]
-    return context
 
 
 # --- bytes -----------------------------------------------------------------------------------------
@@ -206,108 +145,6 @@ def test_an_idle_channel_does_not_keep_poll_awake(client: Client) -> None:
         go_on.set()
 
 
-# --- who is let in ---------------------------------------------------------------------------------
-
-
-def nothing(channel: ssl.SSLSocket) -> None:
-    channel.recv(1)
-
-
-@VERSIONS
-def test_an_authority_that_is_not_trusted(version: str) -> None:
-    for client in client_of(client_context(other_authority())):
-        with serving(nothing, limited(server_context(), version)) as server:
-            event = client.connect(server)
-            server.join()
-    assert isinstance(event, Disconnected)
-    assert event.is_refused
-    assert "certificate verify failed" in event.reason
-    assert "alert" in str(server.failure), "the broker is not told why"
-
-
-def test_a_certificate_of_another_host(client: Client) -> None:
-    with serving(nothing) as server:
-        event = client.connect(server, "kafka.example")
-    assert isinstance(event, Disconnected)
-    assert event.is_refused
-    assert "kafka.example" in event.reason
-
-
-def test_a_name_with_a_dot_at_its_end_is_the_same_name(client: Client) -> None:
-    with serving(nothing) as server:
-        assert client.connect(server, "localhost.") == Connected(CHANNEL)
-
-
-def test_an_address_in_the_certificate(client: Client) -> None:
-    with serving(nothing) as server:
-        assert client.connect(server, "127.0.0.1") == Connected(CHANNEL)
-
-
-@pytest.mark.parametrize("host", [".", "a..b", "x" * 64 + ".example"])
-def test_what_is_no_host_name(client: Client, host: str) -> None:
-    with serving(nothing) as server:
-        event = client.connect(server, host)
-    assert isinstance(event, Disconnected)
-    assert event.is_refused
-
-
-@VERSIONS
-def test_no_client_certificate(client: Client, version: str) -> None:
-    """With TLS 1.3 the handshake succeeds, and the refusal is what is read first."""
-    context = limited(server_context(wants_client=True), version)
-    with serving(nothing, context) as server:
-        first = client.connect(server)
-        if isinstance(first, Connected):
-            client.network.send(CHANNEL, [b"request"])
-            first = client.until_lost()
-    assert isinstance(first, Disconnected)
-    assert first.is_refused
-    assert "alert" in first.reason.lower()
-
-
-def test_an_alert_is_told_although_writing_fails_first(client: Client) -> None:
-    """The broker has hung up when the first request is written: what it said before counts."""
-    context = limited(server_context(wants_client=True), "TLSv1_3")
-    with serving(nothing, context) as server:
-        assert client.connect(server) == Connected(CHANNEL)
-        server.join()
-        client.network.send(CHANNEL, [b"request"])
-        event = client.until_lost()
-    assert event.is_refused
-    assert "alert" in event.reason.lower()
-
-
-def test_a_client_certificate() -> None:
-    context = client_context()
-    load_identity(context, authority().issue("client"))
-    seen: list[object] = []
-
-    def look(channel: ssl.SSLSocket) -> None:
-        seen.append(channel.getpeercert())
-        channel.sendall(b"welcome")
-
-    for client in client_of(context):
-        with serving(look, server_context(wants_client=True)) as server:
-            assert client.connect(server) == Connected(CHANNEL)
-            assert client.until_received(7) == b"welcome"
-    assert "client" in str(seen)
-
-
-def test_certificates_that_cannot_be_read() -> None:
-    """Before anything is sent; the message is that of whoever reads them."""
-
-    def context() -> ssl.SSLContext:
-        raise AuthenticationError("kafka.ssl.truststore.location: no such file")
-
-    network = SelectorNetwork(open_channel=TlsChannels(context, explain))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        network.connect(CHANNEL, Address(socket.AF_INET, listener.getsockname()), HOST)
-        [event] = network.poll(0)
-    network.close()
-    reason = "kafka.ssl.truststore.location: no such file"
-    assert event == Disconnected(CHANNEL, reason, is_refused=True)
-
-
 # --- ends ------------------------------------------------------------------------------------------
 
 
@@ -401,12 +238,3 @@ def test_a_plaintext_process_does_not_load_ssl() -> None:
 
     loaded = loaded_by("from spark_kafka_sink.network.transport import SelectorNetwork")
     assert not loaded & {"ssl", "cryptography"}
-
-
-def test_a_refusal_has_its_cause() -> None:
-    def context() -> ssl.SSLContext:
-        raise AuthenticationError("no key")
-
-    with socket.socket() as sock, pytest.raises(RefusedError) as raised:
-        TlsChannels(context, explain)(CHANNEL, sock, HOST)
-    assert isinstance(raised.value.__cause__, AuthenticationError)
