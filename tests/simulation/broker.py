@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,11 @@ from spark_kafka_sink.protocol.messages import (
     list_transactions,
     metadata,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
 )
 from tests.simulation.network import Channel
+from tests.simulation.sasl import Session
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import SimCluster
@@ -46,13 +50,20 @@ REQUESTS: dict[int, type[schema.Request]] = {
         find_coordinator.FindCoordinatorRequest,
         list_offsets.ListOffsetsRequest,
         list_transactions.ListTransactionsRequest,
+        sasl_authenticate.SaslAuthenticateRequest,
+        sasl_handshake.SaslHandshakeRequest,
     )
 }
 
 
 @dataclass
 class Inbox:
-    """What has arrived on one connection. ``is_busy``: a request of it is not answered yet."""
+    """What has arrived on one connection. ``is_busy``: a request of it is not answered yet.
+
+    session: how it is authenticated, None where nobody has to be
+    """
+
+    session: Session | None
 
     buffer: bytearray = field(default_factory=bytearray)
     frames: deque[bytes] = field(default_factory=deque)
@@ -95,7 +106,10 @@ class SimBroker:
         if self.is_paused:
             self._waiting.append((channel, data))
             return
-        inbox = self._inboxes.setdefault(channel, Inbox())
+        inbox = self._inboxes.get(channel)
+        if inbox is None:
+            sasl = self._cluster.sasl
+            inbox = self._inboxes[channel] = Inbox(None if sasl is None else Session(sasl))
         inbox.buffer += data
         while len(inbox.buffer) >= 4:
             (size,) = struct.unpack_from(">i", inbox.buffer)
@@ -121,6 +135,7 @@ class SimBroker:
         (client_id_bytes,) = struct.unpack_from(">h", frame, 8)
         at = 10 + max(client_id_bytes, 0)
         request_type = REQUESTS[api_key]
+        sent_at_ms = channel.sent_at_ms.popleft()
         if version >= request_type.flexible_from:
             at = schema.skip_tags(frame, at)
         first, last = self._cluster.api_versions[api_key]
@@ -140,7 +155,35 @@ class SimBroker:
                 self._respond(channel, inbox, response, version, correlation_id, flexible)
             self._serve_next(channel, inbox)
 
-        self._cluster.handle(self, request, version, reply)
+        if inbox.session is None:
+            self._cluster.handle(self, request, version, reply)
+        else:
+            self._serve_secured(channel, inbox.session, (request, version, sent_at_ms), reply)
+
+    def _serve_secured(
+        self,
+        channel: Channel,
+        session: Session,
+        asked: tuple[schema.Request, int, int],
+        reply: Callable[[schema.Message | None], None],
+    ) -> None:
+        """``asked``: the request, its version, and when it was sent."""
+        (request, version, sent_at_ms), cluster = asked, self._cluster
+        now_ms = cluster.scheduler.clock.ms
+        assert cluster.sasl is not None
+        if not session.admits(request, sent_at_ms, now_ms):
+            cluster.network.cut(channel, "closed by the broker")
+        elif isinstance(request, sasl_handshake.SaslHandshakeRequest):
+            reply(session.handshake(request, now_ms))
+        elif not isinstance(request, sasl_authenticate.SaslAuthenticateRequest):
+            cluster.handle(self, request, version, reply)
+        elif cluster.sasl.hangs_next:
+            cluster.sasl.hangs_next = False
+        elif cluster.sasl.cuts_next:
+            cluster.sasl.cuts_next = False
+            cluster.network.cut(channel, "cut in the middle of SASL")
+        else:
+            reply(session.authenticate(request, now_ms))
 
     def _respond(
         self,

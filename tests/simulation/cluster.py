@@ -19,6 +19,8 @@ from tests.simulation.log_requests import LogRequests
 from tests.simulation.network import SimNetwork
 from tests.simulation.partition import NO_LEADER, Partition
 from tests.simulation.produce import Produce, Replication
+from tests.simulation.sasl import API_VERSIONS as SASL_API_VERSIONS
+from tests.simulation.sasl import Sasl
 from tests.simulation.time import Scheduler
 from tests.simulation.transaction_log import TRANSACTION_STATE_TOPIC
 from tests.simulation.transaction_requests import TransactionRequests
@@ -81,6 +83,7 @@ class SimCluster:
         self.rejects_unknown_producers = False
         self.replication = Replication(self)
         self.transactions: Transactions | None = None
+        self.sasl: Sasl | None = None
         self._log_requests = LogRequests(self)
         self._transaction_requests = TransactionRequests(self)
         self.publish()
@@ -100,6 +103,12 @@ class SimCluster:
         self.transactions = Transactions(self, transaction_version, partitions)
         self.publish(now=True)
         return self.transactions
+
+    def enable_sasl(self, sasl: Sasl) -> Sasl:
+        """Brokers let in only who is known, from the next connection on."""
+        self.api_versions.update(SASL_API_VERSIONS)
+        self.sasl = sasl
+        return sasl
 
     def partition(self, key: TopicPartition) -> Partition:
         return self.topics[key.topic].partitions[key.partition]

@@ -11,6 +11,7 @@ from spark_kafka_sink.producer.sequences import NoNumbering
 from tests.simulation.broker import SimBroker
 from tests.simulation.harness import Simulation
 from tests.simulation.network import NetworkFaults
+from tests.simulation.sasl import Sasl
 from tests.twin import RecordBatch
 
 _PRODUCE_KEY = b"\x00\x00"
@@ -46,6 +47,7 @@ class FaultPlan:
         self._ranges = ranges
         self._is_healed = False
         self._moves = 0
+        self.refuses = False
         self.log: list[str] = []
 
     def begin(self) -> None:
@@ -75,6 +77,8 @@ class FaultPlan:
         self._cluster.throttle_time_ms = 0
         self._cluster.duplicate_produce = 0.0
         self._network.names.heal()
+        if self._cluster.sasl is not None:
+            self._cluster.sasl.heal()
         for node_id, broker in self._cluster.brokers.items():
             self._network.tell_address(broker)
             self._revive(node_id)
@@ -87,6 +91,7 @@ class FaultPlan:
         return NetworkFaults(
             latency_ms=(0, slowest),
             cut_during_request=chance * self._rng.random(),
+            cut_during_handshake=0.0 if self._cluster.sasl is None else chance,
             cut_before_response=chance * self._rng.random(),
             drop_response=chance * self._rng.random() / 3,
             delay_response=chance * self._rng.random(),
@@ -115,6 +120,16 @@ class FaultPlan:
             self._name_without_address,
             self._new_address,
             *([self._truncate_twice] * 6 if self._ranges.allow_unclean else []),
+            *(self._events_of_sasl() if self._cluster.sasl is not None else []),
+        )
+
+    def _events_of_sasl(self) -> Sequence[Callable[[], None]]:
+        return (
+            *[self._hang_in_sasl] * 2,
+            *[self._cut_in_sasl] * 2,
+            *[self._shorter_sessions] * 2,
+            *[self._end_sessions] * 2,
+            self._change_password,
         )
 
     def _choose(self) -> Callable[[], None]:
@@ -321,6 +336,47 @@ class FaultPlan:
 
     def _any_broker(self) -> SimBroker:
         return self._rng.choice(list(self._cluster.brokers.values()))
+
+    # --- SASL ----------------------------------------------------------------------------------
+
+    @property
+    def _sasl(self) -> Sasl:
+        assert self._cluster.sasl is not None
+        return self._cluster.sasl
+
+    def _hang_in_sasl(self) -> None:
+        """The next broker that is sent a message of SASL does not answer it; others go on."""
+        self._note("a broker hangs in the middle of SASL")
+        self._sasl.hangs_next = True
+        self._authenticate_again()
+
+    def _cut_in_sasl(self) -> None:
+        self._note("a connection is cut in the middle of SASL")
+        self._sasl.cuts_next = True
+        self._authenticate_again()
+
+    def _shorter_sessions(self) -> None:
+        before_ms, self._sasl.lifetime_ms = self._sasl.lifetime_ms, self._rng.choice((1, 700, 3000))
+        self._note(f"sessions live for {self._sasl.lifetime_ms} ms")
+        self._later(lambda: setattr(self._sasl, "lifetime_ms", before_ms))
+        self._authenticate_again()
+
+    def _end_sessions(self) -> None:
+        """Before their time, as by a broker whose clock has gone ahead."""
+        self._note("all sessions end")
+        self._sasl.end_all_sessions()
+
+    def _change_password(self) -> None:
+        """The producer does not learn of it, whatever heals."""
+        self._note("the producer's password is not right any more")
+        self.refuses = True
+        self._sasl.users = dict.fromkeys(self._sasl.users, "another password")
+        self._authenticate_again()
+
+    def _authenticate_again(self) -> None:
+        """So that it shows soon, some connections are made anew."""
+        if self._rng.random() < 0.7:
+            self._network.cut_all(self._any_broker(), "Connection reset by peer")
 
     # --- recovery ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ socket does with a large request: a buffer that is reused too early changes what
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -47,6 +48,8 @@ class Channel:
     to_server: bytearray = field(default_factory=bytearray)
     # Answers of a connection arrive in the order in which they were sent.
     last_arrival_ms: int = 0
+    # When each request was sent that is not delivered yet.
+    sent_at_ms: deque[int] = field(default_factory=deque)
 
 
 @dataclass
@@ -54,6 +57,7 @@ class NetworkFaults:
     """Chances in each step, all zero unless a test sets them."""
 
     latency_ms: tuple[int, int] = (1, 3)
+    cut_during_handshake: float = 0.0
     cut_during_request: float = 0.0
     cut_before_response: float = 0.0
     cut_next_response: bool = False
@@ -138,6 +142,7 @@ class SimNetwork:
         channel = self._channels.get(channel_id)
         if channel is None:
             return  # already cut; the producer learns of it at its next poll
+        channel.sent_at_ms.append(self._scheduler.clock.ms)
         half = len(buffers) // 2
         if self._chance(self.faults.cut_during_request):
             channel.to_server += b"".join(buffers[:half])
@@ -215,7 +220,9 @@ class SimNetwork:
     def _finish_connect(self, channel: Channel) -> None:
         if not channel.is_open:
             return
-        if channel.server.is_up:
+        if self._chance(self.faults.cut_during_handshake):
+            self.cut(channel, "cut during the TLS handshake")
+        elif channel.server.is_up:
             channel.is_connected = True
             self._tell(Connected(channel.channel_id))
         else:

@@ -14,14 +14,21 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 
-from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, KafkaSinkError
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    BufferExhaustedError,
+    DeliveryError,
+    KafkaSinkError,
+)
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation
+from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 
 REPLAY = "python -m tests.simulation.seeds {seed}"
 _MOST_POLLS = 60_000
+_MOST_REFUSALS = 8
 
 
 class InvariantError(AssertionError):
@@ -39,6 +46,7 @@ class Settings:
     max_message_bytes: int
     appends: int
     ranges: FaultRanges
+    sasl: Sasl | None = None
 
     @property
     def is_idempotent(self) -> bool:
@@ -53,6 +61,21 @@ class Settings:
     def must_succeed(self) -> bool:
         """Faults end long before any timeout; unclean elections lose only what was there."""
         return "delivery_timeout_ms" not in self.options
+
+    @property
+    def producer_options(self) -> dict[str, str]:
+        """With those of security."""
+        return self.options if self.sasl is None else {**self.options, **options_of(self.sasl)}
+
+
+def choose_sasl(rng: random.Random) -> Sasl | None:
+    """Whether and how brokers are secured. Drawn apart, so that other lives stay what they were."""
+    if rng.random() < 0.6:
+        return None
+    mechanism = rng.choice((PLAIN, PLAIN, SCRAM))
+    # SCRAM costs milliseconds of computing each time.
+    lifetimes_ms = (0, 1_200, 2_500, 6_000) if mechanism == PLAIN else (0, 15_000)
+    return Sasl(mechanism, dict(USERS), rng.choice(lifetimes_ms))
 
 
 @dataclass
@@ -112,7 +135,10 @@ def live(seed: int) -> Life:
     """Run the life of ``seed``. Raises InvariantError when something does not hold."""
     rng = random.Random(seed)
     settings = choose_settings(rng)
-    simulation = Simulation(rng.getrandbits(32), **settings.options)
+    settings.sasl = choose_sasl(random.Random(f"sasl of {seed}"))
+    simulation = Simulation(rng.getrandbits(32), **settings.producer_options)
+    if settings.sasl is not None:
+        simulation.cluster.enable_sasl(settings.sasl)
     topic = simulation.cluster.create_topic(
         "t", settings.partitions, settings.replicas, settings.min_insync
     )
@@ -208,6 +234,7 @@ def check(life: Life) -> None:
     logs = simulation.cluster.records("t")
     tainted = {i for i, p in enumerate(simulation.cluster.topics["t"].partitions) if p.is_tainted}
     _check_failure(life)
+    _check_refusals(life)
     if settings.is_idempotent:
         _check_no_duplicates(logs)
         _check_sequences(simulation)
@@ -225,10 +252,19 @@ def check(life: Life) -> None:
 def _check_failure(life: Life) -> None:
     if life.failure is None:
         return
+    if life.plan.refuses and isinstance(life.failure, AuthenticationError):
+        return
     if not isinstance(life.failure, (DeliveryError, BufferExhaustedError)):
         raise InvariantError(f"unexpected failure: {life.failure!r}")
     if life.settings.must_succeed:
         raise InvariantError(f"failed although every fault had ended: {life.failure}")
+
+
+def _check_refusals(life: Life) -> None:
+    """Whoever is refused does not try again. Answers may get lost, and there are three brokers."""
+    sasl = life.settings.sasl
+    if sasl is not None and sasl.refusals > _MOST_REFUSALS:
+        raise InvariantError(f"refused {sasl.refusals} times, and still trying")
 
 
 def _check_no_duplicates(logs: dict[int, list[twin.Record]]) -> None:
@@ -312,6 +348,7 @@ def main(arguments: list[str]) -> int:
         return 1 if failures else 0
     failure = try_seed(numbers[0])
     life_settings = choose_settings(random.Random(numbers[0]))
+    life_settings.sasl = choose_sasl(random.Random(f"sasl of {numbers[0]}"))
     print(life_settings)
     if failure is not None:
         print(failure)
