@@ -27,7 +27,7 @@ class StoreOptions(NamedTuple):
 
 
 def trust_store_options(prefix: str) -> StoreOptions:
-    """Of the trust store, behind ``prefix``: ``kafka.`` or, for a token endpoint's, none."""
+    """Of the trust store. ``prefix``: what stands before ``ssl.``, ``kafka.`` for brokers."""
     store = f"{prefix}ssl.truststore."
     return StoreOptions(
         type=f"{store}type",
@@ -52,11 +52,18 @@ def key_store_options(prefix: str) -> StoreOptions:
     )
 
 
+def source(store: StoreConfig, options: StoreOptions) -> str | None:
+    """The option that a store comes from; None where none was asked for."""
+    if store.location is not None:
+        return options.location
+    return None if store.certificates is None else options.certificates
+
+
 def described(store: StoreConfig, options: StoreOptions) -> str:
     """Option and value of where a store is, for messages; of text in an option, the option."""
-    if store.location is None:
-        return options.certificates
-    return f"{options.location}={store.location}"
+    return (
+        options.certificates if store.location is None else f"{options.location}={store.location}"
+    )
 
 
 def password_of_pem_trust_store(options: StoreOptions) -> str:

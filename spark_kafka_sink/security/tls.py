@@ -105,11 +105,12 @@ class TlsContext:
         return tls_errors.explain(error, host, port, self._situation())
 
     def _situation(self) -> tls_errors.Situation:
-        truststore, made = self._config.truststore, self._made
+        made = self._made
         return tls_errors.Situation(
             self._peer,
-            has_truststore=truststore.location is not None or truststore.certificates is not None,
-            own_certificate=None if made is None else made.own_certificate,
+            store_options.source(self._config.truststore, self._trust_options),
+            store_options.source(self._config.keystore, self._key_options),
+            None if made is None else made.own_certificate,
         )
 
     def _tell(self, problem: str) -> None:
@@ -135,9 +136,10 @@ class TlsContext:
         if trusted is None:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
-            _trust(
-                context, trusted, store_options.described(inputs.truststore, self._trust_options)
-            )
+            # As in Java, trust ends at any certificate of the store, not only at a root.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            what = store_options.described(inputs.truststore, self._trust_options)
+            _load(context, trusted, what)
         material = stores.key_material(inputs.keystore, self._key_options)
         if material is None:
             return _Made(context, inputs, None)
@@ -175,13 +177,12 @@ def _state(location: str | None, option: str) -> _FileState | None:
     return _FileState(path, status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _trust(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -> None:
-    """As in Java, trust ends at any certificate of the store, not only at a root."""
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+def _load(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -> None:
+    """Let ``context`` trust these. Raises ConfigError for one that OpenSSL cannot read."""
     for number, certificate in enumerate(certificates, 1):
         try:
             context.load_verify_locations(cadata=certificate)
-        except ssl.SSLError:
+        except (ssl.SSLError, ValueError):
             raise ConfigError(
                 f"{what}: certificate {number} of {len(certificates)} is damaged"
             ) from None
@@ -194,6 +195,9 @@ def _use(
     options: store_options.StoreOptions,
 ) -> None:
     """Give the client its own certificate. Raises ConfigError."""
+    # Into another context, only to see that what cannot be read is not one of them.
+    scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _load(scratch, material.chain, store_options.described(store, options))
     password = "" if store.key_password is None else store.key_password.reveal()
     chain = "".join(pem.encode("CERTIFICATE", certificate) for certificate in material.chain)
     with private_file((chain + material.key.reveal()).encode()) as path:

@@ -47,11 +47,13 @@ TOKEN_ENDPOINT = Peer(
 class Situation(NamedTuple):
     """What there is to know of a configuration when its error is explained.
 
+    truststore, keystore: the options that they come from; None where none was asked for
     own_certificate: DER of what the client shows; None if it shows none
     """
 
     peer: Peer
-    has_truststore: bool
+    truststore: str | None
+    keystore: str | None
     own_certificate: bytes | None
 
 
@@ -63,7 +65,7 @@ class _Meaning(NamedTuple):
 
 
 _TRUST_ITS_AUTHORITY = (
-    "set {p}ssl.truststore.location to a store with the certificate of the authority that signed "
+    "{p}ssl.truststore.location must be a store with the certificate of the authority that signed "
     "the server's"
 )
 _NOT_TRUSTED = _Meaning("the server's certificate is not signed by {trust}", _TRUST_ITS_AUTHORITY)
@@ -123,7 +125,7 @@ _NO_TLS = _Meaning(
     "firewall between cuts connections",
 )
 _CLIENT_CERTIFICATE_REFUSED = _Meaning(
-    "the server refuses the client's certificate, that of {p}ssl.keystore.location: {own}",
+    "the server refuses the client's certificate, that of {key}: {own}",
     "it must be signed by an authority that the server trusts, and not have expired",
 )
 _CLIENT_CERTIFICATE_MISSING = _Meaning(
@@ -137,8 +139,7 @@ _NOTHING_IN_COMMON = _Meaning(
     "server",
 )
 _CLIENT_EXPIRED = _Meaning(
-    "the server says that the client's certificate has expired, that of {p}ssl.keystore.location: "
-    "{own}",
+    "the server says that the client's certificate has expired, that of {key}: {own}",
     "renew it; the new file is used from the next connection on",
 )
 _SERVER_ERROR = _Meaning(
@@ -164,7 +165,7 @@ _REASONS: dict[str, _Meaning] = {
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": _CLIENT_EXPIRED,
     "SSLV3_ALERT_HANDSHAKE_FAILURE": _Meaning(
         "the server refuses the handshake: it has no version of TLS and no cipher suite in common "
-        "with the client, or it misses a client certificate ({p}ssl.keystore.location is {key})",
+        "with the client, or it misses a client certificate ({key})",
         "check {p}ssl.enabled.protocols, {p}ssl.cipher.suites and {p}ssl.keystore.location",
     ),
     "TLSV1_ALERT_PROTOCOL_VERSION": _NOTHING_IN_COMMON,
@@ -204,7 +205,7 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
         "without_tls": situation.peer.without_tls,
         "host": host,
         "trust": _trust(situation),
-        "key": "not set" if own is None else "set",
+        "key": situation.keystore or f"{situation.peer.prefix}ssl.keystore.location is not set",
         "own": _own(own) if "{own}" in found.cause else "",
     }
     cause, advice = (text.format(**values) for text in found)
@@ -222,9 +223,9 @@ def _meaning_of(error: OSError) -> _Meaning | None:
 
 
 def _trust(situation: Situation) -> str:
+    if situation.truststore is not None:
+        return f"an authority of {situation.truststore}"
     option = f"{situation.peer.prefix}ssl.truststore.location"
-    if situation.has_truststore:
-        return f"an authority of {option}"
     paths = ssl.get_default_verify_paths()
     system = paths.cafile or paths.capath or "it has none"
     return f"an authority of this host's system ({system}), and {option} is not set"
@@ -266,4 +267,4 @@ def why_not_used(
             f"{what}: the private key cannot be decrypted: {options.key_password} is wrong, or it "
             "is encrypted with an old cipher: openssl pkcs8 -topk8 -v2 aes256 writes it anew"
         )
-    return f"{what}: the private key or a certificate of the chain is damaged"
+    return f"{what}: the private key is damaged, or of a kind that OpenSSL does not know"

@@ -16,6 +16,7 @@ from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
 from spark_kafka_sink.security.tls import TlsContext
 from tests.unit.security.handshakes import handshake, server_context
+from tests.unit.security.jks_writer import store, trusted_entry
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 VERSIONS = {"TLSv1.2": TLS_1_2, "TLSv1.3": TLS_1_3}
@@ -80,14 +81,16 @@ def test_a_client_with_a_certificate_of_another_authority(version: str) -> None:
     )
     own = in_options(client.private_key(), client.certificate_chain)
     said = error_of(SslConfig(truststore=TRUST, keystore=own), server)
-    assert "refuses the client's certificate, that of kafka.ssl.keystore.location: " in said
+    assert (
+        "refuses the client's certificate, that of kafka.ssl.keystore.certificate.chain: " in said
+    )
     assert "CN=client, signed by CN=another authority, valid until 20" in said
 
 
 def test_another_authority() -> None:
     said = error_of(SslConfig(truststore=StoreConfig(certificates=OTHER.pem)))
-    assert "not signed by an authority of kafka.ssl.truststore.location" in said
-    assert "set kafka.ssl.truststore.location to a store with" in said
+    assert "not signed by an authority of kafka.ssl.truststore.certificates" in said
+    assert "kafka.ssl.truststore.location must be a store with" in said
 
 
 def test_another_authority_of_the_same_name() -> None:
@@ -175,9 +178,9 @@ def test_a_key_of_another_certificate() -> None:
     one, other = AUTHORITY.issue("one"), AUTHORITY.issue("other")
     third = AUTHORITY.issue("third", key_type="RSA")
     for key in (other.private_key(), third.private_key()):
-        store = in_options(key, one.certificate_chain)
+        own = in_options(key, one.certificate_chain)
         with pytest.raises(ConfigError, match="does not belong to the first certificate"):
-            TlsContext(SslConfig(keystore=store)).context()
+            TlsContext(SslConfig(keystore=own)).context()
 
 
 @pytest.mark.parametrize(
@@ -189,9 +192,9 @@ def test_a_key_of_another_certificate() -> None:
 )
 def test_the_password_of_an_encrypted_key(given: str | None, message: str) -> None:
     client = AUTHORITY.issue("client")
-    store = in_options(client.private_key(PASSWORD), client.certificate_chain, given)
+    own = in_options(client.private_key(PASSWORD), client.certificate_chain, given)
     with pytest.raises(ConfigError, match=message) as raised:
-        TlsContext(SslConfig(keystore=store)).context()
+        TlsContext(SslConfig(keystore=own)).context()
     assert "marked" not in str(raised.value)
     assert raised.value.__cause__ is None
 
@@ -205,12 +208,19 @@ def test_damaged_certificates_and_keys_are_told() -> None:
     ):
         TlsContext(SslConfig(truststore=trust)).context()
     bad_key = bad_certificate.replace("CERTIFICATE", "PRIVATE KEY")
-    for key, chain in (
-        (bad_key, client.certificate_chain),
-        (client.private_key(), bad_certificate),
+    for key, chain, message in (
+        (bad_key, client.certificate_chain, "the private key is damaged"),
+        (client.private_key(), bad_certificate, "certificate 1 of 1 is damaged"),
     ):
-        with pytest.raises(ConfigError, match="the private key or a certificate of the chain is"):
+        with pytest.raises(ConfigError, match=f"keystore.certificate.chain: {message}"):
             TlsContext(SslConfig(keystore=in_options(key, chain))).context()
+
+
+def test_a_certificate_without_content_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "trust.jks"
+    path.write_bytes(store(PASSWORD, trusted_entry("empty", b"")))
+    with pytest.raises(ConfigError, match="certificate 1 of 1 is damaged"):
+        TlsContext(SslConfig(truststore=StoreConfig(str(path)))).context()
 
 
 def key_store_of(folder: Path, content: str) -> SslConfig:
