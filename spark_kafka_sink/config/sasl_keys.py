@@ -167,7 +167,8 @@ SASL_KEYS = [
         None,
         at_least(1),
         LOW,
-        "How long a connection to the token endpoint may take to come about.",
+        "How long a connection to the token endpoint may take to come about; 10 s if nothing is "
+        "said, where Java waits for as long as the operating system does.",
     ),
     ConfigKey(
         "sasl.login.read.timeout.ms",
@@ -175,7 +176,8 @@ SASL_KEYS = [
         None,
         at_least(1),
         LOW,
-        "How long the token endpoint may take to answer.",
+        "How long the token endpoint may take to answer; 10 s if nothing is said, where Java waits "
+        "for ever.",
     ),
     ConfigKey(
         "sasl.login.retry.backoff.ms",

@@ -196,6 +196,7 @@ class TestConversation:
         ("The referenced credential has expired", "has expired", False),
         ("Ticket not yet valid", "clocks differ", True),
         ("Key table file '/x' not found", "check keyTab", False),
+        ("Request ticket server a@R not found in keytab", "the broker has another key", False),
     ],
 )
 def test_causes(text, advice, is_transient):

@@ -22,6 +22,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.oauth.choice import Way, losers, way_of
+from spark_kafka_sink.security.oauth.retrieval import sends_in_clear
 from spark_kafka_sink.security.oauth.retry import Waiting
 from spark_kafka_sink.security.oauth.token import ClaimNames, token_of_jwt
 from spark_kafka_sink.security.oauth.token_provider import OPTION, provided_token
@@ -96,6 +97,20 @@ class TestWhichWins:
         provider = OAuthConfig(token_endpoint_url=URL, token_provider="a:b")
         assert "token.provider wins over" in losers(provider, {})[0]
         assert losers(OAuthConfig(token_endpoint_url=URL), {"clientId": "a"}) == []
+
+
+@pytest.mark.parametrize(
+    ("oauth", "expected"),
+    [
+        (OAuthConfig(token_endpoint_url="http://issuer.example/token"), True),
+        (OAuthConfig(token_endpoint_url=URL), False),
+        (OAuthConfig(token_endpoint_url="http://127.0.0.1:8080/token"), False),
+        (OAuthConfig(token_endpoint_url="file:/a"), False),
+        (OAuthConfig(token_endpoint_url="http://issuer.example", token_provider="a:b"), False),
+    ],
+)
+def test_credentials_without_tls_deserve_a_warning(oauth, expected):
+    assert sends_in_clear(oauth) is expected
 
 
 class TestCheck:

@@ -1,11 +1,12 @@
-"""The interceptor and the partitioner of docs/your-own-code.md, as they stand there; and what is
-checked of what an interceptor returns.
+"""The interceptor, the partitioner and the source of tokens of docs/your-own-code.md, as they stand
+there; and what is checked of what an interceptor returns.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from spark_kafka_sink.base.entry_points import HookError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.producer.partitioner import UserPartitioner
+from spark_kafka_sink.security.oauth.token import ClaimNames
+from spark_kafka_sink.security.oauth.token_provider import OPTION, provided_token
 from spark_kafka_sink.spark.interceptors import Interceptors
 
 ROOT = Path(__file__).parents[2]
 _MODULE = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
-_OPTION = re.compile(r'\.option\("(interceptors|kafka\.partitioner)", "([\w.]+:\w+)"\)')
+_OPTION = re.compile(r'\.option\("(interceptors|kafka\.[\w.]+)", "([\w.]+:\w+)"\)')
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +82,18 @@ def test_the_documented_partitioner(documented: str) -> None:
     assert computed is not None
     assert computed.tolist()[:3] == [1, 0, 0]
     assert set(computed.tolist()[3:]) == {-1}
+
+
+def test_the_documented_source_of_tokens(
+    documented: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    service = tmp_path / "service.json"
+    service.write_text('{"token": "a-token", "expires_in_seconds": 3600}')
+    monkeypatch.setenv("TOKEN_SERVICE", service.as_uri())
+    before_ms = time.time() * 1000
+    token = provided_token(entry_point(documented, OPTION), ClaimNames())
+    assert token.value.reveal() == "a-token"
+    assert token.expires_at_ms >= int(before_ms) + 3_600_000
 
 
 def test_the_readme_has_both(documented: str) -> None:

@@ -265,6 +265,10 @@ _CAUSES = (
         "the keytab holds another key than the KDC: make it anew",
     ),
     _Cause(
+        "Wrong principal in request|Message stream modified|Request ticket server",
+        "the broker has another key than the KDC, or another principal than its host name says",
+    ),
+    _Cause(
         "[Kk]eytab|[Kk]ey table",
         f"check keyTab and principal in {JAAS}; the file must be readable on every machine that "
         "runs the driver or a task, and hold a key of the principal (klist -k)",
@@ -278,10 +282,6 @@ _CAUSES = (
         "[Tt]icket expired|credential has expired",
         "the ticket in the cache has expired: run kinit, or use a keytab, from which tickets are "
         "renewed",
-    ),
-    _Cause(
-        "Wrong principal in request|Message stream modified|Request ticket server",
-        "the broker has another key than the KDC, or another principal than its host name says",
     ),
 )
 

@@ -166,7 +166,8 @@ class TokenKeeper:
         """Called with the lock held."""
         if not self._has_thread or self._is_closed:
             return
-        if self._thread is None:
+        # One that is not alive is the parent's, of a process that was forked.
+        if self._thread is None or not self._thread.is_alive():
             name = "pykafka-sink-token"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()

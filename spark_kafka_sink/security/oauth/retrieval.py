@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -41,6 +42,7 @@ from spark_kafka_sink.security.oauth.token_provider import provided_token
 logger = logging.getLogger("spark_kafka_sink")
 
 _SSL = "ssl."
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class TokenRetrieval:
@@ -120,6 +122,11 @@ class TokenRetrieval:
             self._has_warned = True
             for sentence in losers(oauth, options):
                 logger.warning(sentence)
+            if sends_in_clear(oauth):
+                logger.warning(
+                    f"{URL_OPTION} begins with http:, so the client's credentials and the tokens "
+                    "can be read by whoever is on the way: use https:"
+                )
 
 
 def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
@@ -132,3 +139,14 @@ def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
         return parse_ssl(SSL_CONFIG.parse(given))
     except ConfigError as error:
         raise ConfigError(f"{JAAS}, for the token endpoint: {error}") from None
+
+
+def sends_in_clear(oauth: OAuthConfig) -> bool:
+    """Whether credentials leave this machine without TLS."""
+    if oauth.token_provider is not None or oauth.token_endpoint_url is None:
+        return False
+    try:
+        url = urlsplit(oauth.token_endpoint_url.strip())
+    except ValueError:
+        return False
+    return url.scheme == "http" and url.hostname not in _LOCAL

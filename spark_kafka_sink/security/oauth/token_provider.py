@@ -1,19 +1,8 @@
 """Tokens from the user's own code: ``kafka.sasl.oauthbearer.token.provider``.
 
 A callable without arguments. It returns a JWT, or any token together with the time at which it
-expires, in seconds since 1970-01-01 UTC, as confluent-kafka's ``oauth_cb`` does::
-
-    # tokens.py
-    import time
-
-    import requests
-
-
-    def cluster_token() -> tuple[str, float]:
-        answer = requests.post("https://issuer.example/token", timeout=10).json()
-        return answer["access_token"], time.time() + answer["expires_in"]
-
-    .option("kafka.sasl.oauthbearer.token.provider", "tokens:cluster_token")
+expires, in seconds since 1970-01-01 UTC, as confluent-kafka's ``oauth_cb`` does. An example stands
+in docs/your-own-code.md.
 
 It is called on the driver and in Spark's Python workers, in a thread of its own, whenever a token
 is needed. What it raises is an error that is tried again.

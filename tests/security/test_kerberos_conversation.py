@@ -1,0 +1,177 @@
+"""SASL GSSAPI with a real KDC: both sides of the conversation, and what fails for whom.
+
+Needs the package ``gssapi`` and MIT's KDC: ``apt-get install krb5-kdc krb5-admin-server krb5-user
+libkrb5-dev gcc python3-dev`` and ``pip install gssapi``. Skipped without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
+from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.security.login import Login, new_login
+from tests.security.kdc import REALM, Kdc, missing_programs
+
+gssapi = pytest.importorskip("gssapi", reason="the package gssapi is not installed")
+pytestmark = pytest.mark.skipif(bool(missing_programs()), reason=f"no {missing_programs()}")
+
+MODULE = "com.sun.security.auth.module.Krb5LoginModule"
+BROKER = "kafka/localhost"
+PATIENCE_MS = 120_000
+
+
+@pytest.fixture(scope="module")
+def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
+    kdc = Kdc(tmp_path_factory.mktemp("kdc"))
+    with kdc.running():
+        yield kdc
+
+
+@pytest.fixture(scope="module")
+def service_keytab(kdc: Kdc) -> Path:
+    return kdc.keytab(BROKER)
+
+
+@pytest.fixture(scope="module")
+def client_keytab(kdc: Kdc) -> Path:
+    return kdc.keytab("client")
+
+
+@pytest.fixture(autouse=True)
+def environment(kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in kdc.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("KRB5CCNAME", raising=False)
+
+
+def login_for(options: str, service: str = "kafka") -> Login:
+    jaas = Secret(f"{MODULE} required {options};")
+    return new_login(SaslConfig("GSSAPI", jaas_config=jaas, kerberos=KerberosConfig(service)))
+
+
+def by_keytab(path: Path, principal: str = "client") -> str:
+    return f'useKeyTab=true storeKey=true keyTab="{path}" principal="{principal}@{REALM}"'
+
+
+def accept(conversation: Conversation, keytab: Path, layers: int = 1) -> str:
+    """The broker's side, to the end. Returns who the client is."""
+    credentials = gssapi.Credentials(usage="accept", store={"keytab": str(keytab)})
+    context = gssapi.SecurityContext(creds=credentials, usage="accept")
+    message: Any = conversation.first()
+    while not context.complete:
+        message = conversation.next(context.step(message) or b"")
+    assert message == b""
+    offer = context.wrap(bytes([layers, 0, 0, 0]), False).message
+    answer = conversation.next(offer)
+    assert answer is not None
+    assert context.unwrap(answer).message == b"\x01\x00\x00\x00"
+    assert conversation.next(b"") is None
+    return str(context.initiator_name)
+
+
+class TestSuccess:
+    def test_a_keytab(self, service_keytab, client_keytab):
+        login = login_for(by_keytab(client_keytab))
+        login.prepare(PATIENCE_MS)
+        assert login.mechanism == "GSSAPI"
+        # A ticket serves many conversations.
+        for layers in (1, 7):
+            conversation = login.converse("localhost")
+            assert accept(conversation, service_keytab, layers) == f"client@{REALM}"
+
+    def test_a_ticket_cache(self, kdc, service_keytab, client_keytab):
+        cache = kdc.ticket_cache("client", client_keytab)
+        login = login_for(f'useTicketCache=true ticketCache="{cache}"')
+        login.prepare(PATIENCE_MS)
+        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+
+    def test_the_users_own_ticket_cache(self, kdc, service_keytab, client_keytab, monkeypatch):
+        monkeypatch.setenv("KRB5CCNAME", str(kdc.ticket_cache("client", client_keytab)))
+        login = login_for("useTicketCache=true")
+        login.prepare(PATIENCE_MS)
+        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+
+    def test_the_keytab_where_the_cache_has_no_ticket(
+        self, service_keytab, client_keytab, tmp_path
+    ):
+        options = f'useTicketCache=true ticketCache="{tmp_path}/none" {by_keytab(client_keytab)}'
+        login = login_for(options)
+        login.prepare(PATIENCE_MS)
+        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+
+
+class TestFailure:
+    def refused(self, options: str, host: str = "localhost", service: str = "kafka") -> str:
+        def begin() -> None:
+            login = login_for(options, service)
+            login.prepare(PATIENCE_MS)
+            login.converse(host).first()
+
+        with pytest.raises(AuthenticationError) as raised:
+            begin()
+        assert not isinstance(raised.value, CredentialsUnavailableError)
+        return str(raised.value)
+
+    def test_a_principal_that_the_kdc_does_not_know(self, kdc):
+        keytab = kdc.keytab("gone")
+        kdc.delete("gone")
+        assert "the KDC does not know the principal" in self.refused(by_keytab(keytab, "gone"))
+
+    def test_a_principal_that_is_not_in_the_keytab(self, client_keytab):
+        told = self.refused(by_keytab(client_keytab, "somebody"))
+        assert f"{client_keytab} has no key of the principal somebody@{REALM}" in told
+
+    def test_a_key_that_was_changed(self, kdc):
+        keytab = kdc.keytab("rotated")
+        kdc.keytab("rotated", "rotated-again")
+        assert "the keytab holds another key" in self.refused(by_keytab(keytab, "rotated"))
+
+    def test_no_keytab(self, tmp_path):
+        assert "keyTab in kafka.sasl.jaas.config" in self.refused(by_keytab(tmp_path / "none"))
+
+    def test_no_ticket(self, tmp_path):
+        assert "run kinit" in self.refused(f'useTicketCache=true ticketCache="{tmp_path}/none"')
+
+    @pytest.mark.parametrize(("host", "service"), [("elsewhere", "kafka"), ("localhost", "bank")])
+    def test_a_broker_that_the_kdc_does_not_know(self, client_keytab, host, service):
+        told = self.refused(by_keytab(client_keytab), host, service)
+        assert "kafka.sasl.kerberos.service.name" in told
+
+    def test_a_broker_with_another_key(self, kdc, client_keytab, service_keytab):
+        """It cannot read the ticket, and answers why."""
+        other = kdc.keytab("kafka/otherhost")
+        login = login_for(by_keytab(client_keytab))
+        login.prepare(PATIENCE_MS)
+        with pytest.raises(AuthenticationError, match="the broker has another key than the KDC"):
+            accept(login.converse("localhost"), other)
+
+    def test_a_broker_that_sends_nonsense(self, client_keytab, service_keytab):
+        login = login_for(by_keytab(client_keytab))
+        login.prepare(PATIENCE_MS)
+        conversation = login.converse("localhost")
+        conversation.first()
+        with pytest.raises(AuthenticationError, match="SASL GSSAPI failed"):
+            conversation.next(b"nonsense")
+
+    def test_no_realm_in_krb5_conf(self, client_keytab, monkeypatch, tmp_path):
+        monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "none"))
+        assert "krb5.conf" in self.refused(by_keytab(client_keytab))
+
+
+def test_a_kdc_that_is_away_may_be_tried_again(tmp_path, monkeypatch):
+    kdc = Kdc(tmp_path)
+    keytab = kdc.keytab("client")
+    for name, value in kdc.environment.items():
+        monkeypatch.setenv(name, value)
+    login = login_for(by_keytab(keytab))
+    with pytest.raises(CredentialsUnavailableError, match="no KDC of the realm answers"):
+        login.prepare(PATIENCE_MS)
+    with kdc.running():
+        login.prepare(PATIENCE_MS)
