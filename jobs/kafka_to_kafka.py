@@ -25,10 +25,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.java_client import for_java_client
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
 BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
+SECURITY_PROTOCOL = "kafka.security.protocol"
 # Not topic and partition: the rows would go where they come from.
 DEFAULT_SELECT = "key, value, headers, timestamp"
 
@@ -45,10 +47,15 @@ def declare_arguments() -> JobArguments:
 
 
 def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """The input topics; by default of the cluster that is written to, and committed records."""
+    """The input topics; by default of the cluster that is written to, and committed records.
+
+    That cluster is reached as for writing, unless the reader has servers or a protocol of its own.
+    """
     defaults = {"includeHeaders": "true", "kafka.isolation.level": "read_committed"}
     if BOOTSTRAP_SERVERS in settings.sink_options:
         defaults[BOOTSTRAP_SERVERS] = settings.sink_options[BOOTSTRAP_SERVERS]
+    if not {BOOTSTRAP_SERVERS, SECURITY_PROTOCOL} & settings.reader_options.keys():
+        defaults.update(for_java_client(settings.sink_options))
     max_offsets = settings.get("max_offsets")
     if max_offsets is not None:
         defaults["maxOffsetsPerTrigger"] = max_offsets

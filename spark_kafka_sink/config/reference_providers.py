@@ -20,7 +20,7 @@ KEY = "config.providers"
 _PREFIX = f"{KEY}."
 _CLASS, _PARAM = ".class", ".param."
 _PACKAGE = "org.apache.kafka.common.config.provider."
-_KINDS = {
+KINDS_OF_JAVA = {
     f"{_PACKAGE}EnvVarConfigProvider": ENV,
     f"{_PACKAGE}FileConfigProvider": FILE,
     f"{_PACKAGE}DirectoryConfigProvider": DIR,
@@ -68,11 +68,12 @@ def _kind(name: str, values: Mapping[str, str]) -> str:
     java_class = values.get(key)
     if java_class is None:
         raise ConfigError(f"kafka.{KEY} names '{name}', but kafka.{key} is missing")
-    kind = _KINDS.get(without_shade(java_class.strip()))
+    kind = KINDS_OF_JAVA.get(without_shade(java_class.strip()))
     if kind is None:
         raise ConfigError(
             f"Invalid value {java_class} for configuration kafka.{key}: names a Java class, and "
-            f"there is no JVM here; what the sink does itself is what {', '.join(_KINDS)} stands "
-            "for. Instead: let your platform put the secret into a file or an environment variable"
+            "there is no JVM here; what the sink does itself is what "
+            f"{', '.join(KINDS_OF_JAVA)} stands for. Instead: let your platform put the secret "
+            "into a file or an environment variable"
         )
     return kind

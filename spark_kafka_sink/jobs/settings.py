@@ -116,13 +116,17 @@ class JobArguments:
                 option = key.removeprefix(CONF_PREFIX)
                 _check_option(option, key)
                 sink[option] = value
-        _warn_of_shown(sink, dict(conf).get(REGEX_OPTION, DEFAULT_REGEX))
+        regex = dict(conf).get(REGEX_OPTION, DEFAULT_REGEX)
+        _warn_of_shown(sink, regex, CONF_PREFIX)
+        _warn_of_shown(reader, regex, READER_PREFIX)
         given = _pairs(parsed.option)
         for option in given:
             _check_option(option, f"--option {option}")
-        _warn_of_command_line(given)
+        _warn_of_command_line(given, "--option")
         sink.update(given)
-        reader.update(_pairs(parsed.reader_option))
+        given = _pairs(parsed.reader_option)
+        _warn_of_command_line(given, "--reader-option")
+        reader.update(given)
         self._apply(parsed, job, sink)
         return JobSettings(job, sink, reader)
 
@@ -158,18 +162,18 @@ def _check_option(option: str, where: str) -> None:
         raise ConfigError(f"{where}: the sink has no option '{option}'")
 
 
-def _warn_of_shown(options: Mapping[str, str], regex: str) -> None:
+def _warn_of_shown(options: Mapping[str, str], regex: str, prefix: str) -> None:
     """Spark's configuration is in the environment page of its UI, and in event logs."""
-    shown = shown_by_spark(options, regex, CONF_PREFIX)
+    shown = shown_by_spark(options, regex, prefix)
     if shown:
-        logger.warning(warning_of_shown([CONF_PREFIX + name for name in shown], regex))
+        logger.warning(warning_of_shown([prefix + name for name in shown], regex))
 
 
-def _warn_of_command_line(options: Mapping[str, str]) -> None:
+def _warn_of_command_line(options: Mapping[str, str], argument: str) -> None:
     for name in clear_secrets(options):
         logger.warning(
-            f"--option {name}: a secret in clear text on the command line, which every user of the "
-            f"machine can see. Write {REFERENCE_HINT}, instead"
+            f"{argument} {name}: a secret in clear text on the command line, which every user of "
+            f"the machine can see. Write {REFERENCE_HINT}, instead"
         )
 
 

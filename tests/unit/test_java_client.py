@@ -1,0 +1,73 @@
+"""The sink's options as Java's client takes them; Spark's own source reads by them."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.config.java_client import for_java_client
+
+PROVIDER = "org.apache.kafka.common.config.provider"
+PROVIDERS = {
+    "kafka.config.providers": "env,file,dir",
+    "kafka.config.providers.env.class": f"{PROVIDER}.EnvVarConfigProvider",
+    "kafka.config.providers.file.class": f"{PROVIDER}.FileConfigProvider",
+    "kafka.config.providers.dir.class": f"{PROVIDER}.DirectoryConfigProvider",
+}
+
+
+def test_only_what_secures_connections_is_taken() -> None:
+    options = {
+        "topic": "t",
+        "kafka.linger.ms": "5",
+        "Kafka.Security.Protocol": "SSL",
+        "kafka.ssl.protocol": "TLSv1.2",
+        "kafka.sasl.oauthbearer.token.provider": "a:b",
+    }
+    assert for_java_client(options) == {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.protocol": "TLSv1.2",
+    }
+    assert for_java_client({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "module"),
+    [("PLAIN", "plain.Plain"), ("scram-sha-512", "scram.Scram")],
+)
+def test_user_and_password_become_a_jaas_text(mechanism: str, module: str) -> None:
+    found = for_java_client(
+        {
+            "kafka.sasl.mechanism": mechanism,
+            "kafka.sasl.username": 'a"b',
+            "kafka.sasl.password": "c\\d",
+        }
+    )
+    assert found == {
+        "kafka.sasl.mechanism": mechanism,
+        "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{module}LoginModule required "
+        'username="a\\"b" password="c\\\\d";',
+    }
+
+
+def test_references_get_javas_providers() -> None:
+    options = {"kafka.ssl.truststore.location": "${env:TRUST}"}
+    assert for_java_client(options) == {**options, **PROVIDERS}
+    own = {
+        "kafka.config.providers": "env",
+        "kafka.config.providers.env.class": f"{PROVIDER}.EnvVarConfigProvider",
+    }
+    assert for_java_client({**options, **own}) == {**options, **own}
+
+
+@pytest.mark.parametrize(
+    ("options", "types"),
+    [
+        ({"kafka.ssl.truststore.location": "/a/ca.PEM"}, {"kafka.ssl.truststore.type": "PEM"}),
+        ({"kafka.ssl.truststore.certificates": "x"}, {"kafka.ssl.truststore.type": "PEM"}),
+        ({"kafka.ssl.keystore.certificate.chain": "x"}, {"kafka.ssl.keystore.type": "PEM"}),
+        ({"kafka.ssl.keystore.location": "/a/key.p12"}, {}),
+        ({"kafka.ssl.keystore.location": "/a/k.pem", "kafka.ssl.keystore.type": "PEM"}, {}),
+    ],
+)
+def test_java_is_told_of_pem(options: dict[str, str], types: dict[str, str]) -> None:
+    assert for_java_client(options) == {**options, **types}
