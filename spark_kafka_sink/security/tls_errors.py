@@ -108,8 +108,8 @@ _REFUSED_CERTIFICATES: dict[int, _Meaning] = {
         "signed by an authority",
     ),
     26: _Meaning(
-        "the server's certificate is not made for a server (extendedKeyUsage)",
-        "renew it with the usage serverAuth",
+        "the server's certificate is not made for a server (keyUsage, extendedKeyUsage)",
+        "renew it with the usages digitalSignature and serverAuth",
     ),
     62: _NAME,
     64: _NAME,

@@ -175,6 +175,16 @@ def test_of_several_keys_the_first_is_used_and_that_is_told(
     )
 
 
+@pytest.mark.parametrize("password", [Secret("changeit"), None])
+def test_the_authorities_that_come_with_java(password: Secret | None) -> None:
+    """What Java trusts by itself, for those who want the same here."""
+    keytool = shutil.which("keytool")
+    assert keytool is not None
+    path = Path(keytool).resolve().parents[1] / "lib" / "security" / "cacerts"
+    context = TlsContext(SslConfig(truststore=StoreConfig(str(path), password))).context()
+    assert len(context.get_ca_certs()) > 20
+
+
 def test_the_same_certificates_come_out_of_each_format(material: Material) -> None:
     expected = {material.authority.certificate.public_bytes(Encoding.DER)}
     for store in (

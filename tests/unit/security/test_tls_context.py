@@ -6,14 +6,19 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
-from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
+from spark_kafka_sink.localkafka import certificates
+from spark_kafka_sink.localkafka.certificates import Authority, Identity, KeyType, write_private
 from spark_kafka_sink.security.tls import TlsContext
 from tests.unit.security.handshakes import handshake, server_context
 from tests.unit.security.jks_writer import store, trusted_entry
@@ -124,6 +129,54 @@ def test_an_expired_server() -> None:
     said = error_of(SslConfig(truststore=TRUST), server)
     assert "has expired" in said
     assert "the clock of this host" in said
+
+
+def test_a_server_that_is_not_valid_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
+    validity = (tomorrow, tomorrow + timedelta(days=1))
+    monkeypatch.setattr(certificates, "_validity", lambda *_: validity)
+    server = server_context(AUTHORITY.issue("broker", ["localhost"]))
+    said = error_of(SslConfig(truststore=TRUST), server)
+    assert "is not valid yet" in said
+    assert "the clock of this host" in said
+
+
+def test_a_server_that_has_no_certificate_for_the_name() -> None:
+    server = server_context(AUTHORITY.issue("broker", ["localhost"]))
+    server.sni_callback = lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+    said = error_of(SslConfig(truststore=TRUST), server)
+    assert "the server knows no certificate for the name localhost" in said
+
+
+def signed_by_itself() -> Identity:
+    """As ``openssl req -x509`` makes it: of no authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(timezone.utc)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    return Identity(key, certificate, certificate)
+
+
+def test_a_server_that_is_signed_by_itself_and_has_no_other_name_than_its_common_one() -> None:
+    identity = signed_by_itself()
+    server = server_context(identity)
+    said = error_of(SslConfig(truststore=TRUST), server)
+    assert "the server's certificate is signed by itself, not by an authority of" in said
+    trust = StoreConfig(certificates=identity.certificate_chain)
+    context = TlsContext(SslConfig(truststore=trust)).context()
+    assert handshake(context, server).version == "TLSv1.3", "the common name counts, as in Java"
+
+
+def test_a_certificate_for_another_use_than_a_servers() -> None:
+    authority = Identity(OTHER._key, OTHER.certificate, OTHER.certificate)
+    trust = StoreConfig(certificates=OTHER.pem)
+    said = error_of(SslConfig(truststore=trust), server_context(authority))
+    assert "is not made for a server (keyUsage, extendedKeyUsage)" in said
 
 
 def test_an_expired_client() -> None:
