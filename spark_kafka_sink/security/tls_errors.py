@@ -218,8 +218,13 @@ def _meaning_of(error: OSError) -> _Meaning | None:
     if isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
         return _NO_TLS
     if isinstance(error, ssl.SSLError):
-        return _REASONS.get(error.reason or "")
+        return _REASONS.get(_reason_of(error))
     return None
+
+
+def _reason_of(error: ssl.SSLError) -> str:
+    """Empty for an error that OpenSSL has not raised: it has no such attribute at all."""
+    return getattr(error, "reason", None) or ""
 
 
 def _trust(situation: Situation) -> str:
@@ -244,8 +249,8 @@ def _words_of(error: OSError) -> str:
     """OpenSSL's words, without the line of C code that reported them."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.rstrip(".")
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason
+    if isinstance(error, ssl.SSLError) and (reason := _reason_of(error)):
+        return reason
     return error.strerror or type(error).__name__
 
 

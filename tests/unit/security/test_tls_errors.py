@@ -122,3 +122,9 @@ def test_an_address_of_ipv6_is_in_brackets() -> None:
     assert (
         TLS.explain(ssl_error("SOMETHING_NEW"), "::1", 9093) == "TLS with [::1]:9093: SOMETHING_NEW"
     )
+
+
+def test_an_end_that_openssl_has_not_seen_itself() -> None:
+    """The channel makes the error: without the attribute ``reason``, which OpenSSL's have."""
+    said = TLS.explain(ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred"), "b1.example", 9093)
+    assert "the port does not speak TLS (EOF occurred): " in said
