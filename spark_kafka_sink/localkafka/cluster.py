@@ -239,7 +239,8 @@ class LocalKafka:
             replication_factor = min(3, len(self.broker_ids))
         configuration = [CreatableTopicConfig(*item) for item in (configs or {}).items()]
         topic = CreatableTopic(name, partitions, replication_factor, [], configuration)
-        with self._admin(self._running()) as admin:
+        # Asked twice, the broker would say that the topic exists.
+        with self._admin(self._running(), timeout_ms) as admin:
             error = admin.create_topics([topic], timeout_ms)[name]
         if error is not None:
             raise error
@@ -379,9 +380,11 @@ class LocalKafka:
         assert isinstance(response, MetadataResponse)
         return check(response)
 
-    def _admin(self, broker_ids: Sequence[int]) -> AdminClient:
+    def _admin(
+        self, broker_ids: Sequence[int], request_timeout_ms: int = _ASK_TIMEOUT_MS
+    ) -> AdminClient:
         addresses = [self.address(broker_id, settings.MAIN_LISTENER) for broker_id in broker_ids]
         network_settings = DEFAULT_SETTINGS._replace(
-            request_timeout_ms=_ASK_TIMEOUT_MS, reconnect_backoff_max_ms=100
+            request_timeout_ms=request_timeout_ms, reconnect_backoff_max_ms=100
         )
         return AdminClient(addresses, network_settings, SelectorNetwork(), self._clock, Random())
