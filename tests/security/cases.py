@@ -13,6 +13,7 @@ from pathlib import Path
 
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.certificates import Authority, KeyType
+from tests.broker.processes import eventually
 from tests.security.issuer import Issuer
 from tests.security.listeners import MECHANISMS, SECRETS
 from tests.security.stores import FORMS, Options, Stores
@@ -64,15 +65,19 @@ def _delegation_token(mechanism: str, world: World) -> Options:
 
 
 def new_delegation_token(world: World) -> tuple[str, str]:
-    """Id and HMAC of a token for alice, from Kafka's own tool."""
+    """Id and HMAC of a token for alice, from Kafka's own tool; all brokers know it afterwards."""
     file = world.folder / "client.properties"
     world.kafka.write_client_properties(file, "alice", "SASL_TLS")
-    shown = world.kafka.run_tool(
-        "DelegationTokenCommand",
-        *("--bootstrap-server", world.kafka.bootstrap_servers_of("SASL_TLS")),
-        *("--command-config", str(file), "--create", "--max-life-time-period", "-1"),
-    )
+
+    def run(address: str, *arguments: str) -> str:
+        command = ("--bootstrap-server", address, "--command-config", str(file), *arguments)
+        return world.kafka.run_tool("DelegationTokenCommand", *command)
+
+    addresses = world.kafka.bootstrap_servers_of("SASL_TLS").split(",")
+    shown = run(addresses[0], "--create", "--max-life-time-period", "-1")
     token_id, hmac = next(line for line in shown.splitlines() if "User:alice" in line).split()[:2]
+    for address in addresses:
+        assert eventually(lambda address=address: token_id in run(address, "--describe"))
     return token_id, hmac
 
 
