@@ -20,6 +20,7 @@ from spark_kafka_sink.security.mechanisms.gssapi import (
     SERVICE_OPTION,
     KerberosUser,
     Tickets,
+    are_valid,
     kerberos_user,
 )
 from spark_kafka_sink.security.references import resolve
@@ -28,10 +29,13 @@ from spark_kafka_sink.security.references import resolve
 class _Taken(NamedTuple):
     """GSSAPI's credentials, and since when they are used."""
 
-    tickets: Tickets
     user: KerberosUser
     credentials: Any
     since_ms: int
+
+    def may_serve(self, user: KerberosUser, not_before_ms: int) -> bool:
+        """Whether they are those of ``user``, recent, and have not expired."""
+        return self.user == user and self.since_ms > not_before_ms and are_valid(self.credentials)
 
 
 class KerberosLogin:
@@ -102,9 +106,9 @@ class KerberosLogin:
         with self._lock:
             taken = self._taken
         limit_ms = self._config.kerberos.min_time_before_relogin_ms
-        if taken is not None and taken.user == user and now_ms - taken.since_ms < limit_ms:
+        if taken is not None and taken.may_serve(user, now_ms - limit_ms):
             return taken.credentials
         credentials = tickets.acquire()
         with self._lock:
-            self._taken = _Taken(tickets, user, credentials, now_ms)
+            self._taken = _Taken(user, credentials, now_ms)
         return credentials

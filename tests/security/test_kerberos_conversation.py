@@ -106,6 +106,21 @@ class TestSuccess:
         login.prepare(PATIENCE_MS)
         assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
 
+    def test_a_ticket_that_has_expired_gives_way_to_a_new_one(
+        self, kdc, service_keytab, client_keytab, monkeypatch
+    ):
+        """Also within kafka.sasl.kerberos.min.time.before.relogin."""
+        cache = kdc.ticket_cache("client", client_keytab, life="1s")
+        login = login_for(f'useTicketCache=true ticketCache="{cache}"')
+        told = ""
+        while "has expired" not in told:
+            try:
+                login.prepare(PATIENCE_MS)
+            except AuthenticationError as error:
+                told = str(error)
+        kdc.ticket_cache("client", client_keytab, life="1h").replace(cache)
+        assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+
 
 class TestFailure:
     def refused(self, options: str, host: str = "localhost", service: str = "kafka") -> str:

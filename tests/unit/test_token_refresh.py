@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -249,3 +253,44 @@ class TestThread:
         may_answer.set()
         other.join(120)
         keeper.close()
+
+
+FORKING = """
+import os, threading, time
+from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
+from spark_kafka_sink.security.login import login_of
+
+given = []
+
+def token():
+    given.append(os.getpid())
+    return f"token-of-{os.getpid()}", time.time() + 3600
+
+config = SaslConfig("OAUTHBEARER", oauth=OAuthConfig(token_provider="__main__:token"))
+login = login_of(config)
+login.prepare(120_000)
+assert login_of(config) is login
+threads = [thread.name for thread in threading.enumerate()]
+assert "pykafka-sink-token" in threads, threads
+child = os.fork()
+if child == 0:
+    mine = login_of(config)
+    mine.prepare(120_000)
+    right = mine is not login and f"token-of-{os.getpid()}".encode() in mine.converse("b").first()
+    threads = [thread.name for thread in threading.enumerate()]
+    os._exit(0 if right and "pykafka-sink-token" in threads else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert given == [os.getpid()]
+"""
+
+
+def test_a_forked_process_has_a_login_and_a_thread_of_its_own(tmp_path):
+    script = tmp_path / "forking.py"
+    script.write_text(FORKING)
+    root = Path(__file__).parents[2]
+    subprocess.run(
+        [sys.executable, "-W", "ignore", str(script)],
+        check=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )

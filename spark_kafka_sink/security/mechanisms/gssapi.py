@@ -221,6 +221,17 @@ class Tickets:
         return GssapiConversation(context)
 
 
+def are_valid(credentials: Any) -> bool:
+    """Whether a ticket has not expired. Does not ask the KDC."""
+    try:
+        with _told():
+            # None: it has no end.
+            has_time_left = credentials.lifetime != 0
+    except AuthenticationError:
+        return False
+    return bool(has_time_left)
+
+
 class _Cause(NamedTuple):
     """pattern: in Kerberos' message; is_transient: whether to try again may help."""
 
