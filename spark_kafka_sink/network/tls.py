@@ -34,9 +34,6 @@ _SMALL_BYTES = 4096
 # How much is encrypted before it is sent: as much memory a connection takes for its bytes.
 _ENCRYPTED_BYTES = 262144
 
-# As OpenSSL calls it when the other side hangs up without a word.
-_END = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
-
 Explain = Callable[[OSError, str, int], str]
 """What an error of TLS with the broker of this host and port means, and what to do about it."""
 
@@ -87,7 +84,7 @@ class TlsChannel:
             self._is_reached = True
         elif self._receive_of_handshake() == 0:
             # Whoever hangs up in the middle may be restarting, or not speak TLS at all.
-            raise OSError(errno.ECONNRESET, self._why(_END))
+            raise OSError(errno.ECONNRESET, self._why(closed()))
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -105,7 +102,7 @@ class TlsChannel:
         except ConnectionResetError:
             return 0  # it has hung up as well: some bytes of this side were not read
 
-    def _why(self, error: ssl.SSLError) -> str:
+    def _why(self, error: OSError) -> str:
         return self._explain(error, self._host, self._port)
 
     # --- writing -------------------------------------------------------------------------------
