@@ -9,7 +9,7 @@
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
-# make fuzz   1 million broken responses
+# make fuzz   1 million broken responses, 250,000 dialogues of SASL, 25,000 of TLS
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make security   every login and store through this sink and Spark's own, on secured brokers: 10 minutes
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
@@ -86,7 +86,7 @@ golden: $(VENV)/dev.installed
 	$(BIN)/python -m tests.golden.generate
 
 fuzz: $(VENV)/dev.installed
-	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py
+	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/security/test_spark_control.py

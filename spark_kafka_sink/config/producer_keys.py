@@ -338,7 +338,8 @@ PRODUCER_CONFIG = ConfigDef(
             10000,
             at_least(1),
             MEDIUM,
-            "How long a connection may take to come about; doubles with each failure.",
+            "How long a connection may take to be set up: TCP, the handshake of TLS, SASL. "
+            "Doubles with each failure.",
         ),
         ConfigKey(
             "socket.connection.setup.timeout.max.ms",
@@ -346,7 +347,7 @@ PRODUCER_CONFIG = ConfigDef(
             30000,
             at_least(1),
             MEDIUM,
-            "Longest time a connection may take to come about.",
+            "Longest time a connection may take to be set up.",
         ),
         ConfigKey(
             "send.buffer.bytes",

@@ -21,7 +21,7 @@ from tests.local_kafka import PatientKafka
 from tests.patience import AN_HOUR_MS, NO_OTHER_TIMEOUT, reason_given_time
 
 USERS = {"alice": "alices", "bob": "bobs"}
-LIFETIME_MS = 2_500
+LIFETIME_MS = 5_000
 
 
 @pytest.fixture(scope="module")

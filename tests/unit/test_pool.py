@@ -42,6 +42,32 @@ def make_pool():
     return ProducerPool(FakeProducer, clock), clock
 
 
+SECURED = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_username": "alice",
+    "sasl_password": "alices",
+}
+
+
+def test_nobody_gets_the_producer_of_another_user():
+    """The configuration includes who it is: a pool by brokers alone would mix users up."""
+    pool, _ = make_pool()
+    first = pool.acquire(config(**SECURED), ["a"])
+    pool.release(config(**SECURED), first)
+    others = (
+        {},
+        {**SECURED, "sasl_username": "bob"},
+        {**SECURED, "sasl_password": "another"},
+        {**SECURED, "sasl_mechanism": "PLAIN"},
+        {**SECURED, "security_protocol": "SASL_PLAINTEXT"},
+        {**SECURED, "ssl_truststore_location": "/another.pem", "ssl_truststore_type": "PEM"},
+    )
+    for other in others:
+        assert pool.acquire(config(**other), ["a"]) is not first
+    assert pool.acquire(config(**SECURED), ["a"]) is first
+
+
 def test_the_next_task_gets_the_same_producer():
     pool, _ = make_pool()
     first = pool.acquire(config(), ["a"])
