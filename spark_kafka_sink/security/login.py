@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from spark_kafka_sink.base.clock import SystemClock, wait_seconds
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError
 from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.sasl_keys import (
     AWS_MSK_IAM,
@@ -125,7 +125,8 @@ def _token_login(config: SaslConfig) -> Login:
 
 
 def _wait(closed: threading.Event, pause_ms: int) -> None:
-    closed.wait(wait_seconds(pause_ms))
+    if closed.wait(wait_seconds(pause_ms)):
+        raise CredentialsUnavailableError("the login was closed while a token was fetched")
 
 
 def check(config: SaslConfig) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.base.errors import CredentialsUnavailableError
+from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security.login import new_login
@@ -51,11 +51,12 @@ class TestWays:
         assert "tried" in str(error)
         assert pauses.all[:7] == [100, 200, 400, 800, 1600, 3200, 6400]
 
-    def test_no_such_host(self):
-        config = config_for("http://nowhere.invalid/token")
+    @pytest.mark.parametrize("host", ["nowhere.invalid", "a" * 64, "a..b"])
+    def test_no_such_host(self, host):
+        config = config_for(f"http://{host}/token")
         error = refused(replace(config, login=LoginConfig(retry_backoff_max_ms=0)))
         assert isinstance(error, CredentialsUnavailableError)
-        assert "http://nowhere.invalid/token cannot be reached" in str(error)
+        assert f"http://{host}/token cannot be reached" in str(error)
 
     @pytest.mark.parametrize("raw", [b"", b"S3CRET\r\n\r\n", b"HTTP/1.1 999999 S3CRET\r\n\r\n"])
     def test_what_does_not_speak_http(self, raw):
@@ -87,11 +88,49 @@ class TestWays:
             never.set()
 
     @pytest.mark.parametrize(
-        "url", ["http://", "https://:443/x", "http://host:port/", "http://[::1/", "http://h:99999/"]
+        "url",
+        [
+            "http://",
+            "https://:443/x",
+            "http://host:port/",
+            "http://[::1/",
+            "http://h:99999/",
+            "http://h/ü",
+            "http://h/a b",
+            "http://ü/",
+        ],
     )
     def test_what_is_no_url(self, url):
         error = refused(config_for(url))
         assert str(error).startswith("kafka.sasl.oauthbearer.token.endpoint.url ")
+
+    def test_a_login_that_is_closed_does_not_ask_again(self):
+        asked, may_answer = threading.Event(), threading.Event()
+        errors: list[AuthenticationError] = []
+        with scripted(Scripted(503, waits=may_answer), token_answer()) as (url, received):
+            # Would pause for an hour.
+            config = replace(config_for(url), login=LoginConfig(retry_backoff_ms=3_600_000))
+            config = replace(config, login=replace(config.login, retry_backoff_max_ms=9_000_000))
+            login = new_login(config)
+
+            def prepare() -> None:
+                asked.set()
+                try:
+                    login.prepare(9_000_000)
+                except AuthenticationError as error:
+                    errors.append(error)
+
+            thread = threading.Thread(target=prepare)
+            thread.start()
+            assert asked.wait(120)
+            login.close()
+            may_answer.set()
+            thread.join(120)
+            assert not thread.is_alive()
+        assert [str(error) for error in errors] == [
+            "the login was closed while a token was fetched"
+        ]
+        assert len(received) == 1
 
 
 class TestTls:

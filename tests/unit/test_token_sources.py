@@ -212,6 +212,7 @@ class TestToken:
             ({"exp": "S3CRET", "sub": "a"}, "claim 'exp' that is not a number"),
             ({"exp": True, "sub": "a"}, "claim 'exp' that is not a number"),
             ({"exp": -1, "sub": "a"}, "claim 'exp' that is not a number"),
+            ({"exp": 10**400, "sub": "a"}, "claim 'exp' that is not a number"),
             ({"exp": 10**30, "sub": "a"}, "claim 'exp' that is not a number"),
             ({"exp": float("nan"), "sub": "a"}, "claim 'exp' that is not a number"),
             ({"exp": 5}, "has no text in claim 'sub'"),

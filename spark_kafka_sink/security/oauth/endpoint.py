@@ -107,7 +107,8 @@ class TokenEndpoint:
                 f"it does not answer in time (kafka.sasl.login.connect.timeout.ms, "
                 f"kafka.sasl.login.read.timeout.ms; {DEFAULT_TIMEOUT_MS} if they are not given)"
             ) from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            # A name of a host that cannot be one is a UnicodeError.
             raise self._away(str(error)) from None
         except HTTPException as error:
             # Its text quotes what came.
@@ -173,6 +174,8 @@ def checked_url(text: str) -> SplitResult:
         raise ConfigError(f"{URL_OPTION} is not a URL") from None
     if url.scheme not in ("http", "https"):
         raise ConfigError(f"{URL_OPTION} must begin with https://, http:// or file:")
+    if not all("!" <= character <= "~" for character in url.geturl()):
+        raise ConfigError(f"{URL_OPTION} may hold printable ASCII only: encode the rest with %")
     host_and_port(url)
     return url
 

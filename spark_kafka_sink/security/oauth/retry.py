@@ -17,7 +17,10 @@ T = TypeVar("T")
 
 
 class Waiting(NamedTuple):
-    """Time as a dependency. ``pause``: waits for milliseconds, or until the login is closed."""
+    """Time as a dependency.
+
+    pause: waits for milliseconds; raises CredentialsUnavailableError when the login is closed
+    """
 
     clock: Clock
     pause: Callable[[int], None]

@@ -18,6 +18,9 @@ from typing import NamedTuple
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 
+_NEVER = 1e14
+"""In seconds since 1970: three million years."""
+
 
 class Token(NamedTuple):
     """value: what is sent; issued_at_ms, expires_at_ms: since 1970-01-01 UTC."""
@@ -89,10 +92,9 @@ def _seconds(claims: Mapping[str, object], name: str, source: str) -> float | No
     value = claims.get(name)
     if value is None:
         return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= float(value) < 1e14:  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _NEVER:
         raise _wrong(source, f"has a claim '{name}' that is not a number of seconds since 1970")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _check_scopes(scopes: object, name: str, source: str) -> None:
