@@ -36,15 +36,20 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        return secrets.compare_digest(self._text.encode(), other._text.encode())
+        return secrets.compare_digest(_bytes(self._text), _bytes(other._text))
 
     def __hash__(self) -> int:
         return hash((Secret, self._text))
 
     def __reduce__(self) -> tuple[object, ...]:
-        data = self._text.encode()
+        data = _bytes(self._text)
         mask = secrets.token_bytes(len(data))
         return _unmasked, (_masked(data, mask), mask)
+
+
+def _bytes(text: str) -> bytes:
+    """Also of what Python reads from variables and file names that are not UTF-8."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _masked(data: bytes, mask: bytes) -> bytes:
@@ -52,4 +57,4 @@ def _masked(data: bytes, mask: bytes) -> bytes:
 
 
 def _unmasked(data: bytes, mask: bytes) -> Secret:
-    return Secret(_masked(data, mask).decode())
+    return Secret(_masked(data, mask).decode("utf-8", "surrogatepass"))

@@ -92,7 +92,7 @@ def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
         with warnings.catch_warnings():
             # BER, as some programs write it: read all the same.
             warnings.filterwarnings("ignore", message=".*could not be parsed as DER")
-            return pkcs12.load_pkcs12(data, password.encode())
+            return pkcs12.load_pkcs12(data, password.encode("utf-8", "surrogateescape"))
     except (ValueError, TypeError, UnsupportedAlgorithm):
         list(_parts(data))  # tells a damaged store from a wrong password
         # Without the cause: its text is OpenSSL's, and says no more.

@@ -203,6 +203,11 @@ def _use(
     with private_file((chain + material.key.reveal()).encode()) as path:
         try:
             # With a password in any case: without one OpenSSL would ask the terminal.
-            context.load_cert_chain(path, password=lambda: password)
+            context.load_cert_chain(path, password=lambda: _password_bytes(password))
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(tls_errors.why_not_used(error, material, store, options)) from None
+
+
+def _password_bytes(password: str) -> bytes:
+    """As it stood in the file or variable that it was read from, even if that was not UTF-8."""
+    return password.encode("utf-8", "surrogateescape")

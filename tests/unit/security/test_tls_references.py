@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
@@ -77,3 +82,21 @@ def test_what_a_reference_lacks_is_told_with_its_option(folder: Path) -> None:
     config = SslConfig(truststore=StoreConfig("${env:NO_SUCH_VARIABLE}/ca"))
     with pytest.raises(ConfigError, match="kafka.ssl.truststore.location: this process on host"):
         TlsContext(config).context()
+
+
+def test_a_password_that_is_not_utf_8_is_used_as_it_stands_in_its_variable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = b"p\xe4ssword"
+    client = AUTHORITY.issue("client")
+    key = client.key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(raw)
+    ).decode()
+    monkeypatch.setenv("PASSWORD", raw.decode("utf-8", "surrogateescape"))
+    own = StoreConfig(
+        certificates=client.certificate_chain,
+        key=Secret(key),
+        key_password=Secret("${env:PASSWORD}"),
+    )
+    tls = TlsContext(SslConfig(truststore=StoreConfig("${env:STORES}/ca"), keystore=own))
+    assert [peer_of(tls), peer_of(tls)] == ["client", "client"]
