@@ -156,7 +156,11 @@ class TokenEndpoint:
         )
 
 
-_DEFAULT_ADVICE = "Check the client's id, secret or assertion, its grants and its scope there"
+_DEFAULT_ADVICE = (
+    "Check the client's id, secret or assertion (clientId and clientSecret in "
+    "kafka.sasl.jaas.config, or kafka.sasl.oauthbearer.client.credentials.client.id and "
+    "client.secret, or kafka.sasl.oauthbearer.assertion.*), its grants and its scope there"
+)
 _ADVICE = {
     404: f"Check the path in {URL_OPTION}",
     405: f"Check the path in {URL_OPTION}",

@@ -77,7 +77,7 @@ class TokenRetrieval:
         late_ms = self._waiting.clock.timestamp_ms() - token.expires_at_ms
         if late_ms >= 0:
             raise CredentialsUnavailableError(
-                f"the token that was fetched expired {late_ms // 1000} s ago: check this machine's "
+                f"the token of {URL_OPTION} expired {late_ms // 1000} s ago: check this machine's "
                 "clock and the issuer's, or who renews the file"
             )
         return token
