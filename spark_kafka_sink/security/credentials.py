@@ -19,7 +19,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.reference_syntax import REFERENCE, has_reference, references_in
 from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.security.jaas import OPTION, JaasEntry, parse_jaas, shown, shown_module
+from spark_kafka_sink.security.jaas import OPTION, JaasEntry, parse_jaas, shown_module
 from spark_kafka_sink.security.mechanisms.scram import ScramUser
 from spark_kafka_sink.security.references import resolve as resolve_text
 
@@ -189,11 +189,3 @@ def _check_there(options: Mapping[str, str], source: _Source) -> None:
         if not options.get(name):
             what = "is empty" if name in options else "is missing"
             raise ConfigError(f"{option} {what}")
-
-
-def required_option(options: Mapping[str, str], name: str, why: str) -> str:
-    """A JAAS option that must be there and not be blank. Raises ConfigError."""
-    value = options.get(name, "").strip()
-    if not value:
-        raise ConfigError(f"{OPTION} has no {shown(name)}: {why}")
-    return value

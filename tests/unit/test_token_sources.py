@@ -160,6 +160,7 @@ class TestCheck:
                 "must begin with file: for FileJwtRetriever",
             ),
             (sasl(token_endpoint_url="file:"), "names no file"),
+            (sasl(token_endpoint_url="file://[a"), "names no file"),
             (
                 sasl('extension_auth="S3CRET"', token_endpoint_url=URL, **CLIENT),
                 "begins with 'extension_'",

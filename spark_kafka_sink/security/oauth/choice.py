@@ -102,7 +102,10 @@ def path_of_file_url(url: str) -> str:
     text = url.strip()
     if not text.lower().startswith(_FILE_SCHEME):
         raise ConfigError(f"{URL_OPTION} must begin with file: for FileJwtRetriever")
-    path = urlsplit(text).path
+    try:
+        path = urlsplit(text).path
+    except ValueError:
+        path = ""
     if not path:
         raise ConfigError(f"{URL_OPTION} names no file")
     return path
