@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 )
 
 from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 
 SERVER_PROPERTIES = {
     "log.retention.check.interval.ms": "200",
@@ -48,7 +49,10 @@ class BenchTopic:
         self.broker = psutil.Process(kafka.process_id(1))
         self._kafka = kafka
         self._admin = AdminClient(
-            {"bootstrap.servers": kafka.bootstrap_servers, "log_level": _QUIET}
+            {
+                "bootstrap.servers": kafka.bootstrap_servers_of(MAIN_LISTENER),
+                "log_level": _QUIET,
+            }
         )
         self._partitions = partitions
         kafka.create_topic(self.name, partitions, configs=_TOPIC_CONFIGS)
