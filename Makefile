@@ -11,12 +11,15 @@
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses, 250,000 dialogues of SASL, 25,000 of TLS
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
-# make security   every login and store through this sink and Spark's own, on secured brokers: 10 minutes
+# make security   every login and store through both of Spark's sinks, and a search for secrets: 15 minutes
+# make security-life   tokens and sessions that end, keys and passwords that change, under load: 10 minutes
+# make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
 # make bench-exactly-once   what exactly-once costs, 20 minutes
+# make bench-tls   with TLS and without, beside Spark's JVM sink and confluent-kafka, 15 minutes
 # make bench-ten-million   10 million rows, paired with Spark's JVM sink
 #
 # Needs Python >= 3.10, Java 17 and make. Everything else is installed into .venv.
@@ -30,7 +33,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million clean
+.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -89,7 +92,14 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/security/test_spark_control.py
+	$(BIN)/python -m pytest -m long tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_secrets.py
+
+security-life: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/security/test_life.py
+
+kerberos: $(VENV)/dev.installed
+	$(BIN)/python -m pip install --quiet --editable '.[dev,kerberos]'
+	$(BIN)/python -m pytest tests/security/test_kerberos.py tests/security/test_kerberos_conversation.py
 
 outage: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/spark/test_outage.py tests/broker/test_hung_brokers.py
@@ -128,6 +138,9 @@ bench-kernels: $(VENV)/bench.installed
 
 bench-exactly-once: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.exactly_once
+
+bench-tls: $(VENV)/bench.installed
+	$(BIN)/python -m benchmarks.tls
 
 bench-ten-million: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.ten_million

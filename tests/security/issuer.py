@@ -109,6 +109,16 @@ class Issuer:
             self._server = self._listen(self.port)
             self._serve()
 
+    def be_away_for(self, seconds: float) -> None:
+        """Returns at once; it comes back by itself."""
+        self._close()
+
+        def come_back() -> None:
+            self._server = self._listen(self.port)
+            self._serve()
+
+        threading.Timer(seconds, come_back).start()
+
     def _listen(self, port: int) -> ThreadingHTTPServer:
         server = _Server((HOST, port), _handler_of(self))
         if self._certificate is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spark_kafka_sink.localkafka.certificates import Authority, Identity, write_private
 
-STORE_PASSWORD, KEY_PASSWORD = "the store's", "the key's"
+STORE_PASSWORD, KEY_PASSWORD = "the st0re's pa55word", "the k3y's pa55word"
 
 Options = dict[str, str]
 
