@@ -67,6 +67,7 @@ class ConfigKey(NamedTuple):
     convert: brings a value into its usual form before it is validated.
     takes_references: a text that holds ``${env:NAME}`` and the like stays as it is, for it is known
     only where it is resolved.
+    hides_value: errors do not show the value, as those of a PASSWORD never do.
     prefix: what users write before the name; set by the table.
     """
 
@@ -80,6 +81,7 @@ class ConfigKey(NamedTuple):
     difference: str | None = None
     convert: Callable[[Any], Any] | None = None
     takes_references: bool = False
+    hides_value: bool = False
     prefix: str = ""
 
     @property
@@ -95,7 +97,7 @@ class ConfigKey(NamedTuple):
     def parse(self, value: str) -> Any:
         """``value`` in the key's type, validated. Raises ConfigError.
 
-        The error shows the value, unless the type is PASSWORD.
+        The error shows the value, unless it may be a secret.
         """
         if self.takes_references:
             problem = problem_of_references(value)
@@ -115,7 +117,8 @@ class ConfigKey(NamedTuple):
         return parsed
 
     def _invalid(self, value: str, problem: str) -> ConfigError:
-        shown = HIDDEN if self.type is ConfigType.PASSWORD else value
+        is_hidden = self.hides_value or self.type is ConfigType.PASSWORD
+        shown = HIDDEN if is_hidden else value
         return ConfigError(f"Invalid value {shown} for configuration {self.full_name}: {problem}")
 
 

@@ -40,6 +40,7 @@ LOGIN_CLASSES = {
 ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
 
 TOKENS_OF_YOUR_OWN = (
+    "tokens of a token endpoint need no class, but kafka.sasl.oauthbearer.token.endpoint.url; "
     "tokens of your own come from a Python callable, "
     "kafka.sasl.oauthbearer.token.provider=package.module:callable"
 )

@@ -54,6 +54,7 @@ OAUTH_KEYS = [
         "Where tokens come from: the URL of the provider's token endpoint, or file:/path of a file "
         "that holds a token.",
         takes_references=True,
+        hides_value=True,  # a URL may hold a password
     ),
     ConfigKey(
         "sasl.oauthbearer.client.credentials.client.id",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,7 @@ from spark_kafka_sink.config.redaction import (
 )
 
 logger = logging.getLogger("spark_kafka_sink")
+_NAME = re.compile(r"[\w.-]*")
 
 CONF_PREFIX = "spark.pykafka."
 JOB_PREFIX = CONF_PREFIX + "job."
@@ -182,6 +184,9 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator or not name.strip():
-            raise ConfigError(f"'{text}' is not NAME=VALUE")
+            beginning = _NAME.match(text)
+            shown = "" if beginning is None else beginning[0]
+            more = "…" if shown != text else ""  # which may be a secret
+            raise ConfigError(f"'{shown}{more}' is not NAME=VALUE")
         pairs[name.strip()] = value.strip()
     return pairs

@@ -291,5 +291,6 @@ def test_values_that_are_refused(name: str, text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         SECURITY_CONFIG.keys[name].parse(text)
     message = str(raised.value)
-    assert message.startswith(f"Invalid value {text} for configuration kafka.{name}: ")
+    shown = "[hidden]" if SECURITY_CONFIG.keys[name].hides_value else text
+    assert message.startswith(f"Invalid value {shown} for configuration kafka.{name}: ")
     assert problem in message

@@ -1,0 +1,87 @@
+"""``pykafka-sink transactions --command-config`` on secured brokers, with files of Kafka's kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.security.listeners import SECRETS
+
+LOG_TOPIC = "log-of-the-command-line"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _log_topic(secured: LocalKafka) -> None:
+    """A decision log without records."""
+    try:
+        secured.create_topic(LOG_TOPIC, 1, configs={"cleanup.policy": "compact"})
+    except BrokerError as error:
+        # On a machine that is busy, the first answer may be lost, and the call be repeated.
+        if error.error.name != "TOPIC_ALREADY_EXISTS":
+            raise
+
+
+def run(secured: LocalKafka, listener: str, *more: str) -> int:
+    servers = secured.bootstrap_servers_of(listener)
+    cluster = ("--bootstrap-server", servers, "--log-topic", LOG_TOPIC)
+    return main(["transactions", "list", *cluster, "--json", *more])
+
+
+@pytest.mark.parametrize("listener", ["SASL", "SASL_TLS", "TLS_RSA", "MUTUAL_EC"])
+def test_the_file_that_kafkas_tools_take(
+    secured: LocalKafka, listener: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = secured.write_client_properties(tmp_path / "client.properties", "alice", listener)
+    status = run(secured, listener, "--command-config", str(file))
+    shown = capsys.readouterr()
+    assert (status, shown.err.replace(_unencrypted(file), "")) == (0, "")
+    assert json.loads(shown.out) == {"prefixes": []}
+
+
+def _unencrypted(file: Path) -> str:
+    """What is said of PLAIN in clear text."""
+    return (
+        f"pykafka-sink: {file}: sasl.mechanism=PLAIN with security.protocol=SASL_PLAINTEXT: the "
+        "password crosses the network unencrypted. SASL_SSL encrypts it\n"
+    )
+
+
+def test_references_in_the_file(
+    secured: LocalKafka,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    authority = secured.client_options("alice", "SASL_TLS")["kafka.ssl.truststore.location"]
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_SSL\n"
+        "sasl.mechanism=PLAIN\n"
+        f"ssl.truststore.location={authority}\n"
+        "sasl.username=alice\n"
+        "sasl.password=${env:PASSWORD_OF_THE_TEST}\n"
+    )
+    monkeypatch.setenv("PASSWORD_OF_THE_TEST", SECRETS["alice"])
+    assert run(secured, "SASL_TLS", "--command-config", str(file)) == 0
+    capsys.readouterr()
+    monkeypatch.setenv("PASSWORD_OF_THE_TEST", "marked-hush")
+    assert run(secured, "SASL_TLS", "--command-config", str(file)) == 1
+    error = capsys.readouterr().err
+    assert "Invalid username or password" in error
+    assert "marked-hush" not in error
+
+
+@pytest.mark.parametrize(
+    ("listener", "words"),
+    [("SASL_TLS", "this address is a TLS listener"), ("SASL", "A listener with SASL does that")],
+)
+def test_without_the_file_the_error_says_what_is_missing(
+    secured: LocalKafka, listener: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(secured, listener) == 1
+    assert words in capsys.readouterr().err
