@@ -92,7 +92,7 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_secrets.py
+	$(BIN)/python -m pytest -m long tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_secrets.py
 
 security-life: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/security/test_life.py
