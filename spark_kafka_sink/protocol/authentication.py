@@ -61,13 +61,14 @@ class Session(NamedTuple):
     ends_at_ms: int
 
     @classmethod
-    def of(cls, began_at_ms: int, lifetime_ms: int, rng: RandomSource) -> Session:
-        """``lifetime_ms``: as the broker told it, 0 for no end."""
+    def of(cls, began_at_ms: int, told_at_ms: int, lifetime_ms: int, rng: RandomSource) -> Session:
+        """``lifetime_ms``: as the broker told it, 0 for none. It began between these instants."""
         if lifetime_ms <= 0:
             return UNLIMITED
         part = _EARLIEST + (_LATEST - _EARLIEST) * rng.random()
-        renew_after_ms = min(max(round(lifetime_ms * part), _LEAST_INTERVAL_MS), lifetime_ms)
-        return cls(began_at_ms + renew_after_ms, began_at_ms + lifetime_ms)
+        ends_at_ms = began_at_ms + lifetime_ms
+        renew_at_ms = max(began_at_ms + round(lifetime_ms * part), told_at_ms + _LEAST_INTERVAL_MS)
+        return cls(min(renew_at_ms, ends_at_ms), ends_at_ms)
 
 
 UNLIMITED = Session(NEVER_MS, NEVER_MS)
@@ -108,7 +109,7 @@ class Authentication:
         return SaslAuthenticateRequest(conversation.first())
 
     def answered(
-        self, response: SaslAuthenticateResponse, asked_at_ms: int
+        self, response: SaslAuthenticateResponse, asked_at_ms: int, now_ms: int
     ) -> SaslAuthenticateRequest | None:
         """The next message of the conversation; None at its end, when the session begins.
 
@@ -121,7 +122,7 @@ class Authentication:
         if message is not None:
             return SaslAuthenticateRequest(message)
         self._conversation = None
-        self.session = Session.of(asked_at_ms, response.session_lifetime_ms, self._rng)
+        self.session = Session.of(asked_at_ms, now_ms, response.session_lifetime_ms, self._rng)
         return None
 
     def _current(self) -> Conversation:

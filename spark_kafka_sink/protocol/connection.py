@@ -257,7 +257,7 @@ class Connection:
             following = self._authenticated().chosen(response)
         else:
             assert isinstance(response, SaslAuthenticateResponse)
-            following = self._authenticated().answered(response, sent.sent_at_ms)
+            following = self._authenticated().answered(response, sent.sent_at_ms, now_ms)
         if following is None:
             return self._finish()
         if version is None:

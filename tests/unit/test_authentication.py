@@ -298,19 +298,19 @@ class Chance:
 
 @pytest.mark.parametrize(("chance", "after_ms"), [(0.0, 51_000), (0.5, 54_000), (0.999, 56_994)])
 def test_it_is_renewed_at_85_to_95_percent_of_its_life(chance: float, after_ms: int) -> None:
-    session = Session.of(1_000, LIFETIME_MS, Chance(chance))
+    session = Session.of(1_000, 1_000, LIFETIME_MS, Chance(chance))
     assert session == (1_000 + after_ms, 1_000 + LIFETIME_MS)
 
 
 @pytest.mark.parametrize("lifetime_ms", [0, -1])
 def test_a_session_without_end(lifetime_ms: int) -> None:
-    assert Session.of(1_000, lifetime_ms, Middle()) == (NEVER_MS, NEVER_MS)
+    assert Session.of(1_000, 1_000, lifetime_ms, Middle()) == (NEVER_MS, NEVER_MS)
 
 
 @pytest.mark.parametrize(("lifetime_ms", "after_ms"), [(1_150, 1_100), (1_000, 1_000), (1, 1)])
 def test_a_session_is_not_renewed_within_a_second(lifetime_ms: int, after_ms: int) -> None:
     """Brokers take that for an error; a life so short ends with the connection."""
-    assert Session.of(0, lifetime_ms, Middle()) == (after_ms, lifetime_ms)
+    assert Session.of(0, 0, lifetime_ms, Middle()) == (after_ms, lifetime_ms)
 
 
 def test_a_session_counts_from_the_question() -> None:
@@ -353,3 +353,10 @@ def test_a_new_session_can_be_refused() -> None:
     code = error_named("SASL_AUTHENTICATION_FAILED").code
     with pytest.raises(AuthenticationError, match="Cannot change principals"):
         dialogue.answer(SaslAuthenticateResponse(code, "Cannot change principals"))
+
+
+def test_the_second_is_counted_from_an_answer_that_comes_late():
+    """The broker counts from some instant between question and answer."""
+    assert Session.of(0, 900, 10_000, Middle()).renew_at_ms == 9_000
+    assert Session.of(0, 900, 1_500, Middle()) == (1_500, 1_500)
+    assert Session.of(0, 900, 2_100, Middle()).renew_at_ms == 2_000
