@@ -1,5 +1,6 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
+# make test-long   more of the same: drivers, executors and interpreters of their own; 5 minutes
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
 # make test-lowest   most tests, with the oldest versions of all dependencies
@@ -33,7 +34,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
+.PHONY: demo test test-long test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -53,6 +54,10 @@ test: lint
 
 test-fast: lint
 	$(call run-tests,-m 'not slow and not long' $(FAST_TESTS))
+
+# What takes a minute each, beside quicker tests of the same.
+test-long: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_cluster.py tests/spark/test_registration.py tests/spark/test_exactly_once.py
 
 # One file, so that README's commands find this version alone.
 wheel: | $(BIN)/python

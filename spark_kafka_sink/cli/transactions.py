@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from spark_kafka_sink.cli.output import (
     Examples,
@@ -22,6 +23,7 @@ from spark_kafka_sink.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.config.producer_config import ProducerConfig
     from spark_kafka_sink.transactions.client import TransactionClient
     from spark_kafka_sink.transactions.operations import Confirm, Operations, Result
@@ -257,9 +259,18 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
     else:
         connected = AdminClient.of(_command_config(arguments))
     with connected as admin:
-        # A wrong address is told in seconds; brokers that are slow have the whole of --timeout.
-        admin.any_node(admin.deadline_in(min(_REACH_TIMEOUT_MS, arguments.timeout_ms)))
+        _check_address(admin, min(_REACH_TIMEOUT_MS, arguments.timeout_ms))
         yield TransactionClient(admin)
+
+
+def _check_address(admin: AdminClient, timeout_ms: int) -> None:
+    """A wrong address is told in seconds; brokers that are slow have the whole of --timeout.
+
+    To be connected does not prove it: a listener with SASL closes a client's connection without
+    SASL at the first request only.
+    """
+    with suppress(BrokerError):  # a broker has the request, and is slow
+        admin.nodes(admin.deadline_in(timeout_ms))
 
 
 def _command_config(arguments: argparse.Namespace) -> ProducerConfig:

@@ -56,6 +56,21 @@ def _protocol(text: str) -> str:
     return TLS_1_3 if usual == "TLS" else usual
 
 
+def _type_of(name: str) -> ConfigKey:
+    """The row of a store's type."""
+    return ConfigKey(
+        name,
+        STRING,
+        None,
+        one_of(*STORE_TYPES),
+        MEDIUM,
+        "JKS, PKCS12 or PEM.",
+        "JKS",
+        _BY_CONTENT,
+        convert=in_usual_case(*STORE_TYPES),
+    )
+
+
 SSL_KEYS = [
     ConfigKey(
         "ssl.truststore.location",
@@ -89,17 +104,7 @@ SSL_KEYS = [
         "\\n, as properties files leave them.",
         takes_references=True,
     ),
-    ConfigKey(
-        "ssl.truststore.type",
-        STRING,
-        None,
-        one_of(*STORE_TYPES),
-        MEDIUM,
-        "JKS, PKCS12 or PEM.",
-        "JKS",
-        _BY_CONTENT,
-        convert=in_usual_case(*STORE_TYPES),
-    ),
+    _type_of("ssl.truststore.type"),
     ConfigKey(
         "ssl.keystore.location",
         STRING,
@@ -139,17 +144,7 @@ SSL_KEYS = [
         "The certificate chain that belongs to kafka.ssl.keystore.key, as PEM text.",
         takes_references=True,
     ),
-    ConfigKey(
-        "ssl.keystore.type",
-        STRING,
-        None,
-        one_of(*STORE_TYPES),
-        MEDIUM,
-        "JKS, PKCS12 or PEM.",
-        "JKS",
-        _BY_CONTENT,
-        convert=in_usual_case(*STORE_TYPES),
-    ),
+    _type_of("ssl.keystore.type"),
     ConfigKey(
         "ssl.key.password",
         PASSWORD,

@@ -41,7 +41,9 @@ def trio() -> Iterator[PatientKafka]:
         yield kafka
 
 
-@pytest.mark.parametrize("hung", BROKERS)
+@pytest.mark.parametrize(
+    "hung", [pytest.param(n, marks=[pytest.mark.long] if n > 1 else []) for n in BROKERS]
+)
 def test_whichever_broker_hangs_the_others_are_asked(trio, hung):
     """First of the bootstrap list, controller, coordinator: one of these is the one that hangs."""
     # What waits for the end of a request that hangs does not end in time.
@@ -150,8 +152,9 @@ def test_a_micro_batch_is_planned_and_committed_while_a_broker_hangs(trio, role,
     assert committed(trio, query.topic) == list(range(600))
 
 
-@pytest.mark.parametrize("role", ONE_NOW)
-@pytest.mark.parametrize("is_connected", WITH_CONNECTIONS_NOW)
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("is_connected", [True, False])
 def test_a_micro_batch_is_committed_while_a_broker_hangs(trio, role, is_connected):
     """It hangs from after the last task on. Spark commits in another process than it plans in."""
     query = Query(trio, f"hung-commit-{ROLES.index(role)}-{is_connected}")

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
+from tests.local_kafka import PatientKafka
 
 # For brokers that are away: nothing is gained by waiting for them.
-QUICK = {"preflight.timeout.ms": "500", "preflight.topic.timeout.ms": "500"}
-# For brokers that answer, on a machine that is busy. A topic that is missing is waited for.
-PATIENT = {"preflight.timeout.ms": "60000", "preflight.topic.timeout.ms": "60000"}
-MISSING = {"preflight.timeout.ms": "60000", "preflight.topic.timeout.ms": "8000"}
+TOPIC_TIMEOUT = "preflight.topic.timeout.ms"
+QUICK = {"preflight.timeout.ms": "500", TOPIC_TIMEOUT: "500"}
+# For brokers that answer, on a machine that is busy.
+PATIENT = {"preflight.timeout.ms": "60000", TOPIC_TIMEOUT: "60000"}
 WAITING = "; the tasks will wait for the brokers"
 
 
@@ -40,11 +41,22 @@ class Planned:
     def has_gone_on(self) -> bool:
         return self.result == "planned" and self.log.endswith(WAITING)
 
+    @classmethod
+    def telling(cls, reason: str, options: dict[str, str]) -> Planned:
+        """Of a stream, with as much time as the brokers need to tell ``reason``: all of it is waited
+        for where a topic is missing.
+        """
+        for timeout_ms in (8_000, 80_000, 800_000):
+            planned = cls("stream", {**options, **PATIENT, TOPIC_TIMEOUT: str(timeout_ms)})
+            if reason in planned.result + planned.log:
+                break
+        return planned
+
 
 @pytest.fixture(scope="module")
 def stopped() -> Iterator[LocalKafka]:
     """A broker that was there once."""
-    with LocalKafka() as kafka:
+    with PatientKafka() as kafka:
         kafka.stop(1)
         yield kafka
 
@@ -52,7 +64,7 @@ def stopped() -> Iterator[LocalKafka]:
 @pytest.fixture(scope="module")
 def frozen() -> Iterator[LocalKafka]:
     """A broker that takes connections and answers nothing."""
-    with LocalKafka() as kafka:
+    with PatientKafka() as kafka:
         kafka.pause(1)
         yield kafka
         kafka.resume(1)
@@ -62,7 +74,7 @@ def frozen() -> Iterator[LocalKafka]:
 def demanding_kafka() -> Iterator[LocalKafka]:
     """One broker that wants three replicas of every topic."""
     properties = {"auto.create.topics.enable": "false", "default.replication.factor": "3"}
-    with LocalKafka(server_properties=properties) as kafka:
+    with PatientKafka(server_properties=properties) as kafka:
         yield kafka
 
 
@@ -124,11 +136,12 @@ def test_a_batch_write_fails_at_once(stopped, running) -> None:
 
 def test_a_topic_that_is_missing(strict_kafka, checkpoint) -> None:
     """Also what a broker says that has just come back, and has not caught up yet."""
-    given = {**options(strict_kafka, checkpoint, topic="nowhere"), **MISSING}
+    given = options(strict_kafka, checkpoint, topic="nowhere")
     missing = "topic 'nowhere' does not exist, and the brokers did not create it when asked"
-    assert Planned("stream", given).result.startswith(f"TopicError: {missing}")
+    refused = Planned.telling(missing, given)
+    assert refused.result.startswith(f"TopicError: {missing}")
     (checkpoint / "commits" / "0").write_text("v1")
-    going_on = Planned("stream", given)
+    going_on = Planned.telling(missing, given)
     assert going_on.has_gone_on
     assert missing in going_on.log
 

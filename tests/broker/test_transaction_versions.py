@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.ending import Outcome
 from spark_kafka_sink.transactions.model import TaskTransaction
 from tests.broker.creating import producer_for
 from tests.broker.processes import eventually
 from tests.broker.test_transactions import committed, rows, write
+from tests.local_kafka import PatientKafka
 from tests.patience import PATIENCE_MS
 
 
@@ -21,7 +21,7 @@ def test_a_transaction_is_committed_after_the_feature_was_downgraded(version):
     that leaves the transaction open until the broker is restarted.
     """
     topic, name = "downgraded", "p.0123456789ab.0"
-    with LocalKafka() as kafka, AdminClient.connect(kafka.bootstrap_servers) as admin:
+    with PatientKafka() as kafka, AdminClient.connect(kafka.bootstrap_servers) as admin:
         kafka.create_topic(topic, 3)
         client = TransactionClient(admin)
         assert client.initialize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -167,59 +168,53 @@ class TestLogins:
         )
 
 
-class TestWrongPorts:
-    @pytest.mark.parametrize(
-        ("listener", "of", "protocol", "parts"),
-        [
-            (
-                "TLS_EC",
-                "SASL",
-                "PLAINTEXT",
-                ("is a TLS listener: use kafka.security.protocol=SSL",),
-            ),
-            ("SASL_TLS", "SASL", "SASL_PLAINTEXT", ("is a TLS listener", "SASL_SSL")),
-            (MAIN_LISTENER, "SASL", "SASL_PLAINTEXT", ("has no SASL", "PLAINTEXT")),
-            ("TLS_EC", "SASL_TLS", "SASL_SSL", ("has no SASL", "kafka.security.protocol=SSL")),
-        ],
-    )
-    def test_protocols_that_do_not_meet(
-        self,
-        world: World,
-        new_topic: NewTopic,
-        listener: str,
-        of: str,
-        protocol: str,
-        parts: tuple[str, ...],
-    ) -> None:
-        options = at(world, listener, of=of, security_protocol=protocol)
-        tells(failure(options, new_topic()), *parts)
+class WrongPort(NamedTuple):
+    """A client that has the wrong protocol for a listener, and what it is told."""
 
-    @pytest.mark.parametrize(
-        ("listener", "of", "protocol", "parts"),
-        [
-            (MAIN_LISTENER, "TLS_EC", "SSL", ("does not speak TLS", "kafka.security.protocol")),
-            ("SASL", "SASL_TLS", "SASL_SSL", ("does not speak TLS", "SASL_PLAINTEXT")),
-            ("SASL", "TLS_EC", "SSL", ("does not speak TLS", "kafka.security.protocol")),
-            ("SASL", "SASL", "PLAINTEXT", ("SASL", "kafka.security.protocol")),
-            ("SASL_TLS", "SASL_TLS", "SSL", ("SASL", "kafka.security.protocol")),
-        ],
-    )
+    listener: str
+    of: str
+    """The listener that the client's other options are for."""
+    protocol: str
+    parts: tuple[str, ...]
+
+
+ANSWERED = [
+    WrongPort(
+        "TLS_EC", "SASL", "PLAINTEXT", ("is a TLS listener: use kafka.security.protocol=SSL",)
+    ),
+    WrongPort("SASL_TLS", "SASL", "SASL_PLAINTEXT", ("is a TLS listener", "SASL_SSL")),
+    WrongPort(MAIN_LISTENER, "SASL", "SASL_PLAINTEXT", ("has no SASL", "PLAINTEXT")),
+    WrongPort("TLS_EC", "SASL_TLS", "SASL_SSL", ("has no SASL", "kafka.security.protocol=SSL")),
+]
+HUNG_UP_ON = [
+    WrongPort(MAIN_LISTENER, "TLS_EC", "SSL", ("does not speak TLS", "kafka.security.protocol")),
+    WrongPort("SASL", "SASL_TLS", "SASL_SSL", ("does not speak TLS", "SASL_PLAINTEXT")),
+    WrongPort("SASL", "TLS_EC", "SSL", ("does not speak TLS", "kafka.security.protocol")),
+    WrongPort("SASL", "SASL", "PLAINTEXT", ("SASL", "kafka.security.protocol")),
+    WrongPort("SASL_TLS", "SASL_TLS", "SSL", ("SASL", "kafka.security.protocol")),
+]
+
+
+class TestWrongPorts:
+    @pytest.mark.parametrize("wrong", ANSWERED)
+    def test_protocols_that_do_not_meet(
+        self, world: World, new_topic: NewTopic, wrong: WrongPort
+    ) -> None:
+        options = at(world, wrong.listener, of=wrong.of, security_protocol=wrong.protocol)
+        tells(failure(options, new_topic()), *wrong.parts)
+
+    @pytest.mark.parametrize("wrong", HUNG_UP_ON)
     def test_brokers_that_hang_up_without_a_word(
-        self,
-        world: World,
-        new_topic: NewTopic,
-        listener: str,
-        of: str,
-        protocol: str,
-        parts: tuple[str, ...],
+        self, world: World, new_topic: NewTopic, wrong: WrongPort
     ) -> None:
         """So does one that is being restarted: it is tried again until time is up."""
-        options, topic = at(world, listener, of=of, security_protocol=protocol), new_topic()
+        options = at(world, wrong.listener, of=wrong.of, security_protocol=wrong.protocol)
+        topic = new_topic()
 
         def fails(timeout_ms: int) -> None:
             write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
 
-        tells(reason_given_time(fails, KafkaSinkError, 4_000, *parts), *parts)
+        tells(reason_given_time(fails, KafkaSinkError, 4_000, *wrong.parts), *wrong.parts)
 
 
 class TestTokens:

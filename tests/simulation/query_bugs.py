@@ -299,6 +299,7 @@ BUGS: dict[str, Bug] = {
         Rows,
         "is_comparable",
         _replay_compared_by_size,
+        (partial(scenarios.other_rows_replayed, 2),),
     ),
     "not swept": Bug(
         "nobody aborts what superseded attempts and dead tasks leave open",

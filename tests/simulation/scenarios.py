@@ -23,7 +23,7 @@ from spark_kafka_sink.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from spark_kafka_sink.protocol.schema import Request
-from spark_kafka_sink.transactions.errors import MissingRecordError
+from spark_kafka_sink.transactions.errors import MissingRecordError, ReplayError
 from spark_kafka_sink.transactions.ids import is_task_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
@@ -146,6 +146,21 @@ def abort_after_the_decision(transaction_version: int) -> None:
     assert len(lives.open_ids()) == 2, "what was decided is aborted"
     lives.batch(0, driver(2))
     assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def other_rows_replayed(transaction_version: int) -> None:
+    """The checkpoint has lost its last offsets: batch 0 comes again with other rows, as many and as
+    large. They must not be taken for those that are committed, and be dropped.
+    """
+    lives = Lives(transaction_version)
+    lives.batch(0, driver(1))
+    plan = lives.protocol.plan(driver(2), None)
+    written = [lives.write(plan, n, value) for n, value in enumerate((b"0-0", b"0-2"))]
+    try:
+        lives.protocol.commit(plan, unit(0), written)
+    except ReplayError:
+        return
+    raise AssertionError("rows vanish, and the query goes on")
 
 
 def older_driver(transaction_version: int) -> None:

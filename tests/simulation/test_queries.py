@@ -7,8 +7,8 @@ import pytest
 from tests.simulation import queries, query
 from tests.simulation.query_bugs import BUGS
 
-# All outcomes are among them, the rare ones too.
-SEEDS = range(40, 120)
+# All outcomes are among them, the rare ones too: of these seeds, the last one meets UNKNOWN.
+SEEDS = [*range(40, 119), 129]
 SEEDS_AMONG_FAST_TESTS = range(20)
 MOST_SEEDS_FOR_A_BUG = 500
 
@@ -24,8 +24,8 @@ def test_no_seed_breaks_an_invariant():
     assert not failures, "\n".join(failures[:3])
     # A lost log, an outsider, or an outage in the middle of a commit are left to the user.
     assert endings["complete"] > 0.8 * len(SEEDS)
-    # What the protocol is made for does happen. UNKNOWN is too rare for so few seeds.
-    assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "repaired"}
+    # What the protocol is made for does happen.
+    assert decided.keys() >= {"DECIDED", "DONE", "VOID", "PARTIAL", "UNKNOWN", "repaired"}
 
 
 @pytest.mark.parametrize("seed", [3, 77, 4711])

@@ -20,6 +20,7 @@ from tests.simulation.query_bugs import BUGS
         scenarios.abort_after_the_decision,
         scenarios.lost_log,
         scenarios.deposed_leader,
+        scenarios.other_rows_replayed,
         scenarios.older_driver,
         scenarios.refused_although_ended,
         scenarios.early_look,

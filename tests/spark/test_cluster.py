@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 
 
+@pytest.mark.long
 def test_batch_and_stream_arrive_whole_on_two_executors(kafka, new_topic, tmp_path):
     topic = new_topic(4)
     script = Path(__file__).with_name("cluster_job.py")

@@ -111,7 +111,10 @@ def test_batch_job(kafka, new_topic, conf, submit, tmp_path):
     assert '"event": "commit"' in job.text()
 
 
-@pytest.mark.parametrize("how", ["SIGTERM to spark-submit", "Ctrl-C in the terminal"])
+@pytest.mark.parametrize(
+    "how",
+    ["SIGTERM to spark-submit", pytest.param("Ctrl-C in the terminal", marks=pytest.mark.long)],
+)
 def test_stream_job_stops_cleanly_and_goes_on_where_it_stopped(
     kafka, new_topic, conf, submit, tmp_path, how
 ):

@@ -97,6 +97,7 @@ def test_a_stream_started_in_a_thread_finds_the_sink_after_register(
     assert sorted(r.value for r in read_topic(kafka.bootstrap_servers, topic)) == [b"a", b"b"]
 
 
+@pytest.mark.long
 def test_a_running_session_with_another_python_finds_the_sink_after_register(
     kafka: LocalKafka, new_topic, tmp_path: Path
 ):

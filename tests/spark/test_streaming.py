@@ -14,7 +14,7 @@ from tests.broker.processes import eventually
 from tests.patience import PATIENCE_S
 from tests.reading import read_topic
 
-MICRO_BATCHES = 20
+MICRO_BATCHES = 12
 ROWS_PER_FILE = 20
 
 

@@ -6,36 +6,25 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
-from tests.security.issuer import Issuer, RefusalError
+from tests.security.issuer import RefusalError
 from tests.unit.scripted_endpoint import Scripted, scripted
 from tests.unit.token_logins import (
     SECRET,
     Pauses,
     config_for,
-    forget_proxies,
     jwt,
     refused,
     token_answer,
     token_from,
 )
 
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_proxies(monkeypatch)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with Issuer({"app": SECRET}) as running:
-        yield running
+pytestmark = pytest.mark.usefixtures("no_proxy")
 
 
 class TestRequest:

@@ -19,22 +19,12 @@ from tests.unit.token_logins import (
     SECRET,
     Pauses,
     config_for,
-    forget_proxies,
     refused,
     token_answer,
     token_from,
 )
 
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_proxies(monkeypatch)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    with Issuer({"app": SECRET}) as running:
-        yield running
+pytestmark = pytest.mark.usefixtures("no_proxy")
 
 
 class TestWays:
