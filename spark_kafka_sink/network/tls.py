@@ -90,6 +90,9 @@ class TlsChannel:
         except ssl.SSLWantReadError:
             self._send_encrypted()
             return b""
+        except ssl.SSLZeroReturnError:
+            # In order, before it is done: a broker that is being restarted. No refusal.
+            raise closed() from None
         except ssl.SSLError as error:
             raise RefusedError(self._why(error)) from error
         self._send_encrypted()
@@ -117,21 +120,24 @@ class TlsChannel:
     def write(self) -> None:
         try:
             while self._send_encrypted() and self._plain:
-                self._encrypt()
+                if not self._encrypt():
+                    self._send_encrypted()
+                    return
         except OSError:
             if not self._has_received:
                 self._look_for_alert()
             raise
 
-    def _encrypt(self) -> None:
+    def _encrypt(self) -> bool:
+        """Whether TLS takes bytes; False while it waits for the broker."""
         while self._plain and self._outgoing.pending < _ENCRYPTED_BYTES:
             piece = self._next_piece()
             try:
                 self._tls.write(piece)
             except ssl.SSLWantReadError:
-                # New keys are being agreed upon (TLS 1.2): again, with the same bytes.
-                self._plain.appendleft(piece)
-                return
+                self._plain.appendleft(piece)  # again, with the same bytes
+                return False
+        return True
 
     def _next_piece(self) -> Buffer:
         """The next bytes to be encrypted at once, copied only where they are few."""

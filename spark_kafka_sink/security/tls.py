@@ -131,6 +131,8 @@ class TlsContext:
     def _make(self, inputs: _Inputs) -> _Made:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
+        # As Java's client: a server that wants to renegotiate (TLS 1.2) is refused.
+        context.options |= ssl.OP_NO_RENEGOTIATION
         context.check_hostname = self._config.checks_host_name
         trusted = stores.trusted_certificates(inputs.truststore, self._trust_options)
         if trusted is None:

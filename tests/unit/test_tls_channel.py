@@ -165,6 +165,39 @@ def test_a_listener_in_clear_text_is_not_taken_for_a_refusal(client: Client) -> 
     assert event.reason == "localhost: [Errno 104] closed by the broker"
 
 
+def test_an_orderly_end_in_the_handshake_is_not_taken_for_a_refusal(client: Client) -> None:
+    """As of a broker, or a load balancer, that is being stopped."""
+    close_notify = bytes.fromhex("15 03 03 00 02 01 00")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def end() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(MIB)
+                accepted.sendall(close_notify)
+                accepted.recv(MIB)
+
+        threading.Thread(target=end, daemon=True).start()
+        address = Address(socket.AF_INET, listener.getsockname())
+        client.network.connect(CHANNEL, address, HOST)
+        event = client.until_lost()
+    assert not event.is_refused
+    assert event.reason == "closed by the broker"
+
+
+def test_bytes_that_tls_does_not_take_yet_are_kept() -> None:
+    """It waits for the broker: whoever writes goes on with other things meanwhile."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        channel = TlsChannel(CHANNEL, ours, HOST, ssl.create_default_context(), explain)
+        # Nothing was received: TLS takes no bytes before the server's hello.
+        channel.queue([b"request"])
+        channel.write()
+        assert channel.has_unsent
+        assert theirs.recv(MIB).startswith(b"\x16\x03")
+
+
 def test_a_listener_that_speaks_something_else(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
