@@ -6,6 +6,7 @@ python -m spark_kafka_sink.config.document > docs/options.md
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
@@ -66,9 +67,18 @@ def render() -> str:
         "\n## Accepted without effect\n\n",
         "The sink says so in the driver's log:\n\n",
         "| option | why |\n| --- | --- |\n",
-        *(f"| `{KAFKA_PREFIX}{name}` | {text} |\n" for name, text in KEYS_WITHOUT_EFFECT.items()),
+        *_without_effect(),
     ]
     return "".join(parts)
+
+
+def _without_effect() -> Iterator[str]:
+    """A row for each reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in KEYS_WITHOUT_EFFECT.items():
+        names.setdefault(why, []).append(f"`{KAFKA_PREFIX}{name}`")
+    for why, named in names.items():
+        yield f"| {', '.join(named)} | {why} |\n"
 
 
 def _table(config: ConfigDef) -> str:

@@ -33,6 +33,21 @@ JAVA_PARTITIONERS = {
 _IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
 _KINIT = "kinit is not called: a key tab is used anew, a ticket cache is read anew"
 _BROKERS_CHECK = "what it sets is how brokers check tokens"
+_OF_CONSUMERS = "it is a consumer's option, and this is a writer"
+_OF_ADMINS = "it is an option of admin clients, and this is a writer"
+
+# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.3 that are no
+# producer's: jobs give one set of options to Spark's reader and to the writer.
+_CONSUMER_KEYS = (
+    *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
+    *("client.rack", "default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
+    *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
+    *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
+    *("key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records"),
+    *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
+    *("share.acquire.mode", "value.deserializer"),
+)
+_ADMIN_KEYS = ("bootstrap.controllers",)
 
 # The Java client's own keys that have no effect here: accepted, and reported in the log.
 KEYS_WITHOUT_EFFECT = {
@@ -55,4 +70,6 @@ KEYS_WITHOUT_EFFECT = {
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKERS_CHECK,
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKERS_CHECK,
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKERS_CHECK,
+    **dict.fromkeys(_CONSUMER_KEYS, _OF_CONSUMERS),
+    **dict.fromkeys(_ADMIN_KEYS, _OF_ADMINS),
 }

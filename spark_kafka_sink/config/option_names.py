@@ -72,7 +72,8 @@ def _refusal_of_kafka(key: str) -> str | None:
             f"Kafka option '{KAFKA_PREFIX}{key}' is librdkafka's, and this sink has the options of "
             f"Kafka's Java client. Instead: {LIBRDKAFKA_KEYS[key]}."
         )
-    suggestion = PRODUCER_CONFIG.suggestion(key, [*SECURITY_CONFIG.keys, *_TOLD])
+    others = [*SECURITY_CONFIG.keys, *_TOLD, *KEYS_WITHOUT_EFFECT]
+    suggestion = PRODUCER_CONFIG.suggestion(key, others)
     return (
         f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink"
         f"{suggestion or '. See docs/options.md (pykafka-sink docs options).'}"

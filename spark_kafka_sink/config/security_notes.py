@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from spark_kafka_sink.config.bootstrap import protocols_in
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
 from spark_kafka_sink.config.redaction import shown_by_spark, warning_of_shown
 from spark_kafka_sink.config.sasl_keys import PLAIN
-from spark_kafka_sink.config.security_config import SASL_PLAINTEXT, SecurityConfig
+from spark_kafka_sink.config.security_config import (
+    SASL_PLAINTEXT,
+    SECURITY_PROTOCOLS,
+    SecurityConfig,
+)
 from spark_kafka_sink.config.security_keys import SASL_CONFIG, SSL_CONFIG
 from spark_kafka_sink.config.ssl_keys import OLD_PROTOCOLS
 
@@ -15,6 +20,12 @@ from spark_kafka_sink.config.ssl_keys import OLD_PROTOCOLS
 def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
     """Sentences for the log. given: Kafka's keys without ``kafka.``, and their texts."""
     yield from _unused(given, security)
+    named = sorted({*protocols_in(given.get("bootstrap.servers", ""))} & {*SECURITY_PROTOCOLS})
+    if named and named != [security.protocol]:
+        yield (
+            f"{' and '.join(named)} before an address in kafka.bootstrap.servers has no effect: "
+            f"kafka.security.protocol={security.protocol} is used"
+        )
     shown = shown_by_spark({KAFKA_PREFIX + name: text for name, text in given.items()})
     if shown:
         yield warning_of_shown(shown)

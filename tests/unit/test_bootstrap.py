@@ -4,6 +4,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
+from spark_kafka_sink.config.sink_options import SinkOptions
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,8 @@ from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
         ("[::1]:9092", [("::1", 9092)]),
         ("127.0.0.1:1,[fe80::1%eth0]:2", [("127.0.0.1", 1), ("fe80::1%eth0", 2)]),
         ("a:09092", [("a", 9092)]),
+        ("SASL_SSL://a:9092, plaintext://[::1]:9093", [("a", 9092), ("::1", 9093)]),
+        ("my-listener.1://a:1", [("a", 1)]),
     ],
 )
 def test_addresses(text: str, expected: list[tuple[str, int]]) -> None:
@@ -40,7 +43,11 @@ def test_addresses(text: str, expected: list[tuple[str, int]]) -> None:
         ("a:٣", "the port must be a number"),
         ("a:0", "'a:0' has a port outside 1 to 65535"),
         ("a:65536", "has a port outside"),
-        ("SSL://a:9093", "leave out the protocol, kafka.security.protocol chooses it"),
+        ("SSL://a:9093/chroot", "a broker address has no path"),
+        ("a://b://c:1", "a broker address has no path"),
+        ("SSL://a", "'SSL://a' is not host:port: the port is missing, write a:9092"),
+        ("SSL://:1", "the host is missing"),
+        ("SSL://::1:1", "write an IPv6 address in brackets"),
         ("a:9092/chroot", "a broker address has no path"),
         ("a:1;b:2", "separate addresses with commas"),
         ("a:1 b:2", "separate addresses with commas"),
@@ -52,3 +59,13 @@ def test_what_is_no_address(text: str, message: str) -> None:
         parse_bootstrap_servers(text)
     assert message in str(raised.value)
     assert str(raised.value).startswith("bootstrap.servers")
+
+
+def test_a_protocol_in_an_address_that_is_not_the_one_used_is_told() -> None:
+    """Confluent's command line prints addresses so; Java's client drops it in silence."""
+    options = {"kafka.bootstrap.servers": "SSL://b:9093,ssl://c:9093"}
+    assert SinkOptions.parse(options).notes == (
+        "SSL before an address in kafka.bootstrap.servers has no effect: "
+        "kafka.security.protocol=PLAINTEXT is used",
+    )
+    assert SinkOptions.parse({**options, "kafka.security.protocol": "SSL"}).notes == ()

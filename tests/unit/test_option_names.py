@@ -31,6 +31,36 @@ def test_a_misspelt_kafka_option_is_refused_with_the_nearest_name(name: str, nea
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("sesion.timeout.ms", "session.timeout.ms"), ("grup.id", "group.id")],
+)
+def test_a_misspelt_consumers_option_is_answered_with_its_own_name(name: str, near: str) -> None:
+    assert f"Did you mean 'kafka.{near}'?" in (refusal(f"kafka.{name}") or "")
+
+
+CONSUMERS_AND_ADMINS = [
+    *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
+    *("client.rack", "default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
+    *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
+    *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
+    *("key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records"),
+    *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
+    *("share.acquire.mode", "value.deserializer", "bootstrap.controllers"),
+]
+"""Of ConsumerConfig and AdminClientConfig of kafka-clients 4.3.0, without the producer's."""
+
+
+@pytest.mark.parametrize("name", CONSUMERS_AND_ADMINS)
+def test_options_of_consumers_and_admins_are_accepted_and_told(name: str) -> None:
+    """One dict for Spark's reader and for the writer works with the JVM sink."""
+    options = {"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": "45000"}
+    (note,) = SinkOptions.parse(options).notes
+    assert note.startswith(f"option 'kafka.{name}' has no effect: it is a")
+    assert note.endswith("and this is a writer")
+    assert near_option(name) is None
+
+
 def test_a_kafka_option_like_no_other() -> None:
     assert refusal("kafka.zzz") == (
         "Kafka option 'kafka.zzz' is not a producer option of this sink. "
@@ -81,7 +111,16 @@ def test_a_name_near_one_of_ours_is_refused_before_anything_else(name: str, near
     [
         *("mergeSchema", "compression", "header", "mode", "format", "encoding", "timestampFormat"),
         *("failOnDataLoss", "subscribe", "assign", "startingOffsets", "maxOffsetsPerTrigger"),
-        *("minPartitions", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs"),
+        *(
+            "minPartitions",
+            "groupIdPrefix",
+            "kafkaConsumer.pollTimeoutMs",
+            "maxRecordsPerPartition",
+        ),
+        *("subscribePattern", "endingOffsets", "startingTimestamp", "endingTimestamp"),
+        *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "minOffsetsPerTrigger"),
+        *("startingOffsetsByTimestampStrategy", "maxTriggerDelay", "fetchOffset.numRetries"),
+        "fetchOffset.retryIntervalMs",
         *("url", "dbtable", "driver", "fetchsize", "numPartitions", "truncate", "isolationLevel"),
         *("queryTimeout", "partitionColumn", "maxFilesPerTrigger", "maxRecordsPerFile"),
         *("partitionOverwriteMode", "rowsPerSecond", "txnAppId", "txnVersion", "replaceWhere"),
