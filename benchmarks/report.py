@@ -18,7 +18,7 @@ from benchmarks.targets import Results, inverse, verdicts, worker_memory
 
 _PREVIEW = Path(__file__).parent / "report_preview.md"
 _NOTES = harness.RESULTS / "notes.md"
-_FILES = ("matrix", "kernels", "latency", "cold", "memory", "ten_million", "exactly_once")
+_FILES = ("matrix", "kernels", "latency", "cold", "memory", "ten_million", "exactly_once", "tls")
 _SHOWN = ("10B-zstd", "100B-none", "100B-lz4", "1KB-none", "1KB-lz4", "10KB-lz4")
 _PERCENT_OFF = 0.995
 
@@ -292,6 +292,23 @@ def exactly_once(results: Results) -> list[str]:
     return [*lines, ""]
 
 
+def tls(results: Results) -> list[str]:
+    """What it costs, beside the others."""
+    rows = []
+    for size, point in results["points"].items():
+        ratios = point["ratios"]
+        for name, elapsed in ratios["elapsed"].items():
+            cpu = ratios["cpu"][name]["median"]
+            sink = name.split(",")[0]
+            added = ratios["tls_over_plaintext"][sink]["median"] if "TLS" in name else None
+            cells = [ranged(elapsed), f"{cpu:.2f}", "" if added is None else f"{added:.2f}"]
+            rows.append([f"{int(size):,} B", name, *cells])
+    columns = ("value", "sink", "elapsed, JVM sink with TLS / this one")
+    columns += ("CPU, this one / JVM sink with TLS", "CPU with TLS / without")
+    text = "lz4, TLS 1.3, an RSA certificate; CPU is that of Spark and Python together."
+    return ["## TLS", "", text, "", *table(columns, rows)]
+
+
 def render(results: Results, folder: Path) -> str:
     """The whole report. Sections without results are left out."""
     points = results["matrix"].get("points", {})
@@ -304,7 +321,7 @@ def render(results: Results, folder: Path) -> str:
     for name, section in with_pictures.items():
         if results[name]:
             lines += section(results[name], folder)
-    texts = {"cold": cold, "ten_million": ten_million, "exactly_once": exactly_once}
+    texts = {"cold": cold, "ten_million": ten_million, "exactly_once": exactly_once, "tls": tls}
     for name, text_section in texts.items():
         if results[name]:
             lines += text_section(results[name])

@@ -52,6 +52,8 @@ _KERNEL_TIMES_MEMCPY = 12.0
 _LATENCY_MS = 30.0
 _EXACTLY_ONCE_RATIO = 0.9
 _MOST_COMMIT_MS = 100
+TLS_RATIO = 1.3
+"""Elapsed time of the JVM sink with TLS over ours with TLS, at least."""
 
 
 def verdicts(results: Results) -> list[Verdict]:
@@ -68,7 +70,15 @@ def verdicts(results: Results) -> list[Verdict]:
         _latency(results.get("latency", {})),
         _memory(points, machine, results.get("memory", {})),
         *exactly_once_verdicts(results.get("exactly_once", {})),
+        *_tls(results.get("tls", {})),
     ]
+
+
+def _tls(results: Results) -> Iterator[Verdict]:
+    for size, point in results.get("points", {}).items():
+        ratio = point["ratios"]["elapsed"]["ours, TLS"]
+        what = f"{int(size):,} B lz4 with TLS: JVM sink / ours, elapsed"
+        yield Verdict(what, f"≥ {TLS_RATIO}", _range(ratio), ratio["median"] >= TLS_RATIO)
 
 
 def _range(spread: Mapping[str, float]) -> str:

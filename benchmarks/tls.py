@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from benchmarks import harness, sinks
 from benchmarks.measure import Contender, Run, alternate, as_json, spread
 from benchmarks.rows import make_rows
+from benchmarks.targets import TLS_RATIO
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
 from spark_kafka_sink.localkafka.security import SECURED_LISTENER
@@ -30,9 +31,6 @@ ROUNDS = 7
 QUICK_ROUNDS = 2
 QUICK_PART = 10
 PARTITIONS = 6
-TARGET = 1.3
-"""Elapsed time of the JVM sink with TLS over ours with TLS, at least."""
-
 SINKS = ("ours", "jvm", "confluent")
 LISTENERS = {"TLS": SECURED_LISTENER, "plaintext": MAIN_LISTENER}
 _SETTINGS = {**sinks.COMMON_SETTINGS, "compression.type": "lz4"}
@@ -136,7 +134,7 @@ def main() -> int:
     ratios = {size: point["ratios"] for size, point in points.items()}
     print(json.dumps(ratios, indent=1), path, sep="\n")
     ours = name_of("ours", "TLS")
-    reached = all(point["elapsed"][ours]["median"] >= TARGET for point in ratios.values())
+    reached = all(point["elapsed"][ours]["median"] >= TLS_RATIO for point in ratios.values())
     return 0 if quick or reached else 1
 
 
