@@ -22,6 +22,8 @@ from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 REQUESTS: dict[str, type[schema.Request]] = {
     "ApiVersions": ApiVersionsRequest,
@@ -38,6 +40,8 @@ REQUESTS: dict[str, type[schema.Request]] = {
     "FindCoordinator": FindCoordinatorRequest,
     "ListOffsets": ListOffsetsRequest,
     "ListTransactions": ListTransactionsRequest,
+    "SaslAuthenticate": SaslAuthenticateRequest,
+    "SaslHandshake": SaslHandshakeRequest,
 }
 
 
@@ -96,6 +100,8 @@ def _value_from_json(wire_type: Any, value: Any) -> Any:
         return [_value_from_json(wire_type.element, element) for element in value]
     if wire_type is types.UUID_TYPE:
         return uuid_of(value)
+    if wire_type is types.BYTES:
+        return base64.b64decode(value)
     return from_json(wire_type, value) if isinstance(value, dict) else value
 
 
@@ -106,4 +112,6 @@ def _value_to_json(value: Any, version: int) -> Any:
         return [_value_to_json(element, version) for element in value]
     if isinstance(value, UUID):
         return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return to_json(value, version) if dataclasses.is_dataclass(value) else value

@@ -18,6 +18,7 @@ NAMES = [
     "record_sets",
     "requests",
     "responses",
+    "sasl",
     "transactional",
 ]
 MOST_BYTES = 1 << 20

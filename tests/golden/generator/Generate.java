@@ -21,6 +21,7 @@ final class Generate {
         write(folder, "responses", ResponseCases.all());
         write(folder, "transactional", TransactionalCases.all());
         write(folder, "record_sets", RecordSets.all());
+        write(folder, "sasl", SaslConversations.all());
     }
 
     /** One case a line: small files, and differences that can be read. */

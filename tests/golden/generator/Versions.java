@@ -10,7 +10,8 @@ final class Versions {
         ApiKeys.PRODUCE, ApiKeys.METADATA, ApiKeys.API_VERSIONS, ApiKeys.CREATE_TOPICS,
         ApiKeys.INIT_PRODUCER_ID, ApiKeys.FIND_COORDINATOR, ApiKeys.ADD_PARTITIONS_TO_TXN,
         ApiKeys.END_TXN, ApiKeys.DESCRIBE_TRANSACTIONS, ApiKeys.LIST_TRANSACTIONS,
-        ApiKeys.DESCRIBE_PRODUCERS, ApiKeys.DESCRIBE_CONFIGS, ApiKeys.LIST_OFFSETS, ApiKeys.FETCH);
+        ApiKeys.DESCRIBE_PRODUCERS, ApiKeys.DESCRIBE_CONFIGS, ApiKeys.LIST_OFFSETS, ApiKeys.FETCH,
+        ApiKeys.SASL_HANDSHAKE, ApiKeys.SASL_AUTHENTICATE);
 
     private Versions() { }
 
@@ -37,9 +38,9 @@ final class Versions {
         for (ApiKeys api : APIS) {
             ObjectNode entry = node.putObject(api.name).put("api_key", api.id);
             entry.put("oldest", api.oldestVersion()).put("latest", api.latestVersion(false));
-            // From this version on, requests have header version 2: tagged fields.
+            // From this version on, requests have header version 2: tagged fields. Perhaps none has it yet.
             short flexible = api.oldestVersion();
-            while (api.requestHeaderVersion(flexible) < 2) {
+            while (flexible <= api.latestVersion(false) && api.requestHeaderVersion(flexible) < 2) {
                 flexible++;
             }
             entry.put("flexible_from", flexible);
