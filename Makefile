@@ -1,6 +1,6 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
-# make test-long   more of the same: drivers, executors and interpreters of their own; 5 minutes
+# make test-long   more of the same: drivers, executors, interpreters and clusters of their own; 8 minutes
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
 # make test-lowest   most tests, with the oldest versions of all dependencies
@@ -57,7 +57,7 @@ test-fast: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_cluster.py tests/spark/test_registration.py tests/spark/test_exactly_once.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_cluster.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/broker/test_localkafka.py tests/broker/test_secured_localkafka.py
 
 # One file, so that README's commands find this version alone.
 wheel: | $(BIN)/python

@@ -43,8 +43,17 @@ WITH_A_SPARK_OF_THEIR_OWN = (
     *("test_installed_wheel.py", "test_the_notebook", "test_the_quickstart"),
 )
 WITH_SPARK = ("tests/spark/", "tests/security/test_spark")
+# These share two secured brokers.
+SECURED = "tests/security/"
 ONE_BY_ONE = "::test_a_planted_bug_is_caught"
-LONGEST_FIRST = ("spark", "tests/spark", "tests/broker", "tests/simulation", "tests/golden")
+LONGEST_FIRST = (
+    "spark",
+    SECURED,
+    "tests/spark",
+    "tests/broker",
+    "tests/simulation",
+    "tests/golden",
+)
 
 
 def group_of(nodeid: str) -> str:
@@ -53,7 +62,9 @@ def group_of(nodeid: str) -> str:
         return nodeid
     file = nodeid.split("::")[0]
     has_its_own = any(part in nodeid for part in WITH_A_SPARK_OF_THEIR_OWN)
-    return "spark" if file.startswith(WITH_SPARK) and not has_its_own else file
+    if file.startswith(WITH_SPARK) and not has_its_own:
+        return "spark"
+    return SECURED if file.startswith(SECURED) else file
 
 
 def place_of(nodeid: str) -> int:

@@ -124,13 +124,11 @@ def hung(kafka: PatientKafka, broker_id: int) -> Iterator[None]:
 
 
 ROLES = ("coordinator", "leader of the decision log", "first of the bootstrap list")
-# Brokers take half a minute to take over what another had.
-ONE_NOW = (ROLES[0], *(pytest.param(role, marks=pytest.mark.long) for role in ROLES[1:]))
-WITH_CONNECTIONS_NOW = (True, pytest.param(False, marks=pytest.mark.long))
 
 
-@pytest.mark.parametrize("role", ONE_NOW)
-@pytest.mark.parametrize("is_connected", WITH_CONNECTIONS_NOW)
+@pytest.mark.long
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("is_connected", [True, False])
 def test_a_micro_batch_is_planned_and_committed_while_a_broker_hangs(trio, role, is_connected):
     """It hangs from before the plan until after the commit: others take over what it had.
 

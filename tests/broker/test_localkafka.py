@@ -135,6 +135,7 @@ class TestFailures:
         mortal.restart(1)
 
 
+@pytest.mark.long
 def test_three_brokers_replicate_and_survive_one() -> None:
     with PatientKafka(3, server_properties=FAST_FAILOVER) as kafka:
         kafka.create_topic("replicated", configs={"min.insync.replicas": "2"})

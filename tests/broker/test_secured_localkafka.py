@@ -134,6 +134,7 @@ def test_names_that_do_not_exist(secured: LocalKafka) -> None:
         secured.bootstrap_servers_of("OTHER")
 
 
+@pytest.mark.long
 def test_three_brokers_of_an_older_kafka_are_found_by_metadata() -> None:
     with PatientKafka(3, "3.9.1", security="sasl_ssl") as kafka:
         config = librdkafka(kafka, "SECURED", "alice", sasl_mechanism="SCRAM-SHA-512")

@@ -182,6 +182,7 @@ def produce_in_transactions(kafka, topic: str, transactions: dict[range, bool]) 
             producer.abort_transaction(PATIENCE_S)
 
 
+@pytest.mark.long
 def test_kafka_to_kafka_copies_each_record_once_though_its_driver_is_killed(
     kafka, new_topic, conf, submit, tmp_path
 ):

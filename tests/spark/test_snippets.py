@@ -85,6 +85,7 @@ def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path:
     assert all(re.fullmatch(r'\{"id":\d+\}', value) for value in values)
 
 
+@pytest.mark.long
 def test_the_notebook(tmp_path: Path) -> None:
     notebook = nbformat.read(REPOSITORY / "examples" / "quickstart.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells), "clear the outputs"
