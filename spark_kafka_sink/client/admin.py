@@ -100,11 +100,12 @@ class AdminClient(BlockingClient):
     ) -> AdminClient:
         """A client for ``"host:port,host:port"`` over real sockets and the machine's clock.
 
-        Nothing is sent to a broker yet; a token that ``security`` needs is fetched. Raises
-        ConfigError for text that is not a list of addresses, AuthenticationError without a token.
+        Nothing is sent to a broker yet; a token that ``security`` needs is fetched, as by ``of``.
+        Raises ConfigError for text that is not a list of addresses, AuthenticationError.
         """
         addresses = parse_bootstrap_servers(bootstrap_servers)
-        security.prepare(settings.request_timeout_ms, [host for host, _ in addresses])
+        hosts = [host for host, _ in addresses]
+        security.prepare_if_possible(settings.request_timeout_ms, hosts)
         if network is None:
             network = SelectorNetwork(open_channel=open_channel_of(security))
         clock = SystemClock() if clock is None else clock
@@ -115,10 +116,12 @@ class AdminClient(BlockingClient):
     def of(cls, config: ProducerConfig, clock: Clock | None = None) -> AdminClient:
         """A client with the network settings and the security of a producer.
 
-        Fetches a token, where one is needed. Raises AuthenticationError, ConfigError.
+        Fetches a token, where one is needed; one that may be had later is waited for by each
+        question, as brokers are. Raises AuthenticationError, ConfigError.
         """
         security = Security.of(config.security)
-        security.prepare(config.max_block_ms, [host for host, _ in config.bootstrap_servers])
+        hosts = [host for host, _ in config.bootstrap_servers]
+        security.prepare_if_possible(config.max_block_ms, hosts)
         network = SelectorNetwork(
             config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
         )

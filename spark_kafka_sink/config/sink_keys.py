@@ -186,7 +186,8 @@ SINK_OPTIONS = ConfigDef(
             6000,
             at_least(1),
             Importance.LOW,
-            "How long the check on the driver, before the first task, tries to reach a broker: "
+            "How long the check on the driver, before the first task, waits for a token "
+            "or ticket where one is needed, and tries to reach a broker: "
             "first at kafka.bootstrap.servers, then at the addresses that the brokers advertise.",
         ),
         ConfigKey(

@@ -229,10 +229,12 @@ class ThreadedProducer(KafkaProducer):
     def __init__(self, config: ProducerConfig, topics: Sequence[str] = ()) -> None:
         """``topics``: known beforehand, so that the first metadata request asks for them.
 
-        Fetches a token, where one is needed. Raises AuthenticationError, ConfigError.
+        Fetches a token, where one is needed; one that may be had later is waited for by ``append``,
+        as brokers are. Raises AuthenticationError, ConfigError.
         """
         security = Security.of(config.security)
-        security.prepare(config.max_block_ms, [host for host, _ in config.bootstrap_servers])
+        hosts = [host for host, _ in config.bootstrap_servers]
+        security.prepare_if_possible(config.max_block_ms, hosts)
         network = SelectorNetwork(
             config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
         )

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
 from spark_kafka_sink.protocol.sasl import Converse
 
@@ -56,6 +58,15 @@ class Security:
             self.tls.context()
         if self.login is not None:
             self.login.prepare(timeout_ms, hosts)
+
+    def prepare_if_possible(self, timeout_ms: int, hosts: Sequence[str]) -> None:
+        """As ``prepare``, for whoever waits for brokers anyway, with a deadline of its own.
+
+        A token or ticket that may be had later is no error yet: each connection asks for it again,
+        and tells why there is none. Raises ConfigError and AuthenticationError.
+        """
+        with suppress(CredentialsUnavailableError):
+            self.prepare(timeout_ms, hosts)
 
 
 CLEAR_TEXT = Security()

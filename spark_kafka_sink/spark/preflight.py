@@ -28,6 +28,7 @@ from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
+from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.commit import ensure_log_handler, logger
 
 _LOCAL_SCHEME = "file:"
@@ -67,7 +68,8 @@ def check_metrics_path(options: SinkOptions, is_stream: bool) -> None:
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> None:
     """Raise what would otherwise be found out slowly, and in every task.
 
-    Raises BootstrapError when no broker can be reached, TopicError when the ``topic`` option names
+    Raises BootstrapError when no broker can be reached, CredentialsUnavailableError when no token
+    or ticket can be had within ``preflight.timeout.ms``, TopicError when the ``topic`` option names
     one that does not exist after the brokers were asked to create it, BrokerError for another
     answer that is an error. What is transient is only logged when there was a successful check in
     this process, or when ``is_stream`` and the stream may have committed before.
@@ -124,6 +126,9 @@ def _is_transient(error: KafkaSinkError) -> bool:
 
 def _check(options: SinkOptions, clock: Clock) -> None:
     config = options.producer
+    # Here, and not as long as the client would: an issuer that is away is told as fast as brokers.
+    hosts = [host for host, _ in config.bootstrap_servers]
+    Security.of(config.security).prepare(options.preflight_timeout_ms, hosts)
     with AdminClient.of(config, clock) as admin:
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
         brokers = admin.metadata([], False, deadline_ms)

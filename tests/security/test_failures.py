@@ -19,7 +19,7 @@ from tests.patience import reason_given_time
 from tests.security.acls import allow
 from tests.security.cases import CASES, World
 from tests.security.stores import Options
-from tests.security.writing import write
+from tests.security.writing import VALUES, values_in, write
 
 pytestmark = pytest.mark.timeout(2400, func_only=True)
 
@@ -224,7 +224,24 @@ class TestTokens:
         (port,) = free_ports(1, HOST)
         options = world.client("SASL_TLS", "OAUTHBEARER")
         options[self.TOKEN_URL] = f"http://{HOST}:{port}/token"
-        tells(failure(options, new_topic()), self.TOKEN_URL, "refused")
+        self.tells_given_time(options, new_topic(), self.TOKEN_URL, "refused")
+
+    def test_an_issuer_that_is_back_in_time(self, world: World, new_topic: NewTopic) -> None:
+        topic = new_topic()
+        options = world.client("SASL_TLS", "OAUTHBEARER")
+        del options[self.TOKEN_URL]
+        issuer = _LateIssuer(world)
+        _LATE.append(issuer)
+        write(
+            {
+                **options,
+                "kafka.sasl.oauthbearer.token.provider": f"{__name__}:_late_token",
+                "kafka.sasl.login.retry.backoff.max.ms": "100",
+            },
+            topic,
+        )
+        assert issuer.asked == 3
+        assert values_in(world.kafka, topic) == sorted(VALUES)
 
     def test_the_issuer_refuses(self, world: World, new_topic: NewTopic) -> None:
         options = CASES["oauth-client-credentials"](world)
@@ -252,7 +269,36 @@ class TestTokens:
         path.write_text(world.issuer.token("alice", exp=1_700_000_000))
         options = CASES["oauth-file-RS256"](world)
         options[self.TOKEN_URL] = path.as_uri()
-        tells(failure(options, new_topic()), "expired", self.TOKEN_URL)
+        self.tells_given_time(options, new_topic(), "expired", self.TOKEN_URL)
+
+    def tells_given_time(self, options: Options, topic: str, *parts: str) -> None:
+        """An issuer may come back: it is asked until time is up."""
+
+        def fails(timeout_ms: int) -> None:
+            write({**options, "kafka.max.block.ms": str(timeout_ms)}, topic)
+
+        tells(reason_given_time(fails, KafkaSinkError, 4_000, *parts), *parts)
+
+
+class _LateIssuer:
+    """Gives no token the first two times."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.asked = 0
+
+    def token(self) -> str:
+        self.asked += 1
+        if self.asked <= 2:
+            raise RuntimeError("the issuer is away")
+        return self._world.issuer.token("alice")
+
+
+_LATE: list[_LateIssuer] = []
+
+
+def _late_token() -> str:
+    return _LATE[-1].token()
 
 
 class TestRights:

@@ -40,7 +40,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.registration": {"spark.source"},
     "spark.commands": {"config"},
     "spark.commit": {"producer.metrics", "transactions.model"},
-    "spark.preflight": {"client", "config", "protocol", "spark.commit"},
+    "spark.preflight": {"client", "config", "protocol", "security.security", "spark.commit"},
     "spark.source": {"columns.positions", "config", "security.login", "spark", "transactions"},
     "spark.writer": {"columns.positions", "config", "spark", "transactions"},
     "spark.task": {"columns", "config", "producer", "record", "spark", "transactions"},

@@ -1,0 +1,82 @@
+"""No token can be had while a write begins: who waits for brokers waits for it, too."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    BootstrapError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.spark.preflight import check_cluster
+
+HOST = "127.0.0.1"
+
+
+def is_away() -> str:
+    raise RuntimeError("the issuer is away")
+
+
+def gives_nothing() -> None: ...
+
+
+def values_with(provider: str, test: str) -> dict[str, str]:
+    """``test``: makes a login of its own, which other tests have not asked before."""
+    (port,) = free_ports(1, HOST)
+    return {
+        "bootstrap.servers": f"{HOST}:{port}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.provider": f"{__name__}:{provider}",
+        "sasl.oauthbearer.scope": test,
+    }
+
+
+def options_with(provider: str, test: str, **more: str) -> SinkOptions:
+    values = {f"kafka.{name}": text for name, text in values_with(provider, test).items()}
+    return SinkOptions.parse({**values, "topic": "t", **more})
+
+
+def test_a_producer_waits_for_them() -> None:
+    producer = ThreadedProducer(ProducerConfig.parse(values_with("is_away", "producer")))
+    try:
+        assert producer.is_healthy
+    finally:
+        producer.close()
+
+
+def test_an_admin_client_waits_for_them() -> None:
+    config = ProducerConfig.parse(values_with("is_away", "admin"))
+    with AdminClient.of(config) as admin, pytest.raises(BootstrapError):
+        admin.metadata([], False, admin.deadline_in(0))
+
+
+@pytest.mark.parametrize("make", [ThreadedProducer, AdminClient.of])
+def test_what_is_no_token_is_told_at_once(make: type[ThreadedProducer]) -> None:
+    with pytest.raises(AuthenticationError, match="returned nothing"):
+        make(ProducerConfig.parse(values_with("gives_nothing", "nothing")))
+
+
+def test_the_check_before_the_first_task_tells_a_new_query() -> None:
+    with pytest.raises(CredentialsUnavailableError, match="the issuer is away") as raised:
+        check_cluster(options_with("is_away", "new"), is_stream=False)
+    assert "kafka.sasl.oauthbearer.token.provider" in str(raised.value)
+
+
+def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    options = options_with("is_away", "stream", checkpointLocation=str(tmp_path))
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        check_cluster(options, is_stream=True)
+    assert "the issuer is away" in caplog.text
+    assert "the tasks will wait" in caplog.text
