@@ -142,8 +142,22 @@ class TestKeeper:
         world.keeper.prepare(5_000)
         world.issuer.error = AuthenticationError("invalid_client")
         world.run(HOUR_MS, uses=False)
+        assert len(world.issuer.timeouts) <= 3, "nobody uses it: its issuer is left alone"
+        assert world.keeper.next_refresh_ms is None
         world.issuer.error = None
         world.keeper.prepare(5_000)
+        assert world.keeper.token().reveal() == "token-2"
+
+    def test_a_renewal_that_was_given_up_is_made_up_for_at_the_next_use(self):
+        world = World()
+        world.issuer.life_ms = HOUR_MS
+        world.keeper.prepare(5_000)
+        world.issuer.error = CredentialsUnavailableError("the issuer is away")
+        world.run(50 * 60_000, uses=False)
+        assert world.keeper.next_refresh_ms is None
+        world.issuer.error = None
+        assert world.keeper.token().reveal() == "token-1", "it has not expired"
+        world.keeper.step()
         assert world.keeper.token().reveal() == "token-2"
 
     @pytest.mark.parametrize("kind", [AuthenticationError, CredentialsUnavailableError])

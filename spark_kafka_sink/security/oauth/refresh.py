@@ -5,7 +5,8 @@
     obtained   | window.factor (and up to window.jitter more) of its life; not within
                | min.period of now, nor within buffer of its end, if there is room for both
     failed     | retry.backoff.max.ms later; the old token stays in use until it expires
-    not used   | nothing: a token that nobody has used since the last one is not renewed
+    not used   | nothing: nobody has begun a conversation since the last attempt
+    used       | as before; now, if it was not asked for lack of use
     wanted     | now, unless an attempt has just failed
 
 Times are milliseconds since 1970-01-01 UTC, since that is what tokens hold.
@@ -62,13 +63,16 @@ class RefreshSchedule:
         self._next_ms = now_ms if after_failure is None else max(now_ms, after_failure)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether to ask now. What nobody has used since it came is given up instead."""
+        """Whether to ask now. Each use is good for one attempt, whatever becomes of it: without
+        another one since then, it is given up instead.
+        """
         if self._next_ms is None or now_ms < self._next_ms:
             return False
-        if not self._is_used:
+        was_used, self._is_used = self._is_used, False
+        if not was_used:
             self._next_ms = None
             self._failed_at_ms = None
-        return self._is_used
+        return was_used
 
     def _refresh_at(self, token: Token, now_ms: int) -> int:
         config, expires_ms = self._config, token.expires_at_ms
