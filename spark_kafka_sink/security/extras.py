@@ -9,10 +9,14 @@ from spark_kafka_sink.base.errors import ConfigError
 
 
 class Extra(NamedTuple):
-    """module: what is imported; name: the extra of this package; more: what pip does not bring."""
+    """module: what is imported; package: what pip installs; name: the extra of this package.
+
+    more: what pip does not bring
+    """
 
     mechanism: str
     module: str
+    package: str
     name: str
     more: str = ""
 
@@ -20,12 +24,13 @@ class Extra(NamedTuple):
 KERBEROS = Extra(
     "GSSAPI",
     "gssapi",
+    "gssapi",
     "kerberos",
     " It is built there, and needs a C compiler, Python's headers and MIT Kerberos: on Debian and "
     "Ubuntu apt-get install gcc python3-dev libkrb5-dev, on RHEL and Fedora dnf install gcc "
     "python3-devel krb5-devel. Where it only runs, libgssapi-krb5-2 (krb5-libs) is enough.",
 )
-AWS = Extra("AWS_MSK_IAM", "aws_msk_iam_sasl_signer", "aws")
+AWS = Extra("AWS_MSK_IAM", "aws_msk_iam_sasl_signer", "aws-msk-iam-sasl-signer-python", "aws")
 
 
 def check_installed(extra: Extra) -> None:
@@ -34,5 +39,5 @@ def check_installed(extra: Extra) -> None:
         raise ConfigError(
             f"kafka.sasl.mechanism={extra.mechanism} needs the Python package {extra.module}, here "
             "and on every machine that runs a task: pip install "
-            f"'pykafka-sink[{extra.name}]'.{extra.more}"
+            f"{extra.package}.{extra.more}"
         )
