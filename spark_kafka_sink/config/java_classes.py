@@ -29,7 +29,10 @@ LOGIN_HANDLERS = {
     f"{_OAUTH}secured.{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
     f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
 }
-CLIENT_HANDLERS = {f"software.amazon.msk.auth.iam.{IAM_CLIENT_HANDLER}": IAM_CLIENT_HANDLER}
+CLIENT_HANDLERS = {
+    f"software.amazon.msk.auth.iam.{IAM_CLIENT_HANDLER}": IAM_CLIENT_HANDLER,
+    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
+}
 JWT_RETRIEVERS = {f"{_OAUTH}{name}": name for name in RETRIEVERS}
 JWT_VALIDATORS = {f"{_OAUTH}{name}": name for name in VALIDATORS}
 LOGIN_CLASSES = {

@@ -103,8 +103,8 @@ SASL_KEYS = [
             "references such as ${file:/path:key}",
         ),
         MEDIUM,
-        "A Java class: only software.amazon.msk.auth.iam.IAMClientCallbackHandler is taken, with "
-        "mechanism AWS_MSK_IAM, which needs no such option here.",
+        "A Java class: only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
+        "IAMOAuthBearerLoginCallbackHandler are taken, for MSK, which needs no such option here.",
         convert=simple_name(CLIENT_HANDLERS),
     ),
     ConfigKey(

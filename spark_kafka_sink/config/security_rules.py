@@ -140,8 +140,8 @@ def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) ->
 
 def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
     mechanism = parsed["sasl_mechanism"]
-    login_handler = parsed["sasl_login_callback_handler_class"]
-    if login_handler == IAM_LOGIN_HANDLER and mechanism == OAUTHBEARER:
+    handlers = [parsed[f"sasl_{side}_callback_handler_class"] for side in ("login", "client")]
+    if IAM_LOGIN_HANDLER in handlers and mechanism == OAUTHBEARER:
         mechanism = AWS_MSK_IAM
     _check_handlers(mechanism, parsed)
     _check_password(mechanism, parsed, has_mechanism)
@@ -181,7 +181,7 @@ def _check_handlers(mechanism: str, parsed: Mapping[str, Any]) -> None:
     client_handler = parsed["sasl_client_callback_handler_class"]
     login_handler = parsed["sasl_login_callback_handler_class"]
     for option, handler, wanted in (
-        ("client", client_handler == IAM_CLIENT_HANDLER, AWS_MSK_IAM),
+        ("client", client_handler in (IAM_CLIENT_HANDLER, IAM_LOGIN_HANDLER), AWS_MSK_IAM),
         ("login", login_handler == OAUTH_LOGIN_HANDLER, OAUTHBEARER),
         ("login", login_handler == IAM_LOGIN_HANDLER, AWS_MSK_IAM),
     ):

@@ -26,6 +26,7 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 NO_CHECK = ("", "none")
 """Values of ssl.endpoint.identification.algorithm: Java's, and librdkafka's."""
 
+_ANY_VERSION = ("TLS", "SSL")
 _BY_CONTENT = "The type of a file is recognised by its first bytes."
 # The TLS 1.3 suites have no _WITH_; the last ones are signals, which no list needs.
 _SUITE = re.compile(r"(TLS|SSL)_[A-Z0-9_]+")
@@ -52,8 +53,9 @@ def _protocols(names: list[str]) -> str | None:
 
 
 def _protocol(text: str) -> str:
-    usual: str = in_usual_case(TLS_1_2, TLS_1_3, "TLS")(text)
-    return TLS_1_3 if usual == "TLS" else usual
+    """Java's names TLS and SSL are of contexts with every version that the JVM has."""
+    usual: str = in_usual_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
+    return TLS_1_3 if usual in _ANY_VERSION else usual
 
 
 def _type_of(name: str) -> ConfigKey:
@@ -168,10 +170,14 @@ SSL_KEYS = [
         "ssl.protocol",
         STRING,
         TLS_1_3,
-        one_of(TLS_1_3, TLS_1_2),
+        lambda value: (
+            None
+            if value in (TLS_1_3, TLS_1_2)
+            else "must be one of " + ", ".join((TLS_1_3, TLS_1_2, *_ANY_VERSION))
+        ),
         MEDIUM,
         "The newest version that may be spoken: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it "
-        "is enabled. TLS stands for TLSv1.3.",
+        "is enabled. TLS and SSL stand for TLSv1.3.",
         convert=_protocol,
     ),
     ConfigKey(

@@ -63,6 +63,8 @@ KNOWN_OPTIONS = frozenset(
         *("doNotPrompt", "renewTGT", "isInitiator", "refreshKrb5Config", "debug"),
         *("clientId", "clientSecret", "scope"),
         *("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion"),
+        *("awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey"),
+        *("awsRoleSessionToken", "awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs"),
         *("ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type"),
         *("ssl.truststore.certificates", "ssl.keystore.location", "ssl.keystore.password"),
         *("ssl.keystore.type", "ssl.keystore.key", "ssl.keystore.certificate.chain"),

@@ -98,7 +98,7 @@ class TestOptions:
         [
             ({"awsProfileName": "dev", "awsRoleArn": "arn"}, "leave one of them out"),
             ({"awsRoleSessionName": "me"}, "but no awsRoleArn"),
-            ({"awsRoleSecretAccessKey": "S3CRET"}, "put it into a profile of ~/.aws/config"),
+            ({"awsRoleSecretAccessKey": "S3CRET"}, "into a profile of ~/.aws/config"),
         ],
     )
     def test_what_contradicts(self, options, message):
@@ -114,7 +114,7 @@ class TestOptions:
     @pytest.mark.parametrize("module", [MODULE, f"shadedmskiam.{MODULE}", OAUTH_MODULE, None])
     def test_without_the_package_the_command_is_told(self, module):
         jaas = None if module is None else Secret(f"{module} required;")
-        with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[aws\]'"):
+        with pytest.raises(ConfigError, match="pip install aws-msk-iam-sasl-signer-python"):
             check(SaslConfig("AWS_MSK_IAM", jaas_config=jaas))
 
 

@@ -164,7 +164,11 @@ class TestTls:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ("ssl.protocol=TLSv1.1", "for the token endpoint: "),
+            (
+                'ssl.protocol="TLSv1.1"',
+                "kafka.sasl.jaas.config, for the token endpoint: Invalid value TLSv1.1 for "
+                "configuration ssl.protocol: must be one of",
+            ),
             ("ssl.nonsense=x", "begins with 'ssl.' is not known"),
             ('ssl.truststore.location="/no/such"', "/no/such"),
         ],

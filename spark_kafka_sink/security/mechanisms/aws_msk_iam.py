@@ -20,10 +20,12 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.security.jaas import KNOWN_OPTIONS, shown
 from spark_kafka_sink.security.jaas import OPTION as JAAS
 from spark_kafka_sink.security.oauth.token import Token
 
 PROFILE, ROLE, SESSION = "awsProfileName", "awsRoleArn", "awsRoleSessionName"
+_STS_REGION = "awsStsRegion"
 _IGNORED = ("awsDebugCreds", "awsMaxRetries", "awsMaxBackOffTimeMs")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _REGION_IN_HOST = re.compile(
@@ -43,11 +45,14 @@ def aws_user(options: Mapping[str, str]) -> AwsUser:
     """Out of the JAAS options of ``IAMLoginModule``. Raises ConfigError."""
     known = (PROFILE, ROLE, SESSION)
     for name in options:
-        if name.startswith("aws") and name not in known and name not in _IGNORED:
+        # Java's library, too, uses it only for a role (and for what it logs of credentials).
+        is_unused = name in _IGNORED or (name == _STS_REGION and not options.get(ROLE))
+        if name.startswith("aws") and name not in known and not is_unused:
+            what = shown(name) if name in KNOWN_OPTIONS else "an option that begins with 'aws'"
             raise ConfigError(
-                f"{JAAS} has an option that begins with 'aws' and that the signer has nothing for "
-                f"({', '.join(known)} are known): put it into a profile of ~/.aws/config, and name "
-                f"that by {PROFILE}"
+                f"{JAAS} has {what}, which AWS's signer for Python has nothing for "
+                f"({', '.join(known)} are known): put it, with the role, into a profile of "
+                f"~/.aws/config, and name that by {PROFILE}"
             )
     user = AwsUser(*(options.get(name) or None for name in known))
     if user.profile is not None and user.role_arn is not None:

@@ -138,7 +138,8 @@ def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
     try:
         return parse_ssl(SSL_CONFIG.parse(given))
     except ConfigError as error:
-        raise ConfigError(f"{JAAS}, for the token endpoint: {error}") from None
+        named = str(error).replace("kafka.ssl.", _SSL)
+        raise ConfigError(f"{JAAS}, for the token endpoint: {named}") from None
 
 
 def sends_in_clear(oauth: OAuthConfig) -> bool:
