@@ -113,15 +113,21 @@ class AdminClient(BlockingClient):
         return cls(addresses, settings, network, clock, rng, security.converse)
 
     @classmethod
-    def of(cls, config: ProducerConfig, clock: Clock | None = None) -> AdminClient:
+    def of(
+        cls, config: ProducerConfig, clock: Clock | None = None, patience_ms: int | None = None
+    ) -> AdminClient:
         """A client with the network settings and the security of a producer.
+
+        patience_ms: for the first token or ticket, ``max.block.ms`` without it
 
         Fetches a token, where one is needed; one that may be had later is waited for by each
         question, as brokers are. Raises AuthenticationError, ConfigError.
         """
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
-        security.prepare_if_possible(config.max_block_ms, hosts)
+        security.prepare_if_possible(
+            config.max_block_ms if patience_ms is None else patience_ms, hosts
+        )
         network = SelectorNetwork(
             config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
         )

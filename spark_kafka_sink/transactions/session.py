@@ -142,13 +142,13 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
     """
     assert options.exactly_once is not None
     patience_ms = options.producer.max_block_ms if is_superseded else _TASK_ABORT_TIMEOUT_MS
-    with AdminClient.of(options.producer, _clock) as admin:
-        deadline_ms = admin.deadline_in(patience_ms)
-        timeout_ms = options.exactly_once.transaction_timeout_ms
-        try:
+    deadline_ms = _clock.now_ms() + patience_ms
+    timeout_ms = options.exactly_once.transaction_timeout_ms
+    try:
+        with AdminClient.of(options.producer, _clock, patience_ms) as admin:
             TransactionClient(admin).fence([transactional_id], timeout_ms, deadline_ms)
-        except KafkaSinkError:
-            return  # the task has its own error to tell; the driver sweeps
+    except KafkaSinkError:
+        return  # the task has its own error to tell; the driver sweeps
 
 
 def _forget() -> None:

@@ -141,7 +141,9 @@ def python_processes(world: World, on_point: Callable[[str], None]) -> Iterator[
 
     class SimAdminClient(AdminClient):
         @classmethod
-        def of(cls, config: ProducerConfig, clock: Any = None) -> AdminClient:
+        def of(
+            cls, config: ProducerConfig, clock: Any = None, patience_ms: int | None = None
+        ) -> AdminClient:
             network = world.acting.process.new_network()
             rng = random.Random(world.rng.random())
             settings = ClientSettings.of(config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,9 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.spark.preflight import check_cluster
+from spark_kafka_sink.transactions import session
+from tests.patience import AN_HOUR_MS
+from tests.unit.scripted_endpoint import Scripted, scripted
 
 HOST = "127.0.0.1"
 
@@ -80,3 +84,41 @@ def test_and_only_warns_of_a_stream_that_may_have_run_for_weeks(
         check_cluster(options, is_stream=True)
     assert "the issuer is away" in caplog.text
     assert "the tasks will wait" in caplog.text
+
+
+EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}
+
+
+def test_the_abort_of_a_failed_task_hides_no_error() -> None:
+    """Spark is told why the task failed, not that its transaction could not be aborted."""
+    options = options_with("gives_nothing", "abort", **EXACTLY_ONCE)
+    session.abort_task(options, "p.1", is_superseded=False)
+
+
+@pytest.mark.usefixtures("no_proxy")
+def test_nor_does_it_wait_longer_for_a_token_than_for_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_TASK_ABORT_TIMEOUT_MS", 50)
+    is_over = threading.Event()
+    with scripted(Scripted(waits=is_over)) as (url, received):
+        options = SinkOptions.parse({"topic": "t", **EXACTLY_ONCE, **_endpoint(url)})
+        session.abort_task(options, "p.1", is_superseded=False)
+        is_over.set()
+    assert len(received) <= 1
+
+
+def _endpoint(url: str) -> dict[str, str]:
+    """One that nothing but the caller's patience ends the wait for."""
+    oauth = "kafka.sasl.oauthbearer"
+    return {
+        "kafka.bootstrap.servers": f"{HOST}:1",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        f"{oauth}.token.endpoint.url": url,
+        f"{oauth}.client.credentials.client.id": "app",
+        f"{oauth}.client.credentials.client.secret": "S3CRET",
+        "kafka.sasl.login.connect.timeout.ms": str(AN_HOUR_MS),
+        "kafka.sasl.login.read.timeout.ms": str(AN_HOUR_MS),
+        "kafka.max.block.ms": str(AN_HOUR_MS),
+    }
