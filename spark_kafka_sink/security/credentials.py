@@ -87,8 +87,12 @@ def known_entry(config: SaslConfig) -> JaasEntry | None:
     return entry
 
 
-def login_options(config: SaslConfig, resolve: Resolve = resolve_text) -> dict[str, str]:
+def login_options(
+    config: SaslConfig, resolve: Resolve = resolve_text, prefix: str = ""
+) -> dict[str, str]:
     """The JAAS options with all references resolved; none without ``sasl.jaas.config``.
+
+    prefix: only options whose names begin so; what others stand for is not looked at
 
     Raises AuthenticationError: what a reference stands for cannot be had, or is no JAAS.
     """
@@ -100,10 +104,11 @@ def login_options(config: SaslConfig, resolve: Resolve = resolve_text) -> dict[s
         if entry is None:
             entry = parse_jaas(resolve(text.strip(), OPTION))
             check_module(entry, config.mechanism)
-            return entry.options
+            return {k: value for k, value in entry.options.items() if k.startswith(prefix)}
         entry = JaasEntry(resolve(entry.module, OPTION), entry.options)
         check_module(entry, config.mechanism)
-        return {name: resolve(value, OPTION) for name, value in entry.options.items()}
+        wanted = [name for name in entry.options if name.startswith(prefix)]
+        return {name: resolve(entry.options[name], OPTION) for name in wanted}
     except ConfigError as error:
         raise AuthenticationError(str(error)) from None
 

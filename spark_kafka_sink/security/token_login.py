@@ -10,7 +10,11 @@ from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.security_config import SaslConfig, SslConfig
 from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.security.credentials import known_entry, login_options
-from spark_kafka_sink.security.mechanisms.oauthbearer import OAuthBearerConversation, extensions_of
+from spark_kafka_sink.security.mechanisms.oauthbearer import (
+    EXTENSION_PREFIX,
+    OAuthBearerConversation,
+    extensions_of,
+)
 from spark_kafka_sink.security.oauth.choice import check_oauth
 from spark_kafka_sink.security.oauth.endpoint import Tls
 from spark_kafka_sink.security.oauth.keeper import Surroundings, TokenKeeper
@@ -42,7 +46,9 @@ class TokenLogin:
     def converse(self, host: str) -> Conversation:
         token = self._keeper.token()
         try:
-            extensions = extensions_of(login_options(self._config))
+            # Those alone: a secret that cannot be read now is needed for the next token only.
+            options = login_options(self._config, prefix=EXTENSION_PREFIX)
+            extensions = extensions_of(options)
         except ConfigError as error:
             raise AuthenticationError(str(error)) from None
         return OAuthBearerConversation(token, extensions)
