@@ -15,7 +15,10 @@ PATIENCE_S = 120
 
 
 class Scripted(NamedTuple):
-    """One answer. ``parts``: of the body, each sent by itself; ``waits``: before the last one."""
+    """One answer.
+
+    raw: sent as it is, in place of all else; waits: before anything is sent
+    """
 
     status: int = 200
     body: bytes = b""

@@ -58,6 +58,22 @@ class TestWays:
             error = refused(replace(config, login=LoginConfig(retry_backoff_max_ms=0)))
         assert isinstance(error, CredentialsUnavailableError)
 
+    @pytest.mark.parametrize("form", ["Content-Length: 1000\r\n\r\n", "{chunked}"])
+    @pytest.mark.parametrize("status", [200, 400])
+    def test_an_answer_that_is_cut_may_be_whole_the_next_time(self, form, status):
+        """Whatever its first half says."""
+        head = form.replace("{chunked}", "Transfer-Encoding: chunked\r\n\r\n3e8\r\n")
+        cut = f'HTTP/1.1 {status} X\r\n{head}{{"access_token":"S3CRET'.encode()
+        pauses = Pauses()
+        with scripted(Scripted(raw=cut), token_answer()) as (url, received):
+            assert token_from(config_for(url), pauses)
+        assert len(received) == 2
+        with scripted(Scripted(raw=cut)) as (url, _):
+            config = config_for(url)
+            error = refused(replace(config, login=LoginConfig(retry_backoff_max_ms=0)))
+        assert isinstance(error, CredentialsUnavailableError)
+        assert "the answer was cut" in str(error)
+
     def test_an_endpoint_that_does_not_answer(self):
         never = threading.Event()
         login = LoginConfig(read_timeout_ms=50, retry_backoff_max_ms=0)

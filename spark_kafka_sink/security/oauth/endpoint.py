@@ -6,7 +6,8 @@
     200, 201 with anything else                   | refused: it is no token endpoint
     400 to 407, 409 to 415, 501, 505              | refused: not tried again
     3xx                                           | refused: the URL is another one
-    any other code, no connection, no answer      | may pass: tried again
+    any other code, no connection, no answer,     | may pass: tried again
+    an answer that is cut                         |
     a certificate that is not trusted             | refused: not tried again, unlike in Java
 
 Source: ``HttpJwtRetriever``, ``JwtResponseParser`` of Kafka; RFC 6749, section 5.

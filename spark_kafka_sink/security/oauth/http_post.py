@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import ssl
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPSConnection
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -56,6 +56,13 @@ class SlowAnswerError(OSError):
     """The answer came, but not all of it in time."""
 
 
+class CutAnswerError(OSError):
+    """The connection ended before the answer did: what came of it means nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer was cut")
+
+
 def host_and_port(url: SplitResult) -> tuple[str, int]:
     """Raises ConfigError for a URL that names no host, or a port that is none."""
     try:
@@ -83,11 +90,7 @@ def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock
         connection.sock.settimeout(wait_seconds(max(left_ms, 1)))
         connection.request("POST", target, request.body, {**request.headers, **proxy_headers})
         answer = connection.getresponse()
-        body = b""
-        while len(body) < MOST_BYTES and (more := answer.read1(65_536)):
-            body += more
-            if clock.now_ms() > end_ms:
-                raise SlowAnswerError("the answer comes too slowly")
+        body = _body_of(answer, end_ms, clock)
         return Answer(
             answer.status,
             answer.headers.get("Content-Type", "").split(";")[0].strip(),
@@ -96,6 +99,21 @@ def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock
         )
     finally:
         connection.close()
+
+
+def _body_of(answer: HTTPResponse, end_ms: int, clock: Clock) -> bytes:
+    body = b""
+    try:
+        while len(body) < MOST_BYTES and (more := answer.read1(65_536)):
+            body += more
+            if clock.now_ms() > end_ms:
+                raise SlowAnswerError("the answer comes too slowly")
+    except IncompleteRead:  # in chunks
+        raise CutAnswerError from None
+    # What is left of Content-Length: `read1` does not tell a connection that has ended.
+    if answer.length and len(body) < MOST_BYTES:
+        raise CutAnswerError
+    return body
 
 
 class _Way(NamedTuple):
