@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from spark_kafka_sink.base.errors import RowsNotHandedOverError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commands import complete_commands, completed_commands
@@ -34,6 +35,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _QUERY_ID_PROPERTY = "sql.streaming.queryId"
+_ROWS_NOT_HANDED_OVER = (
+    "{count} of {total} tasks of epoch {epoch} never ran the sink: Spark drops all rows for a "
+    "Python sink when the trigger is continuous. Nothing was written, and the epoch is not "
+    "committed. Stop the query, and start it with trigger(processingTime=...) or "
+    "trigger(availableNow=True), and with a new checkpoint: Spark does not go on from a "
+    "continuous one"
+)
 
 
 def write_partition(
@@ -106,7 +114,19 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     """``df.writeStream.format("pykafka-sink")``."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """All tasks of the micro-batch have written everything."""
+        """All tasks of the micro-batch have written everything.
+
+        Raises RowsNotHandedOverError with a continuous trigger: Spark's writer for Python sinks
+        (``PythonBatchWriterFactory.write``) makes an exception for each row, does not throw it, and
+        has no message to commit. What is raised here is only logged, but the epoch's offsets are
+        not committed.
+        """
+        missing = messages.count(None)
+        if missing:
+            text = _ROWS_NOT_HANDED_OVER
+            raise RowsNotHandedOverError(
+                text.format(count=missing, total=len(messages), epoch=batchId)
+            )
         query_ids = (m.query_id for m in messages if isinstance(m, KafkaCommitMessage))
         _commit(self._options, messages, Unit(next(query_ids, None), batchId, None))
 

@@ -219,3 +219,35 @@ def test_what_spark_tells_of_a_python_sink(spark, kafka, new_topic, tmp_path):
         "org.apache.spark.sql.execution.datasources.v2.python.PythonTable@"
     )
     assert not query.lastProgress["sink"].get("metrics")
+
+
+def test_a_continuous_trigger_loses_nothing(spark, kafka, new_topic, write, tmp_path):
+    """Spark drops the rows and goes on; their offsets are not committed."""
+    source, topic, checkpoint = new_topic(1), new_topic(1), tmp_path / "continuous"
+    write(spark.range(100).selectExpr("cast(id as string) as value"), source)
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .load()
+        .select("value")
+    )
+    continuous = (
+        rows.writeStream.format("pykafka-sink")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("topic", topic)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(continuous="1 second")
+        .start()
+    )
+    # The offsets of later epochs are there when the first one was to be committed.
+    assert eventually(lambda: (checkpoint / "offsets" / "3").exists())
+    assert continuous.isActive
+    continuous.stop()
+    assert not [file for file in (checkpoint / "commits").iterdir() if file.name.isdigit()]
+    assert read_topic(kafka.bootstrap_servers, topic) == []
+    ordinary = start(rows, kafka, topic, tmp_path / "ordinary")
+    assert ordinary.awaitTermination(PATIENCE_S)
+    values = sorted(int(r.value) for r in read_topic(kafka.bootstrap_servers, topic))
+    assert values == list(range(100))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_sink.base.errors import RowsNotHandedOverError
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -241,6 +242,24 @@ def test_what_an_abort_says(kind: str, note: str, tmp_path: Path) -> None:
     else:
         KafkaStreamWriter(options, ColumnPositions(0)).abort([None], 3)
     assert [line["note"] for line in lines_of(path)] == [note]
+
+
+def test_rows_that_spark_did_not_hand_over_are_not_committed(tmp_path: Path) -> None:
+    """With a continuous trigger Spark drops them, and has no message of any task."""
+    path = tmp_path / "metrics.jsonl"
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "metrics.path": str(path)})
+    writer = KafkaStreamWriter(options, ColumnPositions(0))
+    with pytest.raises(RowsNotHandedOverError) as raised:
+        writer.commit([KafkaCommitMessage(0, 0), None, None], 7)
+    assert str(raised.value) == (
+        "2 of 3 tasks of epoch 7 never ran the sink: Spark drops all rows for a Python sink when the "
+        "trigger is continuous. Nothing was written, and the epoch is not committed. Stop the query, "
+        "and start it with trigger(processingTime=...) or trigger(availableNow=True), and with a new "
+        "checkpoint: Spark does not go on from a continuous one"
+    )
+    assert not path.exists()
+    writer.commit([KafkaCommitMessage(0, 0)], 7)
+    assert [line["event"] for line in lines_of(path)] == ["commit"]
 
 
 @pytest.mark.parametrize("topics", [1, 10_000])
