@@ -310,10 +310,6 @@ class RecordTooLargeError(RecordError):
     """A record is larger than ``max.request.size`` or ``buffer.memory`` allows."""
 
 
-class RowsNotHandedOverError(KafkaSinkError):
-    """Spark wants to commit what it has not given to the sink's tasks."""
-
-
 class BootstrapError(KafkaSinkError):
     """No broker could be reached. The message lists each address with its own reason."""
 

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from spark_kafka_sink.base.errors import RowsNotHandedOverError
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commands import complete_commands, completed_commands
@@ -42,6 +42,10 @@ _ROWS_NOT_HANDED_OVER = (
     "trigger(availableNow=True), and with a new checkpoint: Spark does not go on from a "
     "continuous one"
 )
+
+
+class RowsNotHandedOverError(KafkaSinkError):
+    """Spark wants to commit what it has not given to the sink's tasks."""
 
 
 def write_partition(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_kafka_sink.base.errors import RowsNotHandedOverError
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -27,7 +26,11 @@ from spark_kafka_sink.spark.commit import (
     report_abort,
     report_commit,
 )
-from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
+from spark_kafka_sink.spark.writer import (
+    KafkaBatchWriter,
+    KafkaStreamWriter,
+    RowsNotHandedOverError,
+)
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
