@@ -7,14 +7,15 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 REALM = "TEST.LOCAL"
 HOST = "127.0.0.1"
 # The programs of administrators are not in everybody's PATH.
 _FOLDERS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-_NEEDED = ("kdb5_util", "kadmin.local", "krb5kdc", "kinit")
+_NEEDED = ("kdb5_util", "kadmin.local", "krb5kdc", "kinit", "gcc")
+_SHIFTED_CLOCK = Path(__file__).with_name("shifted_clock.c")
 
 
 def missing_programs() -> list[str]:
@@ -26,32 +27,33 @@ class Kdc:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.create_server((HOST, 0)) as server:
-            self._port = server.getsockname()[1]
-        self.krb5_conf = folder / "krb5.conf"
-        self.krb5_conf.write_text(
-            "[libdefaults]\n"
-            f"  default_realm = {REALM}\n"
-            "  dns_lookup_kdc = false\n"
-            "  dns_canonicalize_hostname = false\n"
-            "  rdns = false\n"
-            "  udp_preference_limit = 1\n"
-            f"[realms]\n  {REALM} = {{\n    kdc = {HOST}:{self._port}\n  }}\n"
-        )
-        (folder / "kdc.conf").write_text(
-            f"[kdcdefaults]\n  kdc_listen = {HOST}:{self._port}\n"
-            f"  kdc_tcp_listen = {HOST}:{self._port}\n"
-            f"[realms]\n  {REALM} = {{\n"
-            f"    database_name = {folder}/principal\n    key_stash_file = {folder}/stash\n  }}\n"
-        )
+        self.environment = self._configure("")
+        self.krb5_conf = Path(self.environment["KRB5_CONFIG"])
         self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "KRB5_CONFIG": str(self.krb5_conf),
-            "KRB5_KDC_PROFILE": str(self._folder / "kdc.conf"),
-        }
+    def _configure(self, name: str, *more: str) -> dict[str, str]:
+        """Files for a KDC at a port of its own, and for its clients. ``more``: of [libdefaults]."""
+        with socket.create_server((HOST, 0)) as server:
+            address = f"{HOST}:{server.getsockname()[1]}"
+        krb5_conf, kdc_conf = self._folder / f"krb5{name}.conf", self._folder / f"kdc{name}.conf"
+        lines = (
+            f"default_realm = {REALM}",
+            "dns_lookup_kdc = false",
+            "dns_canonicalize_hostname = false",
+            "rdns = false",
+            "udp_preference_limit = 1",
+            *more,
+        )
+        krb5_conf.write_text(
+            "\n  ".join(("[libdefaults]", *lines))
+            + f"\n[realms]\n  {REALM} = {{\n    kdc = {address}\n  }}\n"
+        )
+        kdc_conf.write_text(
+            f"[kdcdefaults]\n  kdc_listen = {address}\n  kdc_tcp_listen = {address}\n"
+            f"[realms]\n  {REALM} = {{\n    database_name = {self._folder}/principal\n"
+            f"    key_stash_file = {self._folder}/stash\n  }}\n"
+        )
+        return {"KRB5_CONFIG": str(krb5_conf), "KRB5_KDC_PROFILE": str(kdc_conf)}
 
     def keytab(self, principal: str, name: str = "") -> Path:
         """A file with a new key of ``principal``, which is made if need be."""
@@ -71,11 +73,29 @@ class Kdc:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
+        with self._serving(self.environment):
+            yield
+
+    @contextlib.contextmanager
+    def another(self, ahead_s: int, *settings: str) -> Iterator[dict[str, str]]:
+        """A KDC of the same realm, whose clock differs. What its clients have in their environment.
+
+        settings: lines of their krb5.conf.
+        """
+        library = self._folder / "shifted_clock.so"
+        self._run("gcc", "-shared", "-fPIC", "-o", str(library), str(_SHIFTED_CLOCK))
+        environment = self._configure(f"-{ahead_s}-{len(settings)}", *settings)
+        clock = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_S": str(ahead_s)}
+        with self._serving({**environment, **clock}):
+            yield environment
+
+    @contextlib.contextmanager
+    def _serving(self, environment: Mapping[str, str]) -> Iterator[None]:
         program = shutil.which("krb5kdc", path=_FOLDERS)
         assert program is not None
         with subprocess.Popen(
             [program, "-n"],
-            env={**os.environ, **self.environment},
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -17,6 +17,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.security.login import Login, new_login
+from spark_kafka_sink.security.mechanisms.gssapi import KerberosUser, Tickets
 from tests.security.kdc import REALM, Kdc, missing_programs
 
 gssapi = pytest.importorskip("gssapi", reason="the package gssapi is not installed")
@@ -120,6 +121,21 @@ class TestSuccess:
                 told = str(error)
         kdc.ticket_cache("client", client_keytab, life="1h").replace(cache)
         assert accept(login.converse("localhost"), service_keytab) == f"client@{REALM}"
+
+
+def test_credentials_of_one_user_are_not_taken_for_anothers(kdc, client_keytab):
+    """Each user's tickets are in a cache of their own, also where an object takes another's place."""
+    other = kdc.keytab("other")
+    tickets = Tickets(KerberosUser("kafka", f"client@{REALM}", str(client_keytab), None))
+    assert str(tickets.acquire().name) == f"client@{REALM}"
+    place = id(tickets)
+    del tickets
+    user = KerberosUser("kafka", f"other@{REALM}", str(other), None)
+    # Python gives the place to one of the next objects.
+    made = []
+    while not made or (id(made[-1]) != place and len(made) < 10_000):
+        made.append(Tickets(user))
+    assert str(made[-1].acquire().name) == f"other@{REALM}"
 
 
 class TestFailure:

@@ -14,6 +14,7 @@ Source: RFC 4752; ``SaslClientAuthenticator``, ``KerberosLogin`` of Kafka; ``Krb
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -146,8 +147,12 @@ class GssapiConversation:
 class Tickets:
     """The Kerberos credentials of this process for one user."""
 
+    _numbers = itertools.count()
+
     def __init__(self, user: KerberosUser) -> None:
         self._user = user
+        # Kerberos keeps it until the process ends: nobody else may find its tickets.
+        self._cache = f"MEMORY:pykafka-sink-{next(self._numbers)}"
 
     def acquire(self) -> Any:
         """GSSAPI credentials; from a keytab, the KDC is asked if there is no ticket yet.
@@ -173,9 +178,9 @@ class Tickets:
             raise AuthenticationError(str(error)) from None
         if not os.access(keytab, os.R_OK):
             raise AuthenticationError(f"keyTab in {JAAS}: {keytab} is not readable for this user")
-        cache = f"MEMORY:pykafka-sink-{os.getpid()}-{id(self)}"
+        store = {"client_keytab": str(keytab), "ccache": f"{self._cache}-{os.getpid()}"}
         try:
-            return self._from_store({"client_keytab": str(keytab), "ccache": cache})
+            return self._from_store(store)
         except CredentialsUnavailableError:
             raise
         except AuthenticationError as error:
@@ -244,7 +249,8 @@ _NO_TICKET = "No Kerberos credentials available|[Cc]redentials? cache"
 
 _CAUSES = (
     _Cause(
-        "Clock skew too great",
+        # Kerberos allows for the 5 minutes in both: to try again within seconds would not help.
+        "Clock skew too great|not yet valid",
         "the clocks of this machine, of the KDC and of the broker may differ by 5 minutes only: "
         "synchronise them (NTP)",
     ),
@@ -254,7 +260,6 @@ _CAUSES = (
         "machine, and the way to the KDC",
         is_transient=True,
     ),
-    _Cause("not yet valid", "the clocks differ, or the ticket is for later", is_transient=True),
     _Cause("Request is a replay", "it is tried again", is_transient=True),
     _Cause(
         "Cannot find KDC for realm|Cannot resolve network address|default realm",
