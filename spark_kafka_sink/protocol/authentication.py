@@ -46,7 +46,10 @@ _ADVICE = {
     "SCRAM-SHA-512": _USER_AND_PASSWORD,
     "OAUTHBEARER": _TOKEN,
     "AWS_MSK_IAM": "check the AWS credentials, and that their policy has kafka-cluster:Connect",
-    "GSSAPI": "check principal, key tab, kafka.sasl.kerberos.service.name and the clocks",
+    # The client's own principal and key are right: for them, the KDC has given a ticket.
+    "GSSAPI": "the broker does not accept the ticket, and its log says why: the clocks of this "
+    "machine, of the KDC and of the broker may differ by 5 minutes only (NTP); the broker must "
+    "have the KDC's key of its principal, whose first part is kafka.sasl.kerberos.service.name",
 }
 
 

@@ -28,7 +28,8 @@ MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
 PLAIN, TLS = "KERBEROS", "KERBEROS_TLS"
 AN_HOUR_APART = (3_600, -3_600)
 """Seconds that the clock of a KDC is ahead, or behind: Kerberos allows for 5 minutes."""
-REFUSED = "GSSAPI: Authentication failed"
+REFUSED = ("GSSAPI: Authentication failed", "5 minutes", "kafka.sasl.kerberos.service.name", "log")
+"""What brokers do not say, all of it: whose clock, whose key."""
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ class TestRefusals:
         kdc.keytab("http/127.0.0.1")
         options = options_of(kerberized, PLAIN, keytab_login(client_keytab))
         options["kafka.sasl.kerberos.service.name"] = "http"
-        tells(self.told(options), REFUSED, "kafka.sasl.kerberos.service.name")
+        tells(self.told(options), *REFUSED)
 
     def test_no_keytab(self, kerberized: LocalKafka) -> None:
         options = options_of(kerberized, PLAIN, keytab_login(Path("/nowhere")))
@@ -184,4 +185,4 @@ class TestRefusals:
                 monkeypatch.setenv(name, value)
             login = keytab_login(kdc.keytab(f"broker{ahead_s}"), f"broker{ahead_s}")
             told = self.told(options_of(kerberized, PLAIN, login))
-        tells(told, REFUSED, "the clocks")
+        tells(told, *REFUSED)

@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.authentication import (
     UNLIMITED,
     Authentication,
     Session,
+    _refusal,
 )
 from spark_kafka_sink.protocol.connection import (
     Connection,
@@ -261,6 +262,24 @@ def test_credentials_that_are_refused() -> None:
         dialogue.answer(SaslAuthenticateResponse(code, text))
     assert text in str(raised.value)
     assert "kafka.sasl.jaas.config" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "parts"),
+    [
+        ("PLAIN", ("kafka.sasl.jaas.config", "kafka.sasl.password")),
+        ("OAUTHBEARER", ("audience", "expiry")),
+        ("AWS_MSK_IAM", ("kafka-cluster:Connect",)),
+        ("GSSAPI", ("clocks", "5 minutes", "kafka.sasl.kerberos.service.name", "its log")),
+    ],
+)
+def test_what_a_refusal_may_mean(mechanism: str, parts: tuple[str, ...]) -> None:
+    """Brokers say the same for everything."""
+    code = error_named("SASL_AUTHENTICATION_FAILED").code
+    error = _refusal(mechanism, SaslAuthenticateResponse(code, "invalid credentials"))
+    assert isinstance(error, AuthenticationError)
+    for part in (mechanism, "invalid credentials", *parts):
+        assert part in str(error)
 
 
 def test_a_broker_that_is_not_what_it_says() -> None:
