@@ -277,35 +277,6 @@ class TestFile:
         assert login.converse("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
         login.close()
 
-    def test_with_a_token_other_references_are_not_read_again(self, tmp_path):
-        path, secret = tmp_path / "token.jwt", tmp_path / "secret"
-        path.write_text(jwt({"sub": "a", "exp": time.time() + 300}))
-        secret.write_text("S3CRET")
-        jaas = f'clientSecret="${{dir:{tmp_path}:secret}}" extension_x="${{env:TEST_EXTENSION}}"'
-        login = login_for(sasl(jaas, token_endpoint_url=f"file://{path}"))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TEST_EXTENSION", "y")
-            login.prepare(1_000)
-            secret.unlink()
-            assert login.converse("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
-        with pytest.raises(AuthenticationError, match="TEST_EXTENSION"):
-            login.converse("b")
-        login.close()
-
-    def test_extensions_of_a_jaas_text_that_is_one_reference(self, tmp_path, monkeypatch):
-        path = tmp_path / "token.jwt"
-        path.write_text(jwt({"sub": "a", "exp": time.time() + 300}))
-        config = SaslConfig(
-            "OAUTHBEARER",
-            jaas_config=Secret("${env:TEST_JAAS}"),
-            oauth=OAuthConfig(token_endpoint_url=f"file://{path}"),
-        )
-        monkeypatch.setenv("TEST_JAAS", f"{MODULE} required extension_x=y;")
-        login = login_for(config)
-        login.prepare(1_000)
-        assert login.converse("b").first().decode().endswith("S1GNATURE\x01x=y\x01\x01")
-        login.close()
-
     def test_a_file_that_is_not_there(self, tmp_path):
         login = login_for(sasl(token_endpoint_url=f"file:{tmp_path}/no"))
         with pytest.raises(AuthenticationError, match=r"token\.endpoint\.url=file:.*/no") as raised:
