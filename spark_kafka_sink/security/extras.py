@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib import import_module
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -34,10 +34,21 @@ AWS = Extra("AWS_MSK_IAM", "aws_msk_iam_sasl_signer", "aws-msk-iam-sasl-signer-p
 
 
 def check_installed(extra: Extra) -> None:
-    """Raises ConfigError, which tells the command that installs it, if the package is missing."""
-    if find_spec(extra.module) is None:
-        raise ConfigError(
-            f"kafka.sasl.mechanism={extra.mechanism} needs the Python package {extra.module}, here "
-            "and on every machine that runs a task: pip install "
-            f"{extra.package}.{extra.more}"
+    """Raises ConfigError, which tells the command that installs it, if the package is missing.
+
+    It is imported: one whose own libraries are missing is found, and no other way tells.
+    """
+    try:
+        import_module(extra.module)
+    except ImportError as error:
+        # Of one that is there, why it cannot be loaded: it names the library.
+        is_there = error.name != extra.module
+        why = (
+            f", which is installed here, but cannot be loaded ({error}). It is needed"
+            if is_there
+            else ","
         )
+        raise ConfigError(
+            f"kafka.sasl.mechanism={extra.mechanism} needs the Python package {extra.module}{why} "
+            f"here and on every machine that runs a task: pip install {extra.package}.{extra.more}"
+        ) from error

@@ -56,12 +56,12 @@ class KerberosLogin:
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
         """Gets a ticket, in a thread: Kerberos' libraries know no deadline of ours."""
-        errors: list[AuthenticationError] = []
+        errors: list[Exception] = []
 
         def take() -> None:
             try:
                 self._credentials(self._user())
-            except AuthenticationError as error:
+            except Exception as error:  # whatever it is, it is for who waits here
                 errors.append(error)
 
         thread = threading.Thread(target=take, name="pykafka-sink-kerberos", daemon=True)

@@ -6,14 +6,18 @@ The real thing, with a KDC, is in tests/security/test_kerberos_conversation.py.
 from __future__ import annotations
 
 import importlib.util
+import sys
+import types
 from typing import NamedTuple
 
 import pytest
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.security import extras
+from spark_kafka_sink.security.kerberos_login import KerberosLogin
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.mechanisms.gssapi import (
     GssapiConversation,
@@ -21,6 +25,7 @@ from spark_kafka_sink.security.mechanisms.gssapi import (
     _cause_of,
     kerberos_user,
 )
+from tests.patience import PATIENCE_MS
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = {"useKeyTab": "true", "keyTab": "/a.keytab", "principal": "app@REALM", "storeKey": "true"}
@@ -105,6 +110,25 @@ class TestCheck:
             check(self.sasl(options))
         for part in ("pip install gssapi.", "libkrb5-dev", "krb5-devel"):
             assert part in str(raised.value)
+
+    def test_a_package_whose_libraries_are_missing(self, tmp_path, monkeypatch):
+        """As where gssapi was copied from a machine with MIT Kerberos to one without."""
+        why = "libgssapi_krb5.so.2: cannot open shared object file"
+        (tmp_path / "gssapi").mkdir()
+        (tmp_path / "gssapi" / "__init__.py").write_text(f"raise ImportError({why!r})\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        for name in [name for name in sys.modules if name.split(".")[0] == "gssapi"]:
+            monkeypatch.delitem(sys.modules, name)
+        with pytest.raises(ConfigError) as raised:
+            check(self.sasl("useTicketCache=true"))
+        for part in (why, "cannot be loaded", "libgssapi-krb5-2"):
+            assert part in str(raised.value)
+
+    def test_whatever_goes_wrong_is_told_to_who_prepares(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "gssapi", types.ModuleType("gssapi"))
+        login = KerberosLogin(self.sasl("useTicketCache=true"), SystemClock())
+        with pytest.raises(AttributeError):
+            login.prepare(PATIENCE_MS)
 
     def test_the_extra_is_in_the_package(self):
         text = (importlib.util.find_spec("spark_kafka_sink").origin or "").removesuffix(
