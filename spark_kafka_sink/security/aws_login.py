@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from spark_kafka_sink.base.backoff import RandomSource
-from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.sasl import Conversation
@@ -20,20 +19,32 @@ from spark_kafka_sink.security.mechanisms.aws_msk_iam import (
 )
 from spark_kafka_sink.security.mechanisms.oauthbearer import OAuthBearerConversation
 from spark_kafka_sink.security.oauth.keeper import Surroundings, TokenKeeper
+from spark_kafka_sink.security.oauth.retry import Waiting, with_retries
 from spark_kafka_sink.security.oauth.token import Token
+
+_TRIES = 3
+"""After so many, a machine without credentials has none. As ``awsMaxRetries`` of Java's library."""
 
 
 class AwsLogin:
-    """AWS_MSK_IAM, which is OAUTHBEARER on the wire.
+    """AWS_MSK_IAM, which is OAUTHBEARER on the wire. ``on_close``: ends the pauses of a fetch.
 
     A token is for the brokers of one region, which the broker's name tells, else the environment.
     """
 
     mechanism = "OAUTHBEARER"
 
-    def __init__(self, config: SaslConfig, clock: Clock, rng: RandomSource) -> None:
+    def __init__(
+        self,
+        config: SaslConfig,
+        waiting: Waiting,
+        rng: RandomSource,
+        on_close: Callable[[], None],
+    ) -> None:
         self._config = config
-        self._surroundings = Surroundings(clock, rng)
+        self._waiting = waiting
+        self._on_close = on_close
+        self._surroundings = Surroundings(waiting.clock, rng)
         self._lock = threading.Lock()
         self._keepers: dict[str, TokenKeeper] = {}
 
@@ -56,14 +67,11 @@ class AwsLogin:
             keepers = list(self._keepers.values())
         for keeper in keepers:
             keeper.close()
+        self._on_close()
 
     def _keeper(self, region: str) -> TokenKeeper:
         def fetch(timeout_ms: int) -> Token:
-            try:
-                user = aws_user(login_options(self._config))
-            except ConfigError as error:
-                raise AuthenticationError(str(error)) from None
-            return signed_token(user, region)
+            return self._fetch(region, timeout_ms)
 
         with self._lock:
             keeper = self._keepers.get(region)
@@ -71,3 +79,17 @@ class AwsLogin:
                 keeper = TokenKeeper(fetch, self._config.login, self._surroundings)
                 self._keepers[region] = keeper
             return keeper
+
+    def _fetch(self, region: str, timeout_ms: int) -> Token:
+        try:
+            user = aws_user(login_options(self._config))
+        except ConfigError as error:
+            raise AuthenticationError(str(error)) from None
+        tries = 0
+
+        def attempt(_: int) -> Token:
+            nonlocal tries
+            tries += 1
+            return signed_token(user, region, is_last=tries >= _TRIES)
+
+        return with_retries(attempt, self._config.login, self._waiting, timeout_ms)

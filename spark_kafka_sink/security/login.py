@@ -13,7 +13,7 @@ import os
 import random
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.base.clock import SystemClock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError
@@ -36,6 +36,9 @@ from spark_kafka_sink.security.credentials import (
 from spark_kafka_sink.security.extras import AWS, KERBEROS, check_installed
 from spark_kafka_sink.security.mechanisms.plain import PlainConversation
 from spark_kafka_sink.security.mechanisms.scram import ScramConversation
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.security.oauth.retry import Waiting
 
 
 class Login(Protocol):
@@ -107,7 +110,8 @@ def new_login(config: SaslConfig) -> Login:
     if config.mechanism == AWS_MSK_IAM:
         from spark_kafka_sink.security.aws_login import AwsLogin
 
-        return AwsLogin(config, SystemClock(), random.Random())
+        waiting, close = _waiting()
+        return AwsLogin(config, waiting, random.Random(), close)
     if config.mechanism == GSSAPI:
         from spark_kafka_sink.security.kerberos_login import KerberosLogin
 
@@ -116,12 +120,18 @@ def new_login(config: SaslConfig) -> Login:
 
 
 def _token_login(config: SaslConfig) -> Login:
-    from spark_kafka_sink.security.oauth.retry import Waiting
     from spark_kafka_sink.security.token_login import TokenLogin
 
+    waiting, close = _waiting()
+    return TokenLogin(config, waiting, random.Random(), close)
+
+
+def _waiting() -> tuple[Waiting, Callable[[], None]]:
+    """How a login pauses between two attempts, and what ends the pauses."""
+    from spark_kafka_sink.security.oauth.retry import Waiting
+
     closed = threading.Event()
-    waiting = Waiting(SystemClock(), lambda pause_ms: _wait(closed, pause_ms))
-    return TokenLogin(config, waiting, random.Random(), closed.set)
+    return Waiting(SystemClock(), lambda pause_ms: _wait(closed, pause_ms)), closed.set
 
 
 def _wait(closed: threading.Event, pause_ms: int) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import random
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.security.aws_login import AwsLogin
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.mechanisms.aws_msk_iam import AwsUser, aws_user, region_of
+from spark_kafka_sink.security.oauth.retry import Waiting
 from tests.unit.simulated_time import SimulatedClock
 
 MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
@@ -41,12 +44,12 @@ class Signer(types.ModuleType):
         super().__init__("signer")
         self.clock = clock
         self.calls: list[tuple[Any, ...]] = []
-        self.error: Exception | None = None
+        self.errors: Iterator[Exception] = iter(())
 
     def _sign(self, *call: Any) -> tuple[str, int]:
         self.calls.append(call)
-        if self.error is not None:
-            raise self.error
+        for error in itertools.islice(self.errors, 1):
+            raise error
         return f"t0ken-{len(self.calls)}", self.clock.timestamp_ms() + 900_000
 
     def generate_auth_token(self, region: str) -> tuple[str, int]:
@@ -77,7 +80,19 @@ def signer(clock: SimulatedClock, monkeypatch: pytest.MonkeyPatch) -> Signer:
 
 def login_for(clock: SimulatedClock, options: str = "") -> AwsLogin:
     config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required {options};"))
-    return AwsLogin(config, clock, random.Random(1))
+    return AwsLogin(config, Waiting(clock, clock.sleep), random.Random(1), lambda: None)
+
+
+def client_error(code: str, status: int) -> Exception:
+    """As botocore's, for a service that has answered."""
+    error = type("ClientError", (Exception,), {})(f"{code} by AssumeRole")
+    response = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error.response = response  # type: ignore[attr-defined]
+    return error
+
+
+NO_CREDENTIALS = AttributeError("'NoneType' object has no attribute 'access_key'")
+AWAY = type("MetadataRetrievalError", (Exception,), {})("Error retrieving metadata: timeout")
 
 
 class TestOptions:
@@ -207,7 +222,7 @@ class TestLogin:
                 "there are no AWS credentials on this machine",
             ),
             (
-                AttributeError("'NoneType' object has no attribute 'access_key'"),
+                NO_CREDENTIALS,
                 AuthenticationError,
                 "there are no AWS credentials on this machine",
             ),
@@ -222,12 +237,47 @@ class TestLogin:
                 AuthenticationError,
                 "no profile dev (ProfileNotFound)",
             ),
+            (AWAY, CredentialsUnavailableError, "Error retrieving metadata"),
+            (client_error("Throttling", 400), CredentialsUnavailableError, "Throttling"),
+            (client_error("InternalFailure", 500), CredentialsUnavailableError, "InternalFailure"),
+            (client_error("AccessDenied", 403), AuthenticationError, "AccessDenied"),
+            (
+                type("CredentialRetrievalError", (Exception,), {})("refresh failed"),
+                AuthenticationError,
+                "refresh failed (CredentialRetrievalError)",
+            ),
         ],
     )
     def test_what_aws_says(self, clock, signer, error, kind, message):
-        signer.error = error
+        signer.errors = itertools.repeat(error)
         login = login_for(clock)
         with pytest.raises(kind) as raised:
             login.prepare(1_000, [IRELAND])
         assert message in str(raised.value)
         assert type(raised.value) is kind
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            NO_CREDENTIALS,
+            ValueError("AWS Credentials can not be empty"),
+            AWAY,
+            client_error("ThrottlingException", 400),
+            client_error("ServiceUnavailable", 503),
+            ConnectionError("no route"),
+        ],
+        ids=lambda error: f"{type(error).__name__} {error}",
+    )
+    def test_a_short_outage_of_aws_ends_nothing(self, clock, signer, error):
+        signer.errors = iter([error, error])
+        login = login_for(clock)
+        login.prepare(1_000, [IRELAND])
+        assert len(signer.calls) == 3
+        assert clock.elapsed_ms == 100 + 200
+        login.close()
+
+    def test_what_is_final_is_not_tried_again(self, clock, signer):
+        signer.errors = itertools.repeat(client_error("AccessDenied", 403))
+        with pytest.raises(AuthenticationError):
+            login_for(clock).prepare(1_000, [IRELAND])
+        assert len(signer.calls) == 1

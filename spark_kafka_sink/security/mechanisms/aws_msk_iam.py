@@ -82,8 +82,11 @@ def no_region(host: str) -> AuthenticationError:
     )
 
 
-def signed_token(user: AwsUser, region: str) -> Token:
+def signed_token(user: AwsUser, region: str, is_last: bool = True) -> Token:
     """A new token for the brokers of ``region``. May ask AWS for credentials, and waits for them.
+
+    is_last: nobody tries again. The SDK asks a machine's metadata service once, for a second, and
+    takes no answer for no credentials: so that is final with the last attempt only
 
     Raises AuthenticationError; CredentialsUnavailableError for what may pass.
     """
@@ -92,7 +95,7 @@ def signed_token(user: AwsUser, region: str) -> Token:
     try:
         text, expires_at_ms = _sign(Signer, user, region)
     except Exception as error:
-        raise _judged(error) from None
+        raise _judged(error, is_last) from None
     return Token(Secret(text), None, int(expires_at_ms))
 
 
@@ -108,18 +111,46 @@ def _sign(signer: Any, user: AwsUser, region: str) -> tuple[str, int]:
     return text, expires_at_ms
 
 
-def _judged(error: Exception) -> AuthenticationError:
-    """By the names of botocore's classes: what is about the network may pass."""
+_AWAY = frozenset(
+    {
+        "ConnectionError",
+        "EndpointConnectionError",
+        "HTTPClientError",
+        "MetadataRetrievalError",
+        "OSError",
+    }
+)
+"""Names of classes, of botocore's mostly: AWS, or who gives credentials to a container, is away."""
+
+
+def _judged(error: Exception, is_last: bool) -> AuthenticationError:
+    """By the names of botocore's classes: what is about the network or load may pass."""
     names = {kind.__name__ for kind in type(error).__mro__}
+    may_pass = AuthenticationError if is_last else CredentialsUnavailableError
     # The signer checks credentials after it has looked into them.
     has_none = isinstance(error, AttributeError) and "NoneType" in str(error)
     if has_none or (isinstance(error, ValueError) and "empty" in str(error).lower()):
-        return AuthenticationError(
+        return may_pass(
             "kafka.sasl.mechanism=AWS_MSK_IAM: there are no AWS credentials on this machine: give "
             f"it a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by "
             f"{PROFILE} in {JAAS}"
         )
     text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {error}"
-    if names & {"HTTPClientError", "ConnectionError", "EndpointConnectionError", "OSError"}:
+    if names & _AWAY or _is_busy(error):
         return CredentialsUnavailableError(text)
+    if "CredentialRetrievalError" in names:
+        return may_pass(f"{text} (CredentialRetrievalError)")
     return AuthenticationError(f"{text} ({type(error).__name__})")
+
+
+def _is_busy(error: Exception) -> bool:
+    """Whether it is the ``ClientError`` of a service that answers that it cannot do so now."""
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
+        return False
+    code = str(response.get("Error", {}).get("Code", ""))
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    is_overloaded = isinstance(status, int) and (status == 429 or status >= 500)
+    return (
+        is_overloaded or re.search("Throttl|TooManyRequests|RequestLimitExceeded", code) is not None
+    )
