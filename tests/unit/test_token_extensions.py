@@ -12,7 +12,7 @@ from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
 from tests.unit.token_logins import MODULE, jwt, login_for
 
 
-def test_with_a_token_other_references_are_not_read_again(self, tmp_path):
+def test_with_a_token_other_references_are_not_read_again(tmp_path):
     path, secret = tmp_path / "token.jwt", tmp_path / "secret"
     path.write_text(jwt(exp=time.time() + 300))
     secret.write_text("S3CRET")
@@ -33,7 +33,7 @@ def test_with_a_token_other_references_are_not_read_again(self, tmp_path):
     login.close()
 
 
-def test_extensions_of_a_jaas_text_that_is_one_reference(self, tmp_path, monkeypatch):
+def test_extensions_of_a_jaas_text_that_is_one_reference(tmp_path, monkeypatch):
     path = tmp_path / "token.jwt"
     path.write_text(jwt(exp=time.time() + 300))
     config = SaslConfig(
