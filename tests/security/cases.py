@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.localkafka.certificates import Authority, KeyType
+from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
+from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
+from spark_kafka_sink.localkafka.secured_listener import jaas_config
+from spark_kafka_sink.localkafka.settings import render_properties
 from tests.broker.processes import eventually
 from tests.security.issuer import Issuer
 from tests.security.listeners import MECHANISMS, SECRETS
 from tests.security.stores import FORMS, Options, Stores
 
-_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+_SECURITY = "org.apache.kafka.common.security"
+_OAUTH = f"{_SECURITY}.oauthbearer"
 _SASL = "kafka.sasl.oauthbearer"
 
 
@@ -56,29 +59,44 @@ def _name_and_password(mechanism: str, world: World) -> Options:
 
 
 def _delegation_token(mechanism: str, world: World) -> Options:
-    token_id, hmac = new_delegation_token(world)
-    jaas = (
-        "org.apache.kafka.common.security.scram.ScramLoginModule required "
-        f'username="{token_id}" password="{hmac}" tokenauth="true";'
-    )
-    return {**world.client("SASL_TLS", mechanism), "kafka.sasl.jaas.config": jaas}
+    options = {**world.client("SASL_TLS", mechanism), **new_delegation_token(world)}
+    await_login(world, options)
+    return options
 
 
-def new_delegation_token(world: World) -> tuple[str, str]:
-    """Id and HMAC of a token for alice, from Kafka's own tool; all brokers know it afterwards."""
+def new_delegation_token(world: World) -> Options:
+    """How to log in with a new token of alice's, from Kafka's own tool."""
     file = world.folder / "client.properties"
     world.kafka.write_client_properties(file, "alice", "SASL_TLS")
-
-    def run(address: str, *arguments: str) -> str:
-        command = ("--bootstrap-server", address, "--command-config", str(file), *arguments)
-        return world.kafka.run_tool("DelegationTokenCommand", *command)
-
-    addresses = world.kafka.bootstrap_servers_of("SASL_TLS").split(",")
-    shown = run(addresses[0], "--create", "--max-life-time-period", "-1")
+    shown = world.kafka.run_tool(
+        "DelegationTokenCommand",
+        *("--bootstrap-server", world.kafka.bootstrap_servers_of("SASL_TLS")),
+        *("--command-config", str(file), "--create", "--max-life-time-period", "-1"),
+    )
     token_id, hmac = next(line for line in shown.splitlines() if "User:alice" in line).split()[:2]
-    for address in addresses:
-        assert eventually(lambda address=address: token_id in run(address, "--describe"))
-    return token_id, hmac
+    login = {"username": token_id, "password": hmac, "tokenauth": "true"}
+    return {"kafka.sasl.jaas.config": jaas_config(f"{_SECURITY}.scram.ScramLoginModule", login)}
+
+
+def await_login(world: World, options: Options) -> None:
+    """Until a tool of Kafka's that asks every broker is let in by each.
+
+    Brokers learn of a token one after the other. `kafka-delegation-tokens --describe` cannot tell
+    which of them knows it: it asks any one, and without an owner's name it asks for no token.
+    """
+    properties = {key.removeprefix("kafka."): value for key, value in options.items()}
+    file = write_private(world.folder / "login.properties", render_properties(properties))
+    servers = options["kafka.bootstrap.servers"]
+    arguments = ("--bootstrap-server", servers, "--command-config", str(file))
+
+    def is_let_in() -> bool:
+        try:
+            shown = world.kafka.run_tool("BrokerApiVersionsCommand", *arguments)
+        except LocalKafkaError:
+            return False
+        return shown.count("-> (") == len(servers.split(","))
+
+    assert eventually(is_let_in)
 
 
 def _oauth(world: World) -> Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +15,9 @@ from tests.security.cases import World
 from tests.security.issuer import Issuer
 from tests.security.listeners import SECRETS, listeners_of
 from tests.spark.session import spark_session
+
+VERSION_VARIABLE = "KAFKA_VERSION"
+"""Of the brokers: `make security KAFKA_VERSION=3.9.1`. The newest, if it is not set."""
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +48,8 @@ def secured(
         "connection.failed.authentication.delay.ms": "100",
         "num.network.threads": "1",
     }
-    with PatientKafka(2, security=security, server_properties=properties) as kafka:
+    version = os.environ.get(VERSION_VARIABLE, DEFAULT_VERSION)
+    with PatientKafka(2, version, properties, security=security) as kafka:
         yield kafka
 
 

@@ -31,28 +31,42 @@ def test_batch(spark: SparkSession, world: World, new_topic: NewTopic, case: str
     assert ids_in(world, topic) == list(range(ROWS))
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+STREAMS = [
+    ("SASL_TLS-SCRAM-SHA-512", "at-least-once"),
+    ("SASL_TLS-SCRAM-SHA-512", "exactly-once"),
+    ("SASL_TLS-OAUTHBEARER", "exactly-once"),
+    ("pem-RSA-at-MUTUAL_RSA", "exactly-once"),
+]
+
+
+@pytest.mark.parametrize(("case", "guarantee"), STREAMS)
 def test_stream(
-    spark: SparkSession, world: World, new_topic: NewTopic, tmp_path: Path, guarantee: str
+    spark: SparkSession,
+    world: World,
+    new_topic: NewTopic,
+    tmp_path: Path,
+    case: str,
+    guarantee: str,
 ) -> None:
+    """Each row is there once for a reader of what is committed, after a stop and a restart, too."""
     topic, folder = new_topic(), tmp_path / "in"
     folder.mkdir()
-    for number in range(3):
-        write_file(folder, number)
-    options = CASES["SASL_TLS-SCRAM-SHA-512"](world)
+    options = {**CASES[case](world), "topic": topic}
+    options["checkpointLocation"] = str(tmp_path / "checkpoint")
     if guarantee == "exactly-once":
         options["delivery.guarantee"] = guarantee
         options["transactional.id.prefix"] = f"secured-{topic}"
         options["transaction.log.replication.factor"] = "2"
-    query = (
-        read_files(spark, folder)
-        .repartition(2)
-        .writeStream.format("pykafka-sink")
-        .options(**options)
-        .option("topic", topic)
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(PATIENCE_S)
-    assert ids_in(world, topic) == list(range(3 * ROWS_PER_FILE))
+    for number in range(3):
+        write_file(folder, number)
+    write_all(spark, folder, options)
+    write_file(folder, 3)
+    write_all(spark, folder, options)
+    assert ids_in(world, topic) == list(range(4 * ROWS_PER_FILE))
+
+
+def write_all(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
+    """What is in ``folder`` and was not written before, one file in each micro-batch."""
+    rows = read_files(spark, folder).repartition(2)
+    stream = rows.writeStream.format("pykafka-sink").options(**options)
+    assert stream.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
