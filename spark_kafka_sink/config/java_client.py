@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from spark_kafka_sink.config.config_def import ConfigType
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
 from spark_kafka_sink.config.reference_providers import KINDS_OF_JAVA, is_of_providers
 from spark_kafka_sink.config.reference_syntax import has_reference
@@ -23,8 +24,9 @@ _PEM_FILES = (".pem", ".crt", ".cer", ".key")
 def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
     """Those of the sink's ``options`` that secure connections, with ``kafka.`` before their names.
 
-    A user name and a password become a JAAS text, PEM files are named as such, and references get
-    Java's configuration providers. What Java has nothing for (a token provider) is left out.
+    A user name and a password become a JAAS text, PEM files are named as such, words are put as
+    Java compares them, and references get Java's configuration providers. What Java has nothing for
+    (a token provider) is left out.
     """
     lowered = {name.lower(): value for name, value in options.items()}
     given = {
@@ -33,7 +35,7 @@ def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
         if name.startswith(KAFKA_PREFIX)
     }
     taken = {
-        name: value
+        name: _as_java_writes(name, value)
         for name, value in given.items()
         if is_of_providers(name) or (name in SECURITY_CONFIG.keys and name not in _NOT_OF_JAVA)
     }
@@ -44,6 +46,15 @@ def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
         for java_class, kind in KINDS_OF_JAVA.items():
             taken[f"config.providers.{kind}.class"] = java_class
     return {KAFKA_PREFIX + name: value for name, value in taken.items()}
+
+
+def _as_java_writes(name: str, value: str) -> str:
+    """Of words that the sink takes in upper and lower case, the one that Java knows."""
+    key = SECURITY_CONFIG.keys.get(name)
+    # A class stays as it is: the sink shortens its name, which Java looks up.
+    if key is None or key.type is not ConfigType.STRING or key.convert is None:
+        return value
+    return value if has_reference(value) else str(key.convert(value.strip()))
 
 
 def _jaas(given: Mapping[str, str]) -> dict[str, str]:

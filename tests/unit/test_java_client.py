@@ -31,10 +31,13 @@ def test_only_what_secures_connections_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "module"),
-    [("PLAIN", "plain.Plain"), ("scram-sha-512", "scram.Scram")],
+    ("mechanism", "of_java", "module"),
+    [
+        ("PLAIN", "PLAIN", "plain.Plain"),
+        ("scram-sha-512", "SCRAM-SHA-512", "scram.Scram"),
+    ],
 )
-def test_user_and_password_become_a_jaas_text(mechanism: str, module: str) -> None:
+def test_user_and_password_become_a_jaas_text(mechanism: str, of_java: str, module: str) -> None:
     found = for_java_client(
         {
             "kafka.sasl.mechanism": mechanism,
@@ -43,7 +46,7 @@ def test_user_and_password_become_a_jaas_text(mechanism: str, module: str) -> No
         }
     )
     assert found == {
-        "kafka.sasl.mechanism": mechanism,
+        "kafka.sasl.mechanism": of_java,
         "kafka.sasl.jaas.config": f"org.apache.kafka.common.security.{module}LoginModule required "
         'username="a\\"b" password="c\\\\d";',
     }
@@ -71,3 +74,28 @@ def test_references_get_javas_providers() -> None:
 )
 def test_java_is_told_of_pem(options: dict[str, str], types: dict[str, str]) -> None:
     assert for_java_client(options) == {**options, **types}
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "of_java"),
+    [
+        ("security.protocol", "sasl_ssl", "SASL_SSL"),
+        ("sasl.mechanism", " scram-sha-512 ", "SCRAM-SHA-512"),
+        ("ssl.truststore.type", "pem", "PEM"),
+        ("ssl.keystore.type", "jks", "JKS"),
+        ("ssl.endpoint.identification.algorithm", "none", ""),
+        ("ssl.endpoint.identification.algorithm", "HTTPS", "https"),
+        ("ssl.protocol", "tlsv1.3", "TLSv1.3"),
+        ("sasl.mechanism", "${env:mechanism}", "${env:mechanism}"),
+        ("ssl.truststore.location", "/pem/none", "/pem/none"),
+        (
+            "sasl.login.callback.handler.class",
+            "kafkashaded.org.apache.kafka.common.security.oauthbearer."
+            "OAuthBearerLoginCallbackHandler",
+            "kafkashaded.org.apache.kafka.common.security.oauthbearer."
+            "OAuthBearerLoginCallbackHandler",
+        ),
+    ],
+)
+def test_words_are_those_that_java_compares_with(name: str, typed: str, of_java: str) -> None:
+    assert for_java_client({f"kafka.{name}": typed})[f"kafka.{name}"] == of_java
