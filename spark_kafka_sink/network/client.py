@@ -19,7 +19,12 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.network.connector import NOT_AUTHENTICATED_IN_TIME, Connector, hint_at_sasl
+from spark_kafka_sink.network.connector import (
+    NOT_AUTHENTICATED_IN_TIME,
+    SESSION_OVER_AT_ONCE,
+    Connector,
+    hint_at_sasl,
+)
 from spark_kafka_sink.network.interface import (
     Connected,
     Disconnected,
@@ -347,6 +352,11 @@ class NetworkClient:
         self._complete(connection.node, sent, now_ms, received)
 
     def _handle_usable(self, connection: NodeConnection, event: Usable, now_ms: int) -> None:
+        protocol = connection.protocol
+        assert protocol is not None
+        if now_ms >= protocol.ends_at_ms:
+            self._lose(connection, SESSION_OVER_AT_ONCE, now_ms)  # with a pause before the next
+            return
         connection.change(ConnectionEvent.USABLE)
         connection.last_used_ms = now_ms
         connection.failed_attempts = 0

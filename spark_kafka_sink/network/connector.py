@@ -17,6 +17,10 @@ from spark_kafka_sink.protocol.sasl import Converse
 NOT_AUTHENTICATED_IN_TIME = (
     "connected, but not authenticated within kafka.socket.connection.setup.timeout.ms"
 )
+SESSION_OVER_AT_ONCE = (
+    "connected and authenticated, but the session was over at once: look at the brokers' "
+    "connections.max.reauth.ms, at the token's life, and at the clocks"
+)
 
 
 class Connector:

@@ -356,9 +356,10 @@ class FaultPlan:
         self._authenticate_again()
 
     def _shorter_sessions(self) -> None:
-        before_ms, self._sasl.lifetime_ms = self._sasl.lifetime_ms, self._rng.choice((1, 700, 3000))
+        sasl = self._sasl
+        sasl.lifetime_ms = self._rng.choice((1, 700, 3000))
         self._note(f"sessions live for {self._sasl.lifetime_ms} ms")
-        self._later(lambda: setattr(self._sasl, "lifetime_ms", before_ms))
+        self._later(lambda: setattr(sasl, "lifetime_ms", sasl.usual_lifetime_ms))
         self._authenticate_again()
 
     def _end_sessions(self) -> None:

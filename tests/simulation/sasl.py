@@ -141,9 +141,13 @@ class Sasl:
     def dialogue(self) -> _Dialogue:
         return _Plain(self.users) if self.mechanism == PLAIN else _Scram(self.users)
 
+    def __post_init__(self) -> None:
+        self.usual_lifetime_ms = self.lifetime_ms
+
     def heal(self) -> None:
-        """Messages are answered again. Who is refused stays so."""
+        """Messages are answered again, sessions live as they did. Who is refused stays so."""
         self.hangs_next = self.cuts_next = False
+        self.lifetime_ms = self.usual_lifetime_ms
 
     def end_all_sessions(self) -> None:
         """As if the brokers' clocks had gone ahead: nobody is to blame who sends after that."""

@@ -5,6 +5,7 @@ is made for, it raises AssertionError or the error that fails the task.
 from __future__ import annotations
 
 from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.network.connector import SESSION_OVER_AT_ONCE
 from tests.simulation.harness import Simulation
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 
@@ -12,6 +13,7 @@ _LIFETIME_MS = 10_000
 _RENEWED_MS = 9_600
 _STEP_MS, _ANSWER_MS = 200, 500
 _SOON_MS = 1_000
+_MOST_OPENED = 100
 _SET_UP_MS = 10_000
 _LONGEST_SET_UP_MS = 12_000 + _SOON_MS
 
@@ -51,6 +53,27 @@ def session_that_ends_in_use(lifetime_ms: int) -> None:
     simulation.producer.flush()
     assert simulation.producer.metrics.retries == 0
     assert simulation.values()[0] == [b"", *(b"%d" % number for number in range(100))]
+
+
+def session_that_is_over_at_once() -> None:
+    """As with a token that is about to expire: the broker is not asked again and again without a
+    pause, and why nothing is sent is told.
+    """
+    simulation, sasl = _connected(PLAIN, 0)
+    sasl.lifetime_ms, before = 1, simulation.opened
+    for broker in simulation.cluster.brokers.values():
+        simulation.network.cut_all(broker, "Connection reset by peer")
+    simulation.append_to(0, [b"1"])
+    simulation.producer._appender.finish_open()
+    simulation.run_for(_SET_UP_MS)
+    opened = simulation.opened - before
+    assert opened <= _MOST_OPENED, f"{opened} connections in {_SET_UP_MS} ms"
+    client = simulation.producer.sender._client
+    told = [connection.last_failure for connection in client._connections.values()]
+    assert SESSION_OVER_AT_ONCE in told
+    sasl.lifetime_ms = 0
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"", b"1"]
 
 
 def refused_at_first(mechanism: str) -> None:
@@ -155,6 +178,7 @@ SCENARIOS = (
     (session_that_ends_unused, 5_000),
     (session_that_ends_in_use, 300),
     (session_that_ends_in_use, 1_000),
+    (session_that_is_over_at_once,),
     (refused_at_first, PLAIN),
     (refused_at_first, SCRAM),
     (refused_later,),
