@@ -206,13 +206,16 @@ _ADVICE: dict[str, str] = {
         "the in-sync replicas fell below min.insync.replicas during the write: bring brokers back"
     ),
     "INVALID_REQUIRED_ACKS": "kafka.acks must be 0, 1 or all",
-    "TOPIC_AUTHORIZATION_FAILED": "grant the principal WRITE and DESCRIBE on the topic",
+    "TOPIC_AUTHORIZATION_FAILED": (
+        "grant the principal WRITE on the topic, which implies DESCRIBE; READ, too, on the topic "
+        "of transaction.log.topic; CREATE, too, where it is to be created"
+    ),
     "CLUSTER_AUTHORIZATION_FAILED": (
         "grant the principal IDEMPOTENT_WRITE on the cluster (before Kafka 2.8) or WRITE on the "
         "topic, or set kafka.enable.idempotence=false"
     ),
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
-        "grant the principal WRITE and DESCRIBE on the transactional id"
+        "grant the principal WRITE on all ids that begin with transactional.id.prefix (PREFIXED)"
     ),
     "INVALID_TIMESTAMP": (
         "the topic limits timestamps (message.timestamp.before.max.ms, "
@@ -267,10 +270,7 @@ _TRANSACTION_ADVICE: dict[str, str] = {
         "kafka.transaction.timeout.ms must be positive and at most the brokers' "
         "transaction.max.timeout.ms, which is 900000 by default"
     ),
-    "CLUSTER_AUTHORIZATION_FAILED": (
-        "grant the principal WRITE and DESCRIBE on the transactional id, and IDEMPOTENT_WRITE on "
-        "the cluster (before Kafka 2.8)"
-    ),
+    "CLUSTER_AUTHORIZATION_FAILED": "grant IDEMPOTENT_WRITE on the cluster (before Kafka 2.8)",
     "CONCURRENT_TRANSACTIONS": (
         "the previous transaction of this transactional id is still being ended: check that the "
         "leaders of all its partitions are up"

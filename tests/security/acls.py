@@ -19,19 +19,8 @@ from tests.security.listeners import SECRETS
 
 
 def allow(kafka: LocalKafka, user: str, operation: str, topic: str) -> None:
-    """Both brokers know it afterwards. To write implies to describe."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers_of(MAIN_LISTENER)})
-    binding = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        f"User:{user}",
-        "*",
-        AclOperation[operation.upper()],
-        AclPermissionType.ALLOW,
-    )
-    for created in admin.create_acls([binding]).values():
-        created.result(PATIENCE_S)
+    """Both brokers know it afterwards, and what was allowed before. To write implies to describe."""
+    _add(kafka, user, operation, ResourceType.TOPIC, topic)
     for address in kafka.bootstrap_servers_of("SASL").split(","):
         config = {
             "bootstrap.servers": address,
@@ -42,6 +31,26 @@ def allow(kafka: LocalKafka, user: str, operation: str, topic: str) -> None:
         }
         client = AdminClient(config)
         assert eventually(lambda client=client: sees(client, topic))
+
+
+def allow_transactions(kafka: LocalKafka, user: str, prefix: str) -> None:
+    """To write under ids that begin with it. Brokers learn of rights in turn: ``allow`` waits."""
+    _add(kafka, user, "write", ResourceType.TRANSACTIONAL_ID, prefix, ResourcePatternType.PREFIXED)
+
+
+def _add(
+    kafka: LocalKafka,
+    user: str,
+    operation: str,
+    kind: ResourceType,
+    name: str,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers_of(MAIN_LISTENER)})
+    allowed, right = AclPermissionType.ALLOW, AclOperation[operation.upper()]
+    binding = AclBinding(kind, name, pattern, f"User:{user}", "*", right, allowed)
+    for created in admin.create_acls([binding]).values():
+        created.result(PATIENCE_S)
 
 
 def sees(client: AdminClient, topic: str) -> bool:

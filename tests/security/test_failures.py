@@ -16,7 +16,6 @@ from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.localkafka.settings import HOST, MAIN_LISTENER
 from tests.patience import reason_given_time
-from tests.security.acls import allow
 from tests.security.cases import CASES, World
 from tests.security.stores import Options
 from tests.security.writing import VALUES, values_in, write
@@ -299,41 +298,3 @@ _LATE: list[_LateIssuer] = []
 
 def _late_token() -> str:
     return _LATE[-1].token()
-
-
-class TestRights:
-    """Of bob, who has none but those that a test gives him."""
-
-    @pytest.fixture
-    def options(self, world: World) -> Options:
-        return world.kafka.client_options("bob", "SASL_TLS", "SCRAM-SHA-256")
-
-    def test_to_describe_the_topic(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
-        topic = new_topic()
-        tells(failure(options, topic), "TOPIC_AUTHORIZATION_FAILED", topic)
-
-    def test_to_write_to_any_topic(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
-        """An idempotent producer is refused before it names a topic."""
-        topic = new_topic()
-        allow(world.kafka, "bob", "describe", topic)
-        message = failure(options, topic)
-        tells(message, "AUTHORIZATION_FAILED", "kafka.enable.idempotence")
-
-    def test_to_write_to_the_topic(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
-        topic = new_topic()
-        allow(world.kafka, "bob", "describe", topic)
-        options["kafka.enable.idempotence"] = "false"
-        tells(failure(options, topic), "TOPIC_AUTHORIZATION_FAILED", topic)
-
-    def test_with_the_right_it_works(
-        self, world: World, new_topic: NewTopic, options: Options
-    ) -> None:
-        topic = new_topic()
-        allow(world.kafka, "bob", "write", topic)
-        write(options, topic)

@@ -84,7 +84,7 @@ def test_an_id_that_may_not_be_used_fails_the_task(simulation):
     simulation.cluster.on_init_producer_id = lambda: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     simulation.producer = simulation._create_producer()
     simulation.begin()
-    with pytest.raises(BrokerError, match="grant the principal WRITE and DESCRIBE"):
+    with pytest.raises(BrokerError, match="grant the principal WRITE on all ids"):
         simulation.write(0, b"a")
 
 

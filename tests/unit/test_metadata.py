@@ -258,4 +258,4 @@ def test_a_fatal_problem() -> None:
     metadata.update(answer(topic(error_code=TOPIC_AUTHORIZATION_FAILED)), 0)
     problem = metadata.problems["t"]
     assert problem.is_fatal
-    assert "grant the principal WRITE and DESCRIBE on the topic" in problem.message
+    assert "grant the principal WRITE on the topic" in problem.message

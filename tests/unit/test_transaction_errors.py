@@ -108,7 +108,7 @@ def test_a_conflict_that_lasts_is_asked_about_less_and_less_often():
     [
         (FindCoordinatorRequest, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "grant the principal"),
         (FindCoordinatorRequest, "INVALID_REQUEST", ""),
-        (InitProducerIdRequest, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "transactional id"),
+        (InitProducerIdRequest, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "transactional.id.prefix"),
         (InitProducerIdRequest, "CLUSTER_AUTHORIZATION_FAILED", "IDEMPOTENT_WRITE"),
         (InitProducerIdRequest, "INVALID_TRANSACTION_TIMEOUT", "transaction.max.timeout.ms"),
         (InitProducerIdRequest, "PRODUCER_FENCED", "somebody else"),

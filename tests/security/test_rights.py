@@ -1,0 +1,132 @@
+"""What a principal must be allowed, and what it is told without: which right, on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spark_kafka_sink.base.errors import KafkaSinkError
+from tests.security.acls import allow, allow_transactions
+from tests.security.cases import World
+from tests.security.sink_writing import write_through_the_sink
+from tests.security.stores import Options
+from tests.security.test_failures import failure, tells
+from tests.security.writing import values_in, write
+
+pytestmark = pytest.mark.timeout(2400, func_only=True)
+
+NewTopic = Callable[..., str]
+
+
+@pytest.fixture
+def options(world: World) -> Options:
+    """Of bob, who has no rights but those that a test gives him."""
+    return world.kafka.client_options("bob", "SASL_TLS", "SCRAM-SHA-256")
+
+
+def failure_of_the_sink(options: Options, topic: str) -> str:
+    with pytest.raises(KafkaSinkError) as raised:
+        write_through_the_sink(options, topic)
+    return str(raised.value)
+
+
+class TestOfTopics:
+    def test_to_describe_the_topic(self, new_topic: NewTopic, options: Options) -> None:
+        """The driver tells: to a producer, the missing right to its id may be told first."""
+        topic = new_topic()
+        message = failure_of_the_sink(options, topic)
+        tells(
+            message, "TOPIC_AUTHORIZATION_FAILED", topic, "grant the principal WRITE on the topic"
+        )
+
+    def test_to_write_to_any_topic(
+        self, world: World, new_topic: NewTopic, options: Options
+    ) -> None:
+        """An idempotent producer is refused before it names a topic."""
+        topic = new_topic()
+        allow(world.kafka, "bob", "describe", topic)
+        message = failure(options, topic)
+        tells(message, "CLUSTER_AUTHORIZATION_FAILED", "WRITE on the topic")
+        tells(message, "kafka.enable.idempotence=false")
+
+    def test_to_write_to_the_topic(
+        self, world: World, new_topic: NewTopic, options: Options
+    ) -> None:
+        topic = new_topic()
+        allow(world.kafka, "bob", "describe", topic)
+        options["kafka.enable.idempotence"] = "false"
+        message = failure(options, topic)
+        tells(
+            message, "TOPIC_AUTHORIZATION_FAILED", topic, "grant the principal WRITE on the topic"
+        )
+
+    def test_with_the_right_it_works(
+        self, world: World, new_topic: NewTopic, options: Options
+    ) -> None:
+        topic = new_topic()
+        allow(world.kafka, "bob", "write", topic)
+        write(options, topic)
+
+
+class TestOfExactlyOnce:
+    """On the driver, before the first task."""
+
+    @pytest.fixture
+    def topic(self, world: World, new_topic: NewTopic) -> str:
+        """Bob may write to it."""
+        topic = new_topic()
+        allow(world.kafka, "bob", "write", topic)
+        return topic
+
+    @pytest.fixture
+    def log(self, world: World, topic: str) -> str:
+        """A decision log that Bob has no right to."""
+        world.kafka.create_topic(f"{topic}-log", 1, configs={"cleanup.policy": "compact"})
+        return f"{topic}-log"
+
+    @pytest.fixture
+    def options(self, world: World, topic: str, log: str) -> Options:
+        return {
+            **world.kafka.client_options("bob", "SASL_TLS", "SCRAM-SHA-256"),
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": f"{topic}-id",
+            "transaction.log.topic": log,
+            "transaction.log.replication.factor": "1",
+            "transaction.log.min.isr": "1",
+        }
+
+    def test_to_the_transactional_ids(
+        self, world: World, topic: str, log: str, options: Options
+    ) -> None:
+        """Also of another query, whose prefix this one's begins with."""
+        allow_transactions(world.kafka, "bob", f"{topic}-id-of-another.")
+        allow(world.kafka, "bob", "read", log)
+        message = failure_of_the_sink(options, topic)
+        tells(message, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", f" {topic}-id.driver")
+        tells(message, "WRITE on all ids", "transactional.id.prefix", "PREFIXED")
+
+    def test_to_describe_the_decision_log(self, topic: str, log: str, options: Options) -> None:
+        message = failure_of_the_sink(options, topic)
+        tells(message, "TOPIC_AUTHORIZATION_FAILED", log, "READ", "transaction.log.topic")
+
+    @pytest.mark.parametrize("right", ["read", "write"])
+    def test_to_read_and_write_the_decision_log(
+        self, world: World, topic: str, log: str, options: Options, right: str
+    ) -> None:
+        """Who has one of both."""
+        allow_transactions(world.kafka, "bob", f"{topic}-id.")
+        allow(world.kafka, "bob", right, log)
+        message = failure_of_the_sink(options, topic)
+        tells(message, "TOPIC_AUTHORIZATION_FAILED", log, "READ", "WRITE", "transaction.log.topic")
+
+    def test_with_the_rights_it_works(
+        self, world: World, new_topic: NewTopic, topic: str, log: str, options: Options
+    ) -> None:
+        allow_transactions(world.kafka, "bob", f"{topic}-id.")
+        allow(world.kafka, "bob", "read", log)
+        allow(world.kafka, "bob", "write", log)
+        # Brokers have learned of the last right when they know of one that was given after it.
+        allow(world.kafka, "bob", "describe", new_topic())
+        write_through_the_sink(options, topic)
+        assert values_in(world.kafka, topic) == [b"a value"]
