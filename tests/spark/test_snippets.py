@@ -75,6 +75,7 @@ def test_snippet(
         assert len(read_topic(kafka.bootstrap_servers, own)) == EVENTS
 
 
+@pytest.mark.long
 def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path: Path) -> None:
     script = tmp_path / "quickstart.py"
     script.write_text(QUICKSTART.text, encoding="utf-8")
