@@ -16,7 +16,8 @@ password is given.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -44,6 +45,12 @@ _KEY_BAGS = (
     bytes.fromhex("2a864886f70d010c0a0101"),  # 1.2.840.113549.1.12.10.1.1
     bytes.fromhex("2a864886f70d010c0a0102"),  # 1.2.840.113549.1.12.10.1.2, encrypted
 )
+_MARKS = frozenset(
+    {
+        bytes.fromhex("2a864886f70d010915"),  # 1.2.840.113549.1.9.21, of a key and its certificate
+        bytes.fromhex("6086480186f966adca7b0101"),  # 2.16.840.1.113894.746875.1.1, keytool's mark
+    }
+)
 _UNREADABLE = (
     "its password is wrong, or it is encrypted in a way that is not read here; "
     "keytool and openssl pkcs12 write what is read, unless they are told to write old ciphers"
@@ -51,16 +58,44 @@ _UNREADABLE = (
 
 
 def trusted_certificates(data: bytes, password: str | None) -> tuple[bytes, ...]:
-    """DER of all certificates, also of those that Java would not take for trusted ones.
+    """DER of all certificates; of a store with a private key, of those that Java trusts.
 
-    Java trusts those that keytool has marked as such, and the own certificate of each key; so it
-    trusts none of a store that OpenSSL wrote. Raises StorePasswordError, DamagedStoreError.
+    Java trusts those that keytool has marked as such, and the own certificate of each key: not the
+    authorities of a key's chain. Of certificates alone it trusts none that OpenSSL wrote, for want
+    of the mark; here they are trusted. Raises StorePasswordError, DamagedStoreError.
     """
     if password is None:
         return _certificates_in_clear(data)
     store = _load(data, password)
-    own = [] if store.cert is None else [store.cert]
-    return tuple(_der(found.certificate) for found in (*own, *store.additional_certs))
+    if store.cert is None:
+        return tuple(_der(found.certificate) for found in store.additional_certs)
+    others = _trusted_beside_key(store.cert.certificate, store.additional_certs)
+    return (_der(store.cert.certificate), *others)
+
+
+def _trusted_beside_key(
+    own: x509.Certificate, others: Sequence[pkcs12.PKCS12Certificate]
+) -> Iterator[bytes]:
+    """Those of ``others`` that stand for themselves, as far as that is seen.
+
+    The mark is not told by the package. But keytool gives an entry the name of its alias, and a
+    certificate of a chain that of its subject; OpenSSL gives neither.
+    """
+    chain = list(_chain(own, [found.certificate for found in others])[1:])
+    for found in others:
+        certificate = _der(found.certificate)
+        name = found.friendly_name
+        if name is None or name == found.certificate.subject.rfc4514_string().encode():
+            continue
+        if certificate in chain and _is_there_once(found, others):
+            continue
+        yield certificate
+
+
+def _is_there_once(
+    found: pkcs12.PKCS12Certificate, others: Sequence[pkcs12.PKCS12Certificate]
+) -> bool:
+    return sum(other.certificate == found.certificate for other in others) == 1
 
 
 def key_material(data: bytes, password: str, key_password: str | None) -> KeyMaterial:
@@ -81,10 +116,12 @@ def key_material(data: bytes, password: str, key_password: str | None) -> KeyMat
 def key_count(data: bytes) -> int:
     """How many private keys there are, of which the first is read; 1 where that is not seen."""
     try:
-        bags = [bag for kind, content in _parts(data) if kind == _DATA for bag in _bags(content)]
+        kinds = [
+            bag.kind for kind, content in _parts(data) if kind == _DATA for bag in _bags(content)
+        ]
     except StoreError:
         return 1  # the keys, too, are in an encrypted part, or it is BER
-    return max(1, sum(kind in _KEY_BAGS for kind, _ in bags))
+    return max(1, sum(kind in _KEY_BAGS for kind in kinds))
 
 
 def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
@@ -116,15 +153,15 @@ def _der(certificate: x509.Certificate) -> bytes:
 
 
 def _certificates_in_clear(data: bytes) -> tuple[bytes, ...]:
-    certificates: list[bytes] = []
-    has_encrypted = False
-    for kind, content in _parts(data):
-        if kind == _DATA:
-            certificates += _certificates_of_bags(content)
-        has_encrypted |= kind == _ENCRYPTED_DATA
-    if not certificates and has_encrypted:
+    """Of a store with a key, those with keytool's mark, and the own certificate of each key."""
+    parts = list(_parts(data))
+    bags = [bag for kind, content in parts if kind == _DATA for bag in _bags(content)]
+    certificates = [bag for bag in bags if bag.kind == _CERTIFICATE_BAG]
+    if not certificates and any(kind == _ENCRYPTED_DATA for kind, _ in parts):
         raise StorePasswordError("it has a password, and none is given")
-    return tuple(certificates)
+    if any(bag.kind in _KEY_BAGS for bag in bags):
+        certificates = [bag for bag in certificates if bag.attributes & _MARKS]
+    return tuple(_certificate_of(bag) for bag in certificates)
 
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
@@ -154,15 +191,27 @@ def _typed(element: der.Element) -> tuple[bytes, memoryview]:
     return parts[0].value, parts[1].content
 
 
-def _certificates_of_bags(content: memoryview) -> Iterator[bytes]:
-    for kind, value in _bags(content):
-        if kind == _CERTIFICATE_BAG:
-            _, certificate = _typed(der.first(value, der.SEQUENCE))
-            yield der.first(certificate, der.OCTET_STRING).value
+class _Bag(NamedTuple):
+    """attributes: their types."""
+
+    kind: bytes
+    value: memoryview
+    attributes: frozenset[bytes]
 
 
-def _bags(content: memoryview) -> Iterator[tuple[bytes, memoryview]]:
-    """Type and value of each bag in a part that is not encrypted."""
+def _certificate_of(bag: _Bag) -> bytes:
+    _, certificate = _typed(der.first(bag.value, der.SEQUENCE))
+    return der.first(certificate, der.OCTET_STRING).value
+
+
+def _bags(content: memoryview) -> Iterator[_Bag]:
+    """Each bag in a part that is not encrypted."""
     safe_contents = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
     for bag in der.elements(safe_contents.content):
-        yield _typed(bag)
+        yield _Bag(*_typed(bag), frozenset(_attributes(bag)))
+
+
+def _attributes(bag: der.Element) -> Iterator[bytes]:
+    for attributes in list(der.elements(bag.content))[2:3]:
+        for attribute in der.elements(attributes.content):
+            yield der.first(attribute.content, der.OBJECT_IDENTIFIER).value

@@ -59,6 +59,22 @@ def with_keytool(material: Material) -> None:
         keytool("-importcert", *certificate, *store, "-storepass", STORE_PASSWORD)
 
 
+def with_key_and_trusted(material: Material, authority: Authority, in_clear: bool) -> str:
+    """A PKCS12 store of keytool's: the client's key, and an authority as a trusted entry."""
+    path = Path(material.store(f"both-{authority.certificate.serial_number}-{in_clear}.PKCS12"))
+    certificate = path.with_suffix(".pem")
+    certificate.write_text(authority.pem)
+    clear = ("-J-Dkeystore.pkcs12.certProtectionAlgorithm=NONE",) if in_clear else ()
+    store = ("-storetype", "PKCS12", "-storepass", STORE_PASSWORD)
+    source = ("-srckeystore", material.store("client.p12"), "-srcstorepass", STORE_PASSWORD)
+    destination = ("-destkeystore", str(path), "-deststoretype", "PKCS12")
+    password = ("-deststorepass", STORE_PASSWORD)
+    keytool(*clear, "-importkeystore", "-srcalias", "key", *source, *destination, *password)
+    entry = ("-file", str(certificate), "-alias", "trusted")
+    keytool(*clear, "-importcert", *entry, "-keystore", str(path), *store)
+    return str(path)
+
+
 def with_two_keys(material: Material) -> str:
     """A PKCS12 store of keytool's with two private keys; its path."""
     path = material.store("two.PKCS12")

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
+from spark_kafka_sink.security import stores
+from spark_kafka_sink.security.store_options import trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
 from tests.unit.security.handshakes import handshake, server_context
 from tests.unit.security.java_stores import (
@@ -23,6 +26,8 @@ from tests.unit.security.java_stores import (
     WRONG,
     Material,
     new_material,
+    run,
+    with_key_and_trusted,
     with_keytool,
     with_openssl,
     with_two_keys,
@@ -57,6 +62,16 @@ def key_store(material: Material, kind: str, **other: Secret | None) -> StoreCon
     password = other.get("password", STORE)
     key_password = other.get("key_password", Secret(KEY_PASSWORD) if kind == "JKS" else None)
     return StoreConfig(material.store(f"key.{kind}"), password, key_password=key_password)
+
+
+def trusted_names(store: StoreConfig) -> list[str]:
+    """The names in the certificates that are trusted."""
+    found = stores.trusted_certificates(store, trust_store_options("kafka."))
+    assert found is not None
+    certificates = [x509.load_der_x509_certificate(certificate) for certificate in found]
+    return [
+        certificate.subject.rfc4514_string().removeprefix("CN=") for certificate in certificates
+    ]
 
 
 def failure(config: SslConfig) -> str:
@@ -154,16 +169,38 @@ def test_key_stores_of_openssl(material: Material, options: tuple[str, ...]) -> 
     store = StoreConfig(with_openssl(material, *options), STORE)
     trust = StoreConfig(certificates=material.authority.pem)
     assert peer_seen_by_server(material, SslConfig(truststore=trust, keystore=store)) == "client"
-    # With its authority in it, the same file serves as a trust store, which in Java it does not.
-    assert peer_seen_by_server(material, SslConfig(truststore=store, keystore=store)) == "client"
+    # As in Java, the authority that signed a key is not trusted for that.
+    assert trusted_names(store) == ["client"]
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_of_a_store_with_a_key_java_trusts_the_keys_own_certificate(
+    material: Material, kind: str
+) -> None:
+    assert trusted_names(StoreConfig(material.store(f"key.{kind}"), STORE)) == ["client"]
+
+
+@pytest.mark.parametrize("in_clear", [False, True], ids=["encrypted", "in clear"])
+@pytest.mark.parametrize("entry", ["another", "the authority of the key"])
+def test_and_what_was_imported_as_trusted(material: Material, entry: str, in_clear: bool) -> None:
+    """Also the very authority that stands in the key's chain."""
+    authority = Authority("another") if entry == "another" else material.authority
+    path = with_key_and_trusted(material, authority, in_clear)
+    names = trusted_names(StoreConfig(path, None if in_clear else STORE))
+    expected = "another" if entry == "another" else "pykafka-sink local authority"
+    assert sorted(names) == sorted(["client", expected])
 
 
 @needs_openssl
 def test_certificates_in_clear_are_read_without_a_password(material: Material) -> None:
-    path = with_openssl(material, "-certpbe", "NONE")
+    path = material.store("openssl-authority.p12")
+    command = ("openssl", "pkcs12", "-export", "-nokeys", "-in", material.store("ca.pem"))
+    run(*command, "-out", path, "-passout", f"pass:{STORE_PASSWORD}", "-certpbe", "NONE")
     context = TlsContext(SslConfig(truststore=StoreConfig(path))).context()
     server = server_context(material.authority.issue("broker", ["localhost"]))
     assert handshake(context, server).version == "TLSv1.3"
+    # With a key beside it, it stands for the key.
+    assert trusted_names(StoreConfig(with_openssl(material, "-certpbe", "NONE"))) == ["client"]
 
 
 def test_of_several_keys_the_first_is_used_and_that_is_told(
