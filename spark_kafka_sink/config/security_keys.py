@@ -29,6 +29,10 @@ _PROTOCOL = ConfigKey(
 
 PROTOCOL_CONFIG = ConfigDef([_PROTOCOL], KAFKA_PREFIX)
 SSL_CONFIG = ConfigDef(SSL_KEYS, KAFKA_PREFIX)
+RESOLVED_SSL_CONFIG = ConfigDef(
+    [key._replace(takes_references=False) for key in SSL_KEYS], KAFKA_PREFIX
+)
+"""The same for texts in which nothing is a reference any more, whatever it looks like."""
 SASL_CONFIG = ConfigDef([*SASL_KEYS, *OAUTH_KEYS], KAFKA_PREFIX)
 SECURITY_CONFIG = ConfigDef([_PROTOCOL, *SSL_KEYS, *SASL_KEYS, *OAUTH_KEYS], KAFKA_PREFIX)
 

@@ -15,6 +15,7 @@ import logging
 import os
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +25,10 @@ from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.security import locations, pem, store_options, stores, tls_errors
 from spark_kafka_sink.security.material import KeyMaterial
 from spark_kafka_sink.security.private_file import private_file
-from spark_kafka_sink.security.references import resolve
+from spark_kafka_sink.security.references import resolve as resolve_text
 from spark_kafka_sink.security.tls_versions import versions_of
+
+Resolve = Callable[[str, str], str]
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -59,14 +62,23 @@ class _Made(NamedTuple):
 class TlsContext:
     """Makes the ``SSLContext`` for connections with TLS, and says what their errors mean.
 
-    ``peer``: to whom, for messages. One object serves all threads of a process. Raises ConfigError
-    for cipher suites that do not exist; files are not read before ``context``.
+    peer: to whom, for messages
+    resolve: a text of the configuration and its option -> the text with its references resolved
+
+    One object serves all threads of a process. Raises ConfigError for cipher suites that do not
+    exist; files are not read before ``context``.
     """
 
-    def __init__(self, config: SslConfig, peer: tls_errors.Peer = tls_errors.BROKERS) -> None:
+    def __init__(
+        self,
+        config: SslConfig,
+        peer: tls_errors.Peer = tls_errors.BROKERS,
+        resolve: Resolve = resolve_text,
+    ) -> None:
         prefix = peer.prefix
         self._config = config
         self._peer = peer
+        self._resolve = resolve
         self._trust_options = store_options.trust_store_options(prefix)
         self._key_options = store_options.key_store_options(prefix)
         self._versions = versions_of(config, prefix)
@@ -120,8 +132,8 @@ class TlsContext:
 
     def _inputs(self) -> _Inputs:
         """Looks at files before they are read: who changes them later is seen the next time."""
-        truststore = _resolved(self._config.truststore, self._trust_options)
-        keystore = _resolved(self._config.keystore, self._key_options)
+        truststore = _resolved(self._config.truststore, self._trust_options, self._resolve)
+        keystore = _resolved(self._config.keystore, self._key_options, self._resolve)
         files = (
             _state(truststore.location, self._trust_options.location),
             _state(keystore.location, self._key_options.location),
@@ -149,23 +161,23 @@ class TlsContext:
         return _Made(context, inputs, material.chain[0])
 
 
-def _resolved(store: StoreConfig, options: store_options.StoreOptions) -> StoreConfig:
+def _resolved(
+    store: StoreConfig, options: store_options.StoreOptions, resolve: Resolve
+) -> StoreConfig:
+    def text(value: str | None, option: str) -> str | None:
+        return None if value is None else resolve(value, option)
+
+    def secret(value: Secret | None, option: str) -> Secret | None:
+        return None if value is None else Secret(resolve(value.reveal(), option))
+
     return dataclasses.replace(
         store,
-        location=_text(store.location, options.location),
-        certificates=_text(store.certificates, options.certificates),
-        password=_secret(store.password, options.password),
-        key=_secret(store.key, options.key),
-        key_password=_secret(store.key_password, options.key_password),
+        location=text(store.location, options.location),
+        certificates=text(store.certificates, options.certificates),
+        password=secret(store.password, options.password),
+        key=secret(store.key, options.key),
+        key_password=secret(store.key_password, options.key_password),
     )
-
-
-def _text(text: str | None, option: str) -> str | None:
-    return None if text is None else resolve(text, option)
-
-
-def _secret(secret: Secret | None, option: str) -> Secret | None:
-    return None if secret is None else Secret(resolve(secret.reveal(), option))
 
 
 def _state(location: str | None, option: str) -> _FileState | None:

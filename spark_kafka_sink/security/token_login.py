@@ -63,8 +63,13 @@ def endpoint_tls(config: SslConfig) -> Tls:
     from spark_kafka_sink.security.tls import TlsContext
     from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
 
-    tls = TlsContext(config, TOKEN_ENDPOINT)
+    tls = TlsContext(config, TOKEN_ENDPOINT, _as_it_is)
     return Tls(tls.context, tls.explain)
+
+
+def _as_it_is(text: str, _: str) -> str:
+    """For TLS of the token endpoint: the references of JAAS options are resolved before."""
+    return text
 
 
 def check_token_options(config: SaslConfig) -> None:

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
-from spark_kafka_sink.config.security_keys import SSL_CONFIG
+from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
 from spark_kafka_sink.config.security_rules import parse_ssl
 from spark_kafka_sink.security.credentials import Resolve, login_options
 from spark_kafka_sink.security.jaas import OPTION as JAAS
@@ -130,13 +130,16 @@ class TokenRetrieval:
 
 
 def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
-    """TLS of the token endpoint, which has the JAAS options ``ssl.*``. Raises ConfigError."""
+    """TLS of the token endpoint, which has the JAAS options ``ssl.*``. Raises ConfigError.
+
+    options: with their references resolved
+    """
     given = {name: value for name, value in options.items() if name.startswith(_SSL)}
-    unknown = [name for name in given if name not in SSL_CONFIG.keys]
+    unknown = [name for name in given if name not in RESOLVED_SSL_CONFIG.keys]
     if unknown:
         raise ConfigError(f"{JAAS}: {shown(unknown[0])} that begins with '{_SSL}' is not known")
     try:
-        return parse_ssl(SSL_CONFIG.parse(given))
+        return parse_ssl(RESOLVED_SSL_CONFIG.parse(given))
     except ConfigError as error:
         named = str(error).replace("kafka.ssl.", _SSL)
         raise ConfigError(f"{JAAS}, for the token endpoint: {named}") from None

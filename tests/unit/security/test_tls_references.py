@@ -13,11 +13,15 @@ from cryptography.hazmat.primitives.serialization import (
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
+from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
+from spark_kafka_sink.security.credentials import login_options
+from spark_kafka_sink.security.oauth.retrieval import endpoint_ssl
 from spark_kafka_sink.security.tls import TlsContext
+from spark_kafka_sink.security.token_login import endpoint_tls
 from tests.unit.security.handshakes import handshake, server_context
 
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 AUTHORITY = Authority()
 PASSWORD = "a password: marked-key"
 
@@ -76,6 +80,24 @@ def test_half_of_a_rotation_leaves_the_former_context_in_use(
     assert "finds no key 'key.password'" in missing
     assert missing.startswith("kafka.ssl.key.password: ")
     assert "marked" not in caplog.text
+
+
+def test_of_a_token_endpoint_what_references_stand_for_is_not_looked_through(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options are JAAS', where references are resolved before."""
+    password = "${env:STORES} and ${vault:this}"
+    write_private(folder / "client.p12", AUTHORITY.issue("client").pkcs12(password))
+    monkeypatch.setenv("STORE_PASSWORD", password)
+    jaas = (
+        f"{MODULE} required ssl.truststore.location="
+        '"${env:STORES}/ca" ssl.keystore.location="${env:STORES}/client.p12" '
+        'ssl.keystore.password="${env:STORE_PASSWORD}";'
+    )
+    options = login_options(SaslConfig("OAUTHBEARER", jaas_config=Secret(jaas)))
+    endpoint = endpoint_tls(endpoint_ssl(options))
+    server = server_context(AUTHORITY.issue("issuer", ["localhost"]), AUTHORITY)
+    assert handshake(endpoint.context(), server).peer == "client"
 
 
 def test_what_a_reference_lacks_is_told_with_its_option(folder: Path) -> None:
