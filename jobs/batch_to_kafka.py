@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
+from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 from spark_kafka_sink.jobs.watched import WatchedAction
@@ -57,7 +58,7 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Exit status: 0 when everything was written, 1 when not, 2 for wrong settings."""
-    spark = SparkSession.builder.getOrCreate()
+    spark = open_session()
     try:
         return run(spark)
     except ConfigError as error:

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.java_client import for_java_client
+from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
@@ -92,7 +93,7 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Exit status: 0 when the stream ended as asked, 1 when it failed, 2 for wrong settings."""
-    spark = SparkSession.builder.getOrCreate()
+    spark = open_session()
     try:
         return run(spark)
     except ConfigError as error:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
 from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
+from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
@@ -54,7 +55,7 @@ def run(spark: SparkSession) -> int:
 
 def main() -> int:
     """Exit status: 0 when the stream ended as asked, 1 when it failed, 2 for wrong settings."""
-    spark = SparkSession.builder.getOrCreate()
+    spark = open_session()
     try:
         return run(spark)
     except ConfigError as error:

@@ -70,6 +70,7 @@ class Issuer:
         self.audience = AUDIENCE
         self.refusals: Iterator[RefusalError] = iter(())
         self.requests: list[TokenRequest] = []
+        self.issued: list[str] = []
         self._certificate = certificate
         self._keys = {algorithm: jwt.new_key(algorithm) for algorithm in ("RS256", "ES256")}
         self._server = self._listen(0)
@@ -161,6 +162,7 @@ class Issuer:
         for refusal in itertools.islice(self.refusals, 1):
             raise refusal
         token = self.token(self._subject(request))
+        self.issued.append(token)
         return {"access_token": token, "token_type": "Bearer", "expires_in": self.life_s}
 
     def _subject(self, request: TokenRequest) -> str:

@@ -1,0 +1,74 @@
+"""A search for secrets in what was written: in clear, and in every other way to write them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import urllib.parse
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.security.issuer import Issuer
+from tests.security.listeners import SECRETS
+from tests.security.stores import KEY_PASSWORD, STORE_PASSWORD, Options
+
+_PEM_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END", re.DOTALL)
+_PEM_LINE = 32
+_SECRET_NAMES = (".password", ".secret", ".passphrase")
+
+
+def secrets_in(options: Options) -> set[str]:
+    """What must not be seen of these options: passwords, keys, tokens."""
+    found = {*SECRETS.values(), STORE_PASSWORD, KEY_PASSWORD}
+    for name, value in options.items():
+        found |= set(re.findall(r'(?:password|clientSecret)="([^"]+)"', value))
+        found |= keys_in(value)
+        if name.endswith(_SECRET_NAMES):
+            found.add(value)
+        path = Path(value.removeprefix("file://"))
+        if value.startswith(("/", "file:///")) and path.is_file():
+            found |= keys_in(path.read_text(encoding="latin-1"))
+            if ".token.endpoint.url" in name:
+                found |= token_parts(path.read_text(encoding="latin-1"))
+    return found
+
+
+def secrets_at(issuer: Issuer) -> set[str]:
+    """All that clients have told it to prove who they are, and all tokens that it has given."""
+    found: set[str] = set()
+    for request in issuer.requests:
+        found.add(request.headers.get("authorization", "").removeprefix("Basic "))
+        for name in ("assertion", "client_assertion"):
+            found |= token_parts(request.form.get(name, ""))
+    return found.union(*map(token_parts, issuer.issued)) - {""}
+
+
+def token_parts(token: str) -> set[str]:
+    """Claims and signature of a JWT; its header is the same in all."""
+    return set(token.split(".")[1:])
+
+
+def keys_in(text: str) -> set[str]:
+    """Pieces of the private keys in ``text``, wherever their lines end."""
+    keys = ("".join(body.split()) for body in _PEM_KEY.findall(text))
+    return {key[i : i + _PEM_LINE] for key in keys for i in range(40, len(key), 200)} - {""}
+
+
+def forms_of(secret: str) -> set[str]:
+    """How else it may be written."""
+    data = secret.encode()
+    return {
+        secret,
+        base64.b64encode(data).decode(),
+        urllib.parse.quote(secret),
+        json.dumps(secret)[1:-1],
+        secret.replace("\\", "\\\\").replace('"', '\\"'),
+        repr(secret)[1:-1],
+        data.hex(),
+    }
+
+
+def shown(text: str, secrets: Iterable[str]) -> set[str]:
+    """Those that stand in ``text``."""
+    return {s for s in secrets for form in forms_of(s) if form and form in text}
