@@ -10,10 +10,10 @@
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
-# make fuzz   1 million broken responses, 250,000 dialogues of SASL, 25,000 of TLS
+# make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make security   every login and store through both of Spark's sinks, and a search for secrets: 15 minutes
-# make security-life   tokens and sessions that end, keys and passwords that change, under load: 10 minutes
+# make security-life   tokens and sessions that end, keys and passwords that change, under load: 15 minutes
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, metadata of 10,000
@@ -94,7 +94,8 @@ golden: $(VENV)/dev.installed
 	$(BIN)/python -m tests.golden.generate
 
 fuzz: $(VENV)/dev.installed
-	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py tests/property/test_secured_fuzz.py
+	FUZZ_CASES=1000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_protocol_fuzz.py
+	FUZZ_CASES=4000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_secrets.py
