@@ -12,7 +12,7 @@ from typing import NamedTuple
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.java_keys import KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
-from spark_kafka_sink.config.option_names import near_option, refusal
+from spark_kafka_sink.config.option_names import answer, near_option, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
 from spark_kafka_sink.config.properties import Property, read_properties
@@ -75,8 +75,8 @@ def _check_name(name: str, where: str) -> None:
     if name in LIBRDKAFKA_KEYS or (near == full_name and name.startswith(("ssl.", "sasl."))):
         raise ConfigError(f"{where}: {_without_prefix(refusal(full_name) or '')}")
     if near is not None and near.startswith(KAFKA_PREFIX) and near != full_name:
-        near = near.removeprefix(KAFKA_PREFIX)
-        raise ConfigError(f"{where}: there is no '{name}'. Did you mean '{near}'?")
+        told = _without_prefix(answer(near)).replace(f"'{KAFKA_PREFIX}", "'")
+        raise ConfigError(f"{where}: there is no '{name}'. {told}")
 
 
 def _notes(

@@ -210,10 +210,12 @@ class ConfigDef:
                 parsed[key.field] = key.default
         return parsed
 
-    def suggestion(self, name: str, others: Iterable[str] = ()) -> str:
-        """``. Did you mean 'x'?`` for the nearest known name; empty when nothing is near.
+    def suggestion(self, name: str) -> str:
+        """``. Did you mean 'x'?`` for the nearest known name; empty when nothing is near."""
+        near = self.near(name)
+        return "" if near is None else f". Did you mean '{self.prefix}{near}'?"
 
-        others: further names, without the prefix
-        """
+    def near(self, name: str, others: Iterable[str] = ()) -> str | None:
+        """The nearest of the names in the table and of ``others``, all without the prefix."""
         near = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
-        return f". Did you mean '{self.prefix}{near[0]}'?" if near else ""
+        return near[0] if near else None

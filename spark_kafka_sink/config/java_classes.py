@@ -6,7 +6,7 @@ Databricks ships Kafka's client and Amazon's library under other names,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 SHADED = ("kafkashaded.", "shadedmskiam.")
 _KAFKA = "org.apache.kafka.common."
@@ -42,10 +42,12 @@ LOGIN_CLASSES = {
 }
 ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
 
+RECIPES = "docs/security.md (pykafka-sink docs security)"
 TOKENS_OF_YOUR_OWN = (
     "tokens of a token endpoint need no class, but kafka.sasl.oauthbearer.token.endpoint.url; "
     "tokens of your own come from a Python callable, "
-    "kafka.sasl.oauthbearer.token.provider=package.module:callable"
+    "kafka.sasl.oauthbearer.token.provider=package.module:callable. For the clouds' and Strimzi's "
+    f"classes, {RECIPES} has recipes"
 )
 
 
@@ -63,10 +65,18 @@ def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
 
 def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], str | None]:
     """For ``ConfigKey.validator``, after ``simple_name``. instead: of a class that is not known."""
-    names = set(known.values())
-    return lambda value: (
-        None
-        if value in names
-        else "names a Java class, and there is no JVM here; what the sink does itself is what "
-        f"{', '.join(known)} stands for. Instead: {instead}"
+
+    def problem(value: str) -> str | None:
+        if value in known.values():
+            return None
+        return not_a_class_here(known, instead) if value else "is empty: leave it out"
+
+    return problem
+
+
+def not_a_class_here(known: Iterable[str], instead: str) -> str:
+    """Why a class is refused that is none of the ``known`` ones, and what to do."""
+    return (
+        f"names a Java class, and there is no JVM here. Instead: {instead}. Taken by name: "
+        f"{', '.join(known)}"
     )

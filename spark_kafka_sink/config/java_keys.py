@@ -21,6 +21,9 @@ JAVA_CLASS_KEYS = {
     "security.providers": "leave it out; TLS and cryptography are OpenSSL's, as in Python",
 }
 
+# Those of them that are lists: an empty one is valid in Java, and says nothing.
+LISTS_OF_JAVA_CLASSES = ("interceptor.classes", "metric.reporters", "security.providers")
+
 # Java partitioners that have a counterpart here.
 JAVA_PARTITIONERS = {
     "org.apache.kafka.clients.producer.RoundRobinPartitioner": {"partitioner": "round-robin"},

@@ -13,6 +13,8 @@ LIBRDKAFKA_KEYS = {
     "sasl.mechanisms": "kafka.sasl.mechanism",
     "ssl.ca.location": "kafka.ssl.truststore.location, which takes PEM files, too",
     "ssl.ca.pem": "kafka.ssl.truststore.certificates",
+    "ssl.crl.location": "leave it out; as in Java, certificates are not looked up in revocation "
+    "lists",
     "ssl.certificate.location": _PEM_KEY_STORE,
     "ssl.key.location": _PEM_KEY_STORE,
     "ssl.certificate.pem": "kafka.ssl.keystore.certificate.chain, with kafka.ssl.keystore.key",
@@ -28,3 +30,18 @@ LIBRDKAFKA_KEYS = {
     "fetched as by method oidc",
 }
 """Without ``kafka.`` -> the options of Java that do it."""
+
+OTHER_NAMES = {
+    "sasl.enabled.mechanisms": "kafka.sasl.mechanism",
+    **dict.fromkeys(
+        ("ssl.ca.cert", "ssl.ca.file", "ssl.cafile"), LIBRDKAFKA_KEYS["ssl.ca.location"]
+    ),
+    **dict.fromkeys(
+        ("ssl.truststore", "ssl.truststore.file", "ssl.truststore.path"),
+        "kafka.ssl.truststore.location",
+    ),
+    **dict.fromkeys(
+        ("ssl.keystore", "ssl.keystore.file", "ssl.keystore.path"), "kafka.ssl.keystore.location"
+    ),
+}
+"""The same for names of brokers and of other tools, which are written by mistake."""

@@ -7,12 +7,13 @@ sink is refused, for what was asked for would not happen.
 
 from __future__ import annotations
 
+from spark_kafka_sink.config.java_classes import RECIPES
 from spark_kafka_sink.config.java_keys import (
     JAVA_CLASS_KEYS,
     KEYS_WITHOUT_EFFECT,
     REFUSED_KEYS,
 )
-from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
+from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS, OTHER_NAMES
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
 from spark_kafka_sink.config.reference_providers import is_of_providers
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
@@ -31,6 +32,9 @@ PASSED_BY_SPARK = frozenset(
 )
 """What Spark adds to the options of a writer, or reads from them: not this sink's to judge."""
 
+# In lower case. To leave it without effect would be to talk in clear.
+_OF_DATABRICKS = "databricks.servicecredential"
+
 # Kafka's keys that are used, refused in words of their own, or without effect.
 _USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
@@ -46,8 +50,14 @@ def refusal(name: str) -> str | None:
         return _refusal_of_kafka(name.removeprefix(KAFKA_PREFIX))
     if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
         return None
+    if name.startswith(_OF_DATABRICKS):
+        return (
+            f"option '{name}' is one of Databricks' own Kafka connector, and gives no credentials "
+            "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
+            f"{RECIPES} has recipes"
+        )
     near = near_option(name)
-    return near and f"option '{name}' is not one of this sink's. Did you mean '{near}'?"
+    return near and f"option '{name}' is not one of this sink's. {answer(near)}"
 
 
 def is_unknown(name: str) -> bool:
@@ -55,6 +65,12 @@ def is_unknown(name: str) -> bool:
     return not (
         name.startswith(KAFKA_PREFIX) or name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK
     )
+
+
+def answer(near: str) -> str:
+    """What to write: ``near``, or what it would be answered with, if it would be refused."""
+    instead = LIBRDKAFKA_KEYS.get(near.removeprefix(KAFKA_PREFIX))
+    return f"Did you mean '{near}'?" if instead is None else f"Instead: {instead}."
 
 
 def _refusal_of_kafka(key: str) -> str | None:
@@ -72,12 +88,13 @@ def _refusal_of_kafka(key: str) -> str | None:
             f"Kafka option '{KAFKA_PREFIX}{key}' is librdkafka's, and this sink has the options of "
             f"Kafka's Java client. Instead: {LIBRDKAFKA_KEYS[key]}."
         )
-    others = [*SECURITY_CONFIG.keys, *_TOLD, *KEYS_WITHOUT_EFFECT]
-    suggestion = PRODUCER_CONFIG.suggestion(key, others)
-    return (
-        f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink"
-        f"{suggestion or '. See docs/options.md (pykafka-sink docs options).'}"
-    )
+    what = f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink."
+    if key in OTHER_NAMES:
+        return f"{what} Instead: {OTHER_NAMES[key]}."
+    near = PRODUCER_CONFIG.near(key, [*SECURITY_CONFIG.keys, *_TOLD, *KEYS_WITHOUT_EFFECT])
+    if near is None:
+        return f"{what} See docs/options.md (pykafka-sink docs options)."
+    return f"{what} {answer(KAFKA_PREFIX + near)}"
 
 
 def near_option(name: str) -> str | None:

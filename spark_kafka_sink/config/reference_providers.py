@@ -13,13 +13,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.java_classes import without_shade
+from spark_kafka_sink.config.java_classes import RECIPES, not_a_class_here, without_shade
 from spark_kafka_sink.config.reference_syntax import DIR, ENV, FILE, REFERENCE
 
 KEY = "config.providers"
 _PREFIX = f"{KEY}."
 _CLASS, _PARAM = ".class", ".param."
 _PACKAGE = "org.apache.kafka.common.config.provider."
+_INSTEAD = (
+    "let your platform put the secret into a file or an environment variable, and write "
+    f"${{env:NAME}}, ${{file:/path:key}} or ${{dir:/path:file}}; {RECIPES} tells how"
+)
 KINDS_OF_JAVA = {
     f"{_PACKAGE}EnvVarConfigProvider": ENV,
     f"{_PACKAGE}FileConfigProvider": FILE,
@@ -70,10 +74,6 @@ def _kind(name: str, values: Mapping[str, str]) -> str:
         raise ConfigError(f"kafka.{KEY} names '{name}', but kafka.{key} is missing")
     kind = KINDS_OF_JAVA.get(without_shade(java_class.strip()))
     if kind is None:
-        raise ConfigError(
-            f"Invalid value {java_class} for configuration kafka.{key}: names a Java class, and "
-            "there is no JVM here; what the sink does itself is what "
-            f"{', '.join(KINDS_OF_JAVA)} stands for. Instead: let your platform put the secret "
-            "into a file or an environment variable"
-        )
+        problem = not_a_class_here(KINDS_OF_JAVA, _INSTEAD)
+        raise ConfigError(f"Invalid value {java_class} for configuration kafka.{key}: {problem}")
     return kind

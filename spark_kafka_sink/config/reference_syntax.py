@@ -50,7 +50,10 @@ def problem_of_references(text: str) -> str | None:
     """
     for reference in references_in(text):
         if reference.provider not in (ENV, FILE, DIR):
-            return f"it holds a reference of a kind that is not known here: write {HOW_TO_WRITE}"
+            return (
+                "it holds a reference of a kind that is not known here: write "
+                f"{HOW_TO_WRITE}; a text that holds ${{ itself must be given by reference"
+            )
         has_path = bool(reference.path)
         if not reference.key or has_path is (reference.provider == ENV):
             return f"it holds a reference that is not complete: write {HOW_TO_WRITE}"

@@ -16,11 +16,20 @@ from spark_kafka_sink.config.sasl_keys import SASL_KEYS
 from spark_kafka_sink.config.security_config import PLAINTEXT, SECURITY_PROTOCOLS
 from spark_kafka_sink.config.ssl_keys import SSL_KEYS
 
+_HORTONWORKS = "PLAINTEXTSASL"
+
+
+def _protocol(text: str) -> str | None:
+    if text.upper() == _HORTONWORKS:
+        return f"{_HORTONWORKS} is Hortonworks' name of SASL_PLAINTEXT: write that"
+    return one_of(*SECURITY_PROTOCOLS)(text)
+
+
 _PROTOCOL = ConfigKey(
     "security.protocol",
     ConfigType.STRING,
     PLAINTEXT,
-    one_of(*SECURITY_PROTOCOLS),
+    _protocol,
     Importance.MEDIUM,
     "How to talk to brokers: PLAINTEXT; SSL, which is TLS; SASL_PLAINTEXT or SASL_SSL, which add "
     "authentication by SASL.",

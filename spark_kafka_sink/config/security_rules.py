@@ -143,8 +143,9 @@ def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
     handlers = [parsed[f"sasl_{side}_callback_handler_class"] for side in ("login", "client")]
     if IAM_LOGIN_HANDLER in handlers and mechanism == OAUTHBEARER:
         mechanism = AWS_MSK_IAM
-    _check_handlers(mechanism, parsed)
-    _check_password(mechanism, parsed, has_mechanism)
+    chosen = mechanism if has_mechanism else f"{mechanism}, which is the default"
+    _check_handlers(mechanism, chosen, parsed)
+    _check_password(mechanism, chosen, parsed)
     return SaslConfig(
         mechanism=mechanism,
         jaas_config=parsed["sasl_jaas_config"],
@@ -176,8 +177,11 @@ def _fields(made: type[Any], parsed: Mapping[str, Any], prefix: str) -> dict[str
     return {field.name: parsed[prefix + field.name] for field in fields(made)}
 
 
-def _check_handlers(mechanism: str, parsed: Mapping[str, Any]) -> None:
-    """Raise ConfigError for Java's class of another mechanism than the one that is chosen."""
+def _check_handlers(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
+    """Raise ConfigError for Java's class of another mechanism than the one that is chosen.
+
+    chosen: the mechanism for messages
+    """
     client_handler = parsed["sasl_client_callback_handler_class"]
     login_handler = parsed["sasl_login_callback_handler_class"]
     for option, handler, wanted in (
@@ -188,11 +192,11 @@ def _check_handlers(mechanism: str, parsed: Mapping[str, Any]) -> None:
         if handler and mechanism != wanted:
             raise ConfigError(
                 f"kafka.sasl.{option}.callback.handler.class is for kafka.sasl.mechanism={wanted}, "
-                f"but the mechanism is {mechanism}"
+                f"but the mechanism is {chosen}"
             )
 
 
-def _check_password(mechanism: str, parsed: Mapping[str, Any], has_mechanism: bool) -> None:
+def _check_password(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
     """Rules of ``sasl.username`` and ``sasl.password``."""
     user, password = parsed["sasl_username"], parsed["sasl_password"]
     if user is None and password is None:
@@ -203,10 +207,9 @@ def _check_password(mechanism: str, parsed: Mapping[str, Any], has_mechanism: bo
             "leave one of them out"
         )
     if mechanism not in WITH_PASSWORD:
-        chosen = "" if has_mechanism else ", which is the default"
         raise ConfigError(
             f"kafka.sasl.username and kafka.sasl.password are for kafka.sasl.mechanism="
-            f"{', '.join(WITH_PASSWORD)}, but the mechanism is {mechanism}{chosen}"
+            f"{', '.join(WITH_PASSWORD)}, but the mechanism is {chosen}"
         )
     if user is None or password is None:
         missing = "kafka.sasl.username" if user is None else "kafka.sasl.password"

@@ -13,7 +13,11 @@ from typing import Any
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig
-from spark_kafka_sink.config.java_keys import JAVA_PARTITIONERS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.java_keys import (
+    JAVA_PARTITIONERS,
+    KEYS_WITHOUT_EFFECT,
+    LISTS_OF_JAVA_CLASSES,
+)
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
@@ -104,12 +108,20 @@ class SinkOptions:
 
 
 def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
-    """What begins with ``kafka.``, without that; Java's partitioners by their names here."""
+    """What begins with ``kafka.``, without that; Java's partitioners by their names here.
+
+    Raises ConfigError for an empty name of a class.
+    """
     kafka = {
         name.removeprefix(KAFKA_PREFIX): value
         for name, value in lowered.items()
         if name.startswith(KAFKA_PREFIX)
     }
+    for name in LISTS_OF_JAVA_CLASSES:
+        if not kafka.get(name, "").strip(" ,"):
+            kafka.pop(name, None)
+    if not kafka.get("partitioner.class", "named").strip():
+        raise ConfigError("Option 'kafka.partitioner.class' is empty: leave it out")
     java_partitioner = JAVA_PARTITIONERS.get(kafka.get("partitioner.class", ""))
     if java_partitioner is not None:
         del kafka["partitioner.class"]

@@ -121,12 +121,29 @@ def check_module(entry: JaasEntry, mechanism: str) -> None:
     wanted = LOGIN_MODULES[mechanism]
     if module in wanted:
         return
+    raise ConfigError(f"{OPTION}: {_about_module(entry.module, module, mechanism)}")
+
+
+def _about_module(written: str, module: str, mechanism: str) -> str:
+    """Why a login module, as it was written and without shade, is not the mechanism's."""
     others = sorted(name for name, known in LOGIN_MODULES.items() if module == known[0])
-    what = f"is that of {' and '.join(others)}" if others else "is not known"
-    raise ConfigError(
-        f"{OPTION}: the login module {shown_module(entry.module)} {what}, but "
-        f"kafka.sasl.mechanism is {mechanism}, whose login module is {wanted[0]}"
+    what, wanted = shown_module(written), LOGIN_MODULES[mechanism][0]
+    if others and mechanism == GSSAPI:
+        advice = f", the default: set kafka.sasl.mechanism={' or '.join(others)}"
+    else:
+        advice = f", whose login module is {wanted}"
+    if others:
+        return (
+            f"the login module {what} is that of {' and '.join(others)}, but kafka.sasl.mechanism "
+            f"is {mechanism}{advice}"
+        )
+    problem = (
+        "its first word is not the class of a login module: look for a typing error"
+        if what is None
+        else f"the login module {what} is not known"
     )
+    default = ", which is the default," if mechanism == GSSAPI else ""
+    return f"{problem}. That of kafka.sasl.mechanism={mechanism}{default} is {wanted}"
 
 
 class _Source(NamedTuple):

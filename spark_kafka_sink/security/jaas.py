@@ -41,7 +41,8 @@ class JaasEntry(NamedTuple):
     options: dict[str, str]
 
     def __repr__(self) -> str:
-        return f"JaasEntry({shown_module(self.module)}, {sorted(map(shown, self.options))})"
+        module = shown_module(self.module) or "[hidden]"
+        return f"JaasEntry({module}, {sorted(map(shown, self.options))})"
 
 
 class _Token(NamedTuple):
@@ -79,9 +80,9 @@ def shown(name: str) -> str:
     return f"'{name}'" if name in KNOWN_OPTIONS else "an option"
 
 
-def shown_module(module: str) -> str:
+def shown_module(module: str) -> str | None:
     """The class of a login module for a message, if it is certain that it is one."""
-    return module if _MODULE.fullmatch(module) else "(not the class of a login module)"
+    return module if _MODULE.fullmatch(module) else None
 
 
 def parse_jaas(text: str) -> JaasEntry:
@@ -107,6 +108,11 @@ def _entry(first: _Token, tokens: _Tokens) -> JaasEntry:
     if not first.is_text:
         raise _error("does not begin with the class of a login module", f"write {SHAPE}")
     flag = tokens.next()
+    if flag is not None and not flag.is_text and flag.text == "{":
+        raise _error(
+            "is an entry of a JAAS file",
+            "leave out KafkaClient { before the login module, and }; at the end",
+        )
     if flag is None or not flag.is_text or flag.text.lower() not in FLAGS:
         raise _error(
             f"does not name one of {', '.join(FLAGS)} after its first word",
@@ -119,7 +125,7 @@ def _entry(first: _Token, tokens: _Tokens) -> JaasEntry:
         options[name] = value
         previous = f"the value of {shown(name)}"
     if token is None:
-        raise _error("does not end with a semicolon", tokens.hint())
+        raise _error("does not end with a semicolon", tokens.hint("put ; at the end"))
     return JaasEntry(first.text, options)
 
 
@@ -158,11 +164,11 @@ class _Tokens:
             self._unclosed = True
         return token
 
-    def hint(self) -> str:
+    def hint(self, otherwise: str | None = None) -> str:
         """What is probably wrong."""
         if self._unclosed:
             return "a quotation mark is not closed on its line"
-        return (
+        return otherwise or (
             f'it must be of the form {SHAPE} In double quotes write \\" for " and \\\\ for \\, '
             "and quote every value that holds / ; or #"
         )

@@ -58,9 +58,12 @@ def _path_of(location: str, option: str) -> Path:
     if not colon or "/" in scheme or _is_there(Path(location)):
         return Path(location)
     if scheme.lower() != "file":
+        path = "/" + rest.lstrip("/")
+        of_databricks = f"; on Databricks write /dbfs{path}, or a path in /Volumes"
         raise ConfigError(
             f"{option}={location}: files are read from the local disk only: give a path; "
             "ship the file with --files where it is not on every host"
+            f"{of_databricks if scheme.lower() == 'dbfs' else ''}"
         )
     if rest.startswith("//"):
         host, slash, rest = rest[2:].partition("/")

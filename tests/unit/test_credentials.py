@@ -61,7 +61,13 @@ class TestJaas:
                 sasl("PLAIN", ALICE, "com.example.MyLoginModule"),
                 ["com.example.MyLoginModule is not known"],
             ),
-            (sasl("PLAIN", ALICE, "S3CRET"), ["(not the class of a login module) is not known"]),
+            (
+                sasl("PLAIN", ALICE, "S3CRET"),
+                [
+                    "kafka.sasl.jaas.config: its first word is not the class of a login module: "
+                    "look for a typing error. That of kafka.sasl.mechanism=PLAIN is org.apache",
+                ],
+            ),
             (
                 sasl("PLAIN", 'username="alice"'),
                 ["'password' in kafka.sasl.jaas.config is missing"],

@@ -58,7 +58,11 @@ def test_flags(flag):
         ("  /* nothing */ // more", "is empty"),
         (f"{PLAIN}", "does not name one of required, requisite, sufficient, optional"),
         (f'{PLAIN} username="S3CRET";', "does not name one of required"),
-        (f'{PLAIN} required username="S3CRET"', "does not end with a semicolon"),
+        (
+            f'{PLAIN} required username="S3CRET"',
+            "does not end with a semicolon: put ; at the end",
+        ),
+        (f'KafkaClient {{ {PLAIN} required password="S3CRET"; }};', "leave out KafkaClient {"),
         (f'{PLAIN} required password="S3CRET;', "a quotation mark is not closed on its line"),
         (f'{PLAIN} required password=S3CRET password="x', "does not end with a semicolon"),
         (

@@ -61,6 +61,33 @@ def test_options_of_consumers_and_admins_are_accepted_and_told(name: str) -> Non
     assert near_option(name) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("sasl.enabled.mechanisms", "kafka.sasl.mechanism"),
+        ("ssl.ca.cert", "kafka.ssl.truststore.location"),
+        ("ssl.cafile", "kafka.ssl.truststore.location"),
+        ("ssl.ca.locaton", "kafka.ssl.truststore.location"),
+        ("ssl.truststore", "kafka.ssl.truststore.location"),
+        ("ssl.truststore.path", "kafka.ssl.truststore.location"),
+        ("ssl.keystore", "kafka.ssl.keystore.location"),
+        ("ssl.crl.location", "leave it out"),
+    ],
+)
+def test_what_is_answered_is_not_refused_next(name: str, instead: str) -> None:
+    told = refusal(f"kafka.{name}") or ""
+    assert f" Instead: {instead}" in told
+    assert "Did you mean" not in told
+    if instead.startswith("kafka."):
+        assert refusal(instead) is None
+
+
+def test_a_name_of_librdkafka_without_its_prefix() -> None:
+    assert (refusal("ssl.ca.location") or "").startswith(
+        "option 'ssl.ca.location' is not one of this sink's. Instead: kafka.ssl.truststore.location"
+    )
+
+
 def test_a_kafka_option_like_no_other() -> None:
     assert refusal("kafka.zzz") == (
         "Kafka option 'kafka.zzz' is not a producer option of this sink. "

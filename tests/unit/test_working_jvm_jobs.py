@@ -8,6 +8,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.credentials import known_entry
+from spark_kafka_sink.security.locations import locate
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.mechanisms.aws_msk_iam import aws_user
 
@@ -93,3 +94,152 @@ def test_what_the_signer_has_nothing_for_is_named(name: str) -> None:
 def test_what_is_no_option_of_amazons_is_not_named() -> None:
     message = refusal(iam('awsS3CRET="x"'))
     assert message.startswith("kafka.sasl.jaas.config has an option that begins with 'aws', which")
+
+
+RECIPES = "docs/security.md (pykafka-sink docs security)"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        'oauth.client.id="id" oauth.client.secret="S3CRET"',
+        'oauth.token.endpoint.uri="https://idp/token" oauth.scope="kafka"',
+        'clientId="id" clientSecret="S3CRET" oauth.ssl.truststore.location="/ca.pem"',
+    ],
+)
+@pytest.mark.parametrize(
+    "url", [{}, {"kafka.sasl.oauthbearer.token.endpoint.url": "https://idp/token"}]
+)
+def test_options_of_strimzis_login_handler_are_refused(options: str, url: dict[str, str]) -> None:
+    message = refusal(
+        {
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.jaas.config": f"{OAUTH_MODULE} required {options};",
+            **url,
+        }
+    )
+    assert message == (
+        "kafka.sasl.jaas.config has options that begin with 'oauth.': they are those of Strimzi's "
+        f"Java classes, and are not read. {RECIPES} has a table of what to write instead"
+    )
+
+
+@pytest.mark.parametrize(
+    "java_class",
+    [
+        "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler",
+        "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+        "com.example.CustomAuthenticateCallbackHandler",
+    ],
+)
+def test_other_login_handlers_are_refused_with_where_the_recipes_are(java_class: str) -> None:
+    message = refusal({"kafka.sasl.mechanism": "OAUTHBEARER", LOGIN_HANDLER: java_class})
+    before, _, instead = message.partition(" Instead: ")
+    assert before == (
+        f"Invalid value {java_class} for configuration {LOGIN_HANDLER}: names a Java class, and "
+        "there is no JVM here."
+    )
+    assert RECIPES in instead.partition(". Taken by name: ")[0]
+
+
+def test_other_configuration_providers_are_refused_with_where_the_recipes_are() -> None:
+    options = {
+        "kafka.config.providers": "secrets",
+        "kafka.config.providers.secrets.class": "io.strimzi.kafka.KubernetesSecretConfigProvider",
+    }
+    assert f"${{dir:/path:file}}; {RECIPES}" in refusal(options)
+
+
+@pytest.mark.parametrize("name", ["interceptor.classes", "metric.reporters", "security.providers"])
+@pytest.mark.parametrize("text", ["", " ", ","])
+def test_an_empty_list_counts_as_not_given(name: str, text: str) -> None:
+    """As templates leave it."""
+    options = {"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": text}
+    assert SinkOptions.parse(options).notes == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("sasl.client.callback.handler.class", "sasl.login.callback.handler.class"),
+        *("sasl.login.class", "ssl.engine.factory.class", "partitioner.class"),
+    ],
+)
+def test_an_empty_class_is_refused_as_that(name: str) -> None:
+    """In Java, too."""
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", f"kafka.{name}": " "})
+    assert str(raised.value).endswith("is empty: leave it out")
+    assert f"kafka.{name}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["databricks.serviceCredential", "databricks.serviceCredential.scope"]
+)
+def test_a_service_credential_of_databricks_is_refused(name: str) -> None:
+    """Without effect, the job would talk in clear to a TLS port."""
+    options = {"kafka.bootstrap.servers": "b:9093", name: "msk"}
+    with pytest.raises(ConfigError) as raised:
+        SinkOptions.parse(options)
+    assert str(raised.value).startswith(
+        f"option '{name.lower()}' is one of Databricks' own Kafka connector"
+    )
+    assert RECIPES in str(raised.value)
+
+
+def test_a_protocol_of_hortonworks_is_answered_with_kafkas() -> None:
+    message = refusal({"kafka.security.protocol": "PLAINTEXTSASL"})
+    assert message.endswith("PLAINTEXTSASL is Hortonworks' name of SASL_PLAINTEXT: write that")
+
+
+def test_a_file_of_databricks_is_answered_with_its_path() -> None:
+    with pytest.raises(ConfigError) as raised:
+        locate("dbfs:/FileStore/t.jks", "kafka.ssl.truststore.location")
+    assert "on Databricks write /dbfs/FileStore/t.jks, or a path in /Volumes" in str(raised.value)
+
+
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (PLAIN_MODULE, "is that of PLAIN, {but}: set kafka.sasl.mechanism=PLAIN"),
+        (
+            SCRAM_MODULE,
+            "is that of SCRAM-SHA-256 and SCRAM-SHA-512, {but}: set kafka.sasl.mechanism="
+            "SCRAM-SHA-256 or SCRAM-SHA-512",
+        ),
+    ],
+)
+def test_a_mechanism_that_was_forgotten(module: str, told: str) -> None:
+    jaas = {"kafka.sasl.jaas.config": f'{module} required username="a" password="S3CRET";'}
+    but = "but kafka.sasl.mechanism is GSSAPI, the default"
+    assert refusal(jaas) == (
+        f"kafka.sasl.jaas.config: the login module {module} {told.format(but=but)}"
+    )
+
+
+def test_a_handler_of_a_mechanism_that_was_forgotten() -> None:
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    assert refusal({LOGIN_HANDLER: handler}).endswith(
+        "is for kafka.sasl.mechanism=OAUTHBEARER, but the mechanism is GSSAPI, which is the default"
+    )
+
+
+def test_an_entry_of_a_jaas_file_is_answered_with_what_to_leave_out() -> None:
+    entry = f'KafkaClient {{ {PLAIN_MODULE} required username="a" password="S3CRET"; }};'
+    message = refusal({"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": entry})
+    assert message == (
+        "kafka.sasl.jaas.config is an entry of a JAAS file: leave out KafkaClient { before the "
+        "login module, and }; at the end"
+    )
+
+
+@pytest.mark.parametrize("text", ["pa${b:S3CRET}", "${vault:kv/S3CRET:password}"])
+def test_a_password_that_looks_like_a_reference(text: str) -> None:
+    options = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "a"}
+    assert refusal({**options, "kafka.sasl.password": text}).endswith(
+        "a text that holds ${ itself must be given by reference"
+    )

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.java_classes import RECIPES
 from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import Resolve
@@ -34,6 +35,7 @@ SECRET_OPTION = f"{PREFIX}client.credentials.client.secret"
 SCOPE_OPTION = f"{PREFIX}scope"
 
 _UNSECURED = "unsecuredLoginStringClaim_"
+_STRIMZI = "oauth."
 _FILE_SCHEME = "file:"
 
 
@@ -69,8 +71,17 @@ def way_of(oauth: OAuthConfig) -> Way:
     return Way.SECRET
 
 
+def _check_names(options: Mapping[str, str]) -> None:
+    if any(name.startswith(_STRIMZI) for name in options):
+        raise ConfigError(
+            f"{JAAS} has options that begin with '{_STRIMZI}': they are those of Strimzi's Java "
+            f"classes, and are not read. {RECIPES} has a table of what to write instead"
+        )
+
+
 def client_of(oauth: OAuthConfig, options: Mapping[str, str], way: Way) -> Client:
     """Id, secret and scope, out of options, else of JAAS options. Raises ConfigError."""
+    _check_names(options)
     client_id = _first(oauth.client_id, options.get("clientId"))
     given = None if oauth.client_secret is None else oauth.client_secret.reveal()
     secret = _first(given, options.get("clientSecret"))
@@ -119,6 +130,7 @@ def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
     url = oauth.token_endpoint_url
     if oauth.token_provider is not None:
         return
+    _check_names(options or {})
     if url is None:
         raise ConfigError(_no_source(options or {}))
     if has_reference(url):
