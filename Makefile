@@ -12,7 +12,8 @@
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
-# make security   every login and store through both of Spark's sinks, and a search for secrets: 15 minutes
+# make security   every login and store through both of Spark's sinks, and a search for secrets: 30 minutes;
+#                 make security KAFKA_VERSION=3.9.1 for brokers of another version
 # make security-life   tokens and sessions that end, keys and passwords that change, under load: 15 minutes
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
@@ -98,7 +99,7 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=4000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_secrets.py
+	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py
 
 security-life: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/security/test_life.py
