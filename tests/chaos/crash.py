@@ -98,6 +98,8 @@ def hook(point: str) -> None:
             continue
         if trap.attempt is not None and trap.attempt != attempt:
             continue
+        if trap.action == KILL_DRIVER and not (path.parent / DRIVER).exists():
+            continue  # a worker that has outlived its driver: the trap is for the next one
         if trap.repeats or _claimed(path):
             _act(trap, path)
 
