@@ -58,7 +58,7 @@ test-fast: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_cluster.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/broker/test_localkafka.py tests/broker/test_secured_localkafka.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_cluster.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/broker/test_localkafka.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
 
 # One file, so that README's commands find this version alone.
 wheel: | $(BIN)/python
@@ -99,7 +99,7 @@ fuzz: $(VENV)/dev.installed
 	FUZZ_CASES=4000000 $(BIN)/python -m pytest --timeout=3600 tests/property/test_secured_fuzz.py
 
 security: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py
+	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py tests/security/test_secrets_in_spark.py
 
 security-life: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/security/test_life.py

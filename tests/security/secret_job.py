@@ -2,9 +2,9 @@
 
     python -m tests.security.secret_job FOLDER
 
-FOLDER/cases.json has options and topic by a name. All log at DEBUG. The pages of the UI are fetched
-while the application still runs, and everything is left in FOLDER. What a case fails with is
-printed, as a notebook would.
+FOLDER/asked.json has the configuration of the session, its master, and cases by a name: options, and
+whether it is a stream. All log at DEBUG. The pages of the UI are fetched while the application still
+runs, and everything is left in FOLDER. What a case fails with is printed, as a notebook would.
 """
 
 from __future__ import annotations
@@ -16,30 +16,78 @@ import sys
 import traceback
 import urllib.request
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
 
-_PAGES = ("SQL/", "environment/", "executors/", "jobs/", "stages/")
+ROWS = 100
+_PAGES = ("SQL/", "environment/", "executors/", "jobs/", "stages/", "StreamingQuery/")
 _REST = ("environment", "jobs", "stages", "executors", "sql?details=true&planDescription=true")
 
 
-def session(folder: Path) -> SparkSession:
+PYTHON_LOGS = "Python logs at DEBUG, too"
+_SITE = f"""
+import logging
+logging.basicConfig(level=logging.DEBUG)
+logging.debug("{PYTHON_LOGS}")
+"""
+LOGS_OF_JVMS = "logs-of-jvms"
+# Not only to the console, which Spark keeps free of what is below warnings where Python runs it.
+_LOG4J = """
+rootLogger.level = debug
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c: %m%n%ex
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d %p %c: %m%n%ex
+"""
+
+
+def spark_home(folder: Path) -> Path:
+    """Spark as it is installed, but for what it logs, and the folder into which executors log."""
+    home = folder / "spark-home"
+    (home / "conf").mkdir(parents=True)
+    (home / "conf" / "log4j2.properties").write_text(
+        _LOG4J.format(file=folder / LOGS_OF_JVMS), encoding="utf-8"
+    )
+    for path in Path(pyspark.__file__).parent.iterdir():
+        if path.name not in ("conf", "work"):
+            (home / path.name).symlink_to(path)
+    return home
+
+
+def session(folder: Path, master: str, conf: dict[str, str]) -> SparkSession:
     """Logs, event log and UI."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(spark_home(folder))
+    # Each Python process of Spark reads it when it begins.
+    (folder / "python").mkdir()
+    (folder / "python" / "sitecustomize.py").write_text(_SITE, encoding="utf-8")
+    os.environ["PYTHONPATH"] = f"{folder / 'python'}:{Path.cwd()}"
     events = folder / "events"
     events.mkdir()
-    return (
-        SparkSession.builder.master("local[2]")
-        .appName("secrets")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", events.as_uri())
-        .config("spark.eventLog.compress", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.ui.port", "0")
-        .config("spark.log.level", "DEBUG")
-        .config("spark.task.maxFailures", "1")
-        .getOrCreate()
-    )
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.port": "0",
+        # Logical plans, too.
+        "spark.sql.ui.explainMode": "extended",
+        # The driver of a Python program logs no less than warnings, whatever log4j is told.
+        "spark.log.level": "DEBUG",
+        "spark.task.maxFailures": "1",
+        **conf,
+    }
+    return SparkSession.builder.master(master).config(map=settings).getOrCreate()
 
 
 def fetch(url: str, path: Path) -> None:
@@ -47,34 +95,65 @@ def fetch(url: str, path: Path) -> None:
         path.write_bytes(answer.read())
 
 
-def keep_pages(spark: SparkSession, folder: Path, queries: int) -> None:
+def keep_pages(spark: SparkSession, folder: Path) -> None:
     base = spark.sparkContext.uiWebUrl
     assert base is not None
     base = base.replace(base.split("//")[1].split(":")[0], "127.0.0.1")
-    application = spark.sparkContext.applicationId
+    rest = f"{base}/api/v1/applications/{spark.sparkContext.applicationId}"
+    with urllib.request.urlopen(f"{rest}/sql?length=1000") as answer:
+        queries = [query["id"] for query in json.load(answer)]
     pages = [f"{base}/{page}" for page in _PAGES]
-    pages += [f"{base}/SQL/execution/?id={number}" for number in range(queries)]
-    pages += [f"{base}/api/v1/applications/{application}/{name}" for name in _REST]
+    pages += [f"{base}/SQL/execution/?id={number}" for number in queries]
+    pages += [f"{rest}/{name}" for name in _REST]
     for number, page in enumerate(pages):
         fetch(page, folder / f"page-{number}.html")
 
 
+def write(rows: DataFrame, options: dict[str, str]) -> None:
+    rows.write.format("pykafka-sink").mode("append").options(**options).save()
+
+
+def stream(rows: DataFrame, options: dict[str, str]) -> None:
+    """What Spark tells of a query is printed."""
+    writer = rows.writeStream.format("pykafka-sink").options(**options)
+    query = writer.trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.explain(True)
+        print(query.lastProgress, query.status, query.exception())
+
+
+def log_calls_of_the_jvm(is_logged: bool) -> None:
+    """At DEBUG, py4j logs all that Python tells the JVM: each option, with what it is set to."""
+    logging.getLogger("py4j").setLevel("DEBUG" if is_logged else "INFO")
+
+
+def run(spark: SparkSession, folder: Path, name: str, case: dict[str, Any]) -> None:
+    log_calls_of_the_jvm(case["by_reference"])
+    value = "cast(id as string) as value"
+    try:
+        if case["is_stream"]:
+            files = spark.readStream.schema("id BIGINT").json(str(folder / "in"))
+            stream(files.selectExpr(value).repartition(2), case["options"])
+        else:
+            write(spark.range(0, ROWS, 1, 2).selectExpr(value), case["options"])
+        print(f"{name}: written", flush=True)
+    except Exception:
+        print(f"{name}: failed", flush=True)
+        traceback.print_exc()
+
+
 def main() -> None:
     """Each case once, whether it works or not."""
-    logging.basicConfig(level=logging.DEBUG)
     folder = Path(sys.argv[1])
-    cases = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
-    spark = session(folder)
-    for name, case in cases.items():
-        frame = spark.range(0, 100, 1, 2).selectExpr("cast(id as string) as value")
-        writer = frame.write.format("pykafka-sink").mode("append").options(**case["options"])
-        try:
-            writer.option("topic", case["topic"]).save()
-            print(f"{name}: written")
-        except Exception:
-            print(f"{name}: failed")
-            traceback.print_exc()
-    keep_pages(spark, folder, len(cases))
+    asked = json.loads((folder / "asked.json").read_text(encoding="utf-8"))
+    logging.basicConfig(level=logging.DEBUG)
+    log_calls_of_the_jvm(False)
+    spark = session(folder, asked["master"], asked["conf"])
+    for name, case in asked["cases"].items():
+        run(spark, folder, name, case)
+    keep_pages(spark, folder)
     spark.stop()
 
 
