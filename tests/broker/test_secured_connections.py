@@ -68,6 +68,7 @@ def test_records_arrive(kafka: LocalKafka, listener: str) -> None:
     assert len(consume(kafka.bootstrap_servers_of(MAIN_LISTENER), topic)) == 5_000
 
 
+@pytest.mark.long
 def test_sessions_are_renewed_under_load(
     kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:

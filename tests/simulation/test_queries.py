@@ -13,6 +13,14 @@ SEEDS_AMONG_FAST_TESTS = range(20)
 MOST_SEEDS_FOR_A_BUG = 500
 
 
+# Whose lives wait and wait: half a minute of CPU.
+_LONG = "epochs used up"
+
+
+def _marked(name: str) -> object:
+    return pytest.param(name, marks=[pytest.mark.long] if name == _LONG else [])
+
+
 def test_some_seeds_break_no_invariant():
     failures = queries.tally(map(queries.try_seed, SEEDS_AMONG_FAST_TESTS)).failures
     assert not failures, failures[0]
@@ -34,7 +42,7 @@ def test_the_same_seed_gives_the_same_story(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [name for name, bug in BUGS.items() if not bug.scenarios])
+@pytest.mark.parametrize("bug", [_marked(name) for name, bug in BUGS.items() if not bug.scenarios])
 def test_a_planted_bug_is_caught(bug):
     with BUGS[bug].planted():
         for seed in range(MOST_SEEDS_FOR_A_BUG):

@@ -118,6 +118,17 @@ def test_many_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
 
     # Never more than a producer per task slot and the check on the driver.
     assert max(connections) <= 4
+
+
+@pytest.mark.long
+def test_a_minute_later_nothing_is_left(spark, kafka, new_topic, tmp_path):
+    """Spark ends workers that are idle for a minute, and connections are closed before."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_file(folder, 0)
+    idle = {"kafka_connections_max_idle_ms": "3000"}
+    query = start(read_files(spark, folder), kafka, new_topic(3), tmp_path / "checkpoint", **idle)
+    assert query.awaitTermination(PATIENCE_S)
     assert eventually(lambda: not broker_connections(kafka))
     assert not {name for name in worker_threads(spark) if "sink" in name}
 

@@ -173,4 +173,4 @@ def test_who_may_not_ask_is_told_so(checked):
     [failure] = checked.failures
     assert isinstance(failure, BrokerError)
     assert failure.error is error_named("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-    assert "DESCRIBE on the transactional id" in str(failure)
+    assert "WRITE on all ids that begin with transactional.id.prefix" in str(failure)
