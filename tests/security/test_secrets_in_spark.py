@@ -175,7 +175,8 @@ def test_what_spark_itself_shows_of_options_in_clear(
     world: World, new_topic: NewTopic, tmp_path: Path, regex: str
 ) -> None:
     """Of a batch's options, in its logical plan, and of its configuration what the expression, the
-    default or that of conf/secured.conf, does not match. Of a stream's options nothing.
+    default or that of conf/secured.conf, does not match. Of a stream's options nothing. At DEBUG, the
+    driver's log has all that the session's builder was given.
     """
     main = {"kafka.bootstrap.servers": world.kafka.bootstrap_servers_of(MAIN_LISTENER)}
     topic = new_topic()
@@ -194,4 +195,6 @@ def test_what_spark_itself_shows_of_options_in_clear(
     }
     not_hidden = set(shown_by_spark(marked("x"), regex, "spark.pykafka."))
     shown_in = itertools.product(("events/", "page-"), ("in-batch", "in-conf"))
-    assert found == (dict.fromkeys(shown_in, not_hidden) if not_hidden else {})
+    wanted = dict.fromkeys(shown_in, not_hidden) if not_hidden else {}
+    everything = {f"kafka.{name}" for name in SECRET_KEYS}
+    assert found == {**wanted, ("logs", "in-conf"): everything}
