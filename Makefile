@@ -1,6 +1,6 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
-# make test-long   more of the same: drivers, executors, interpreters and clusters of their own; 8 minutes
+# make test-long   more of the same: drivers, executors, interpreters and clusters of their own; 6 minutes
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
 # make test-lowest   most tests, with the oldest versions of all dependencies

@@ -6,8 +6,7 @@ must not cost the whole deadline:
 - What any node can answer goes to another one as well after a quarter of a second without an
   answer; the first answer counts, also when it is that of the node that was slow.
 - What one node is asked for, as it leads or coordinates something, is left when the others say that
-  it does so no longer. The others are asked four times in
-  a second while the node is silent.
+  it does so no longer. The others are asked four times in a second while the node is silent.
 - A node that took a request has some seconds for its answer; then its connection is closed, and a
   new one shows whether there is anybody. One that is only slow has twice the time for its next
   answer, until it is as quick as others again.

@@ -33,5 +33,6 @@ class Conversation(Protocol):
 
 Converse = Callable[[str], Conversation]
 """Begins a conversation with the broker of this host name. Raises AuthenticationError when there
-are no credentials. Does not wait for anything slow: tokens are fetched beforehand.
+are no credentials. Does not wait for anything slow, as tokens are fetched beforehand; only GSSAPI's
+first message asks the KDC.
 """
