@@ -1,0 +1,131 @@
+"""Write docs/compatibility.md from results.json.
+
+python -m tests.compatibility.table
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.compatibility.prose import BROKERS, HEAD, RUNTIMES, SPARK, Runtime
+from tests.compatibility.refused import IN_BROKERS, IN_SPARK
+from tests.compatibility.results import BROKER, FAILED, NO, WHAT, WHERE, Result, read, version
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+
+SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
+BROKER_WHAT = (
+    "codec none",
+    "codec gzip",
+    "codec snappy",
+    "codec lz4",
+    "codec zstd",
+    "idempotence",
+    "restart",
+    "topic creation",
+    "transactions",
+    "operators' commands",
+)
+"""What is run against every broker: the columns of its table."""
+
+
+def minor(text: str) -> str:
+    """Of "4.0.2" its "4.0"."""
+    return ".".join(text.split(".")[:2])
+
+
+def render(results: Iterable[Result]) -> str:
+    """The whole document."""
+    everything = list(results)
+    in_spark = [result for result in everything if result.where != BROKER]
+    of_brokers = [result for result in everything if result.where == BROKER]
+    parts = [HEAD, SPARK, _spark_table(in_spark), BROKERS, _broker_table(of_brokers)]
+    parts += [RUNTIMES.text, _runtimes_table(RUNTIMES.rows, in_spark)]
+    return "\n".join(part.strip() + "\n" for part in parts)
+
+
+def _spark_table(results: list[Result]) -> str:
+    rows = []
+    for spark in SPARKS:
+        for where in WHERE:
+            cells = [_cell_of_spark(results, spark, where, what) for what in WHAT]
+            here = [r for r in results if minor(r.spark) == spark and r.where == where]
+            if here or any(cell != "not tested" for cell in cells):
+                rows.append([spark, where, *cells, *_with_what(here)])
+    return _table(["Spark", "where", *WHAT, "versions", "command"], rows)
+
+
+def _cell_of_spark(results: list[Result], spark: str, where: str, what: str) -> str:
+    here = [r for r in results if (minor(r.spark), r.where) == (spark, where)]
+    return _cell([r for r in here if r.what == what], here, IN_SPARK.get((spark, where, what)))
+
+
+def _cell(of_cell: list[Result], of_row: list[Result], refused: str | None) -> str:
+    """ "tested", with the versions if they are fewer than those of the row; or "no" and why."""
+    failed = sorted(_versions([r for r in of_cell if r.outcome == FAILED]))
+    if failed:
+        return f"no: failed with {'; '.join(failed)}"
+    seen = {r.reason for r in of_cell if r.outcome == NO}
+    passed = [r for r in of_cell if r.outcome not in (NO, FAILED)]
+    if not passed:
+        return f"no: {refused or ' '.join(sorted(seen))}" if refused or seen else "not tested"
+    assert not refused, f"{passed[0]} passed, and refused.py says that it cannot"
+    some = _versions(passed)
+    return "tested" if some == _versions(of_row) else f"tested ({'; '.join(some)})"
+
+
+def _versions(results: list[Result]) -> list[str]:
+    """Each Spark with its Pythons and Kafkas; without a Spark, the Pythons and Kafkas."""
+    texts = []
+    for spark in _sorted({r.spark for r in results}):
+        of_spark = [r for r in results if r.spark == spark]
+        pythons = ", ".join(_sorted({minor(r.python) for r in of_spark}))
+        kafkas = ", ".join(_sorted({r.kafka for r in of_spark}))
+        first = f"Spark {spark}, " if spark else ""
+        texts.append(f"{first}Python {pythons}, Kafka {kafkas}")
+    return texts
+
+
+def _with_what(results: list[Result]) -> list[str]:
+    """The last two cells of a row: versions and commands."""
+    commands = ", ".join(f"`{command}`" for command in sorted({r.command for r in results}))
+    return ["<br>".join(_versions(results)), commands]
+
+
+def _sorted(versions: Iterable[str]) -> list[str]:
+    return sorted(versions, key=version)
+
+
+def _broker_table(results: list[Result]) -> str:
+    rows = []
+    for kafka in _sorted({r.kafka for r in results} | {kafka for kafka, _ in IN_BROKERS}):
+        of_kafka = [r for r in results if r.kafka == kafka]
+        cells = [
+            _cell([r for r in of_kafka if r.what == what], of_kafka, IN_BROKERS.get((kafka, what)))
+            for what in BROKER_WHAT
+        ]
+        commands = ", ".join(f"`{command}`" for command in sorted({r.command for r in of_kafka}))
+        pythons = ", ".join(_sorted({minor(r.python) for r in of_kafka}))
+        rows.append([kafka, *cells, pythons, commands])
+    return _table(["Kafka", *BROKER_WHAT, "Python", "command"], rows)
+
+
+def _runtimes_table(runtimes: Iterable[Runtime], results: list[Result]) -> str:
+    rows = []
+    for runtime in runtimes:
+        same = [r for r in results if minor(r.spark) == minor(runtime.spark)]
+        passed = {r.what for r in same if r.outcome not in (NO, FAILED)}
+        tested = ", ".join(what for what in WHAT if what in passed) or "nothing yet"
+        name = f"[{runtime.name}]({runtime.source})"
+        rows.append([name, runtime.spark, runtime.python, tested, runtime.note])
+    return _table(["runtime", "Spark", "Python", "tested with this Spark", "note"], rows)
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(render(read()), encoding="utf-8")
