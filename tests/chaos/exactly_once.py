@@ -28,7 +28,7 @@ from tests.chaos.links import LinkedBrokers, linked_brokers
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION, QueryFault
 from tests.chaos.readers import EndOffsets, Watch, lingering
 from tests.chaos.scene import Scene
-from tests.chaos.standalone import SPECULATION, StandaloneCluster
+from tests.chaos.standalone import SPECULATION, on_two_hosts
 from tests.chaos.table import write_exactly_once
 from tests.chaos.verdict import judge
 
@@ -96,7 +96,7 @@ def run(
         faults = [f for f in WITH_SPECULATION if only in f.what]
         if faults:
             environment = {**driver.traps.environment, "PYTHONPATH": str(_REPOSITORY)}
-            with StandaloneCluster(folder, environment) as cluster:
+            with on_two_hosts(folder, environment) as cluster:
                 driver.conf = {**SPECULATION, "spark.master": cluster.master}
                 driver.start()
                 events += suffer(scene, faults, micro_batches)

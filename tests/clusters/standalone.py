@@ -1,0 +1,262 @@
+"""A standalone Spark cluster on this machine: a master and workers in JVMs of their own.
+
+Executors are children of their worker's JVM, and Python workers children of their executor's. Every
+process of a cluster has its mark in its environment: all of them are ended with the cluster, also
+those that have lost their parent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import psutil
+import pyspark
+
+from tests.broker.processes import eventually
+
+SPARK_HOME = Path(pyspark.__file__).parent
+HERE = "127.0.0.1"
+_DEPLOY = "org.apache.spark.deploy"
+_MARK = "PYKAFKA_SINK_TEST_CLUSTER"
+_STARTED = re.compile(r"Starting Spark master at (spark://\S+:\d+)")
+_REST = re.compile(r"Started REST server for submitting applications on \S+ with port (\d+)")
+
+CLIENT_CONF = {
+    "spark.driver.host": HERE,
+    "spark.driver.bindAddress": HERE,
+    "spark.executor.memory": "600m",
+    "spark.ui.enabled": "false",
+    # Such JVMs run for a minute: Java's slower compiler would take half of the CPU.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+"""What every driver of such a cluster needs, or is quicker with."""
+
+
+class Executor(NamedTuple):
+    """The JVM of one executor. ``number``: as Spark counts within its application."""
+
+    process: psutil.Process
+    application: str
+    number: int
+    worker: int
+
+    @property
+    def pid(self) -> int:
+        pid: int = self.process.pid
+        return pid
+
+    def python_processes(self) -> list[psutil.Process]:
+        """The daemon that forks, and the workers that it has forked."""
+        return [p for p in _children(self.process) if "python" in _name(p)]
+
+    def python_workers(self) -> list[psutil.Process]:
+        """Those that run tasks, or wait for the next one."""
+        return [p for p in self.python_processes() if p.ppid() != self.pid]
+
+
+class StandaloneCluster:
+    """A context manager; ``master`` and ``rest`` are its addresses for ``spark-submit``."""
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        hosts: Sequence[str] = (HERE, HERE),
+        cores: int = 1,
+        memory: str = "1g",
+    ) -> None:
+        """``folder``: for logs and the executors' work. ``environment``: added to that of all
+        its processes. ``hosts``: of the workers, one for each.
+        """
+        self.folder = folder
+        self.master = ""
+        self.rest = ""
+        self._hosts = tuple(hosts)
+        self._size = ("--cores", str(cores), "--memory", memory)
+        self._mark = uuid.uuid4().hex
+        self._environment = {
+            **os.environ,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            **(environment or {}),
+            _MARK: self._mark,
+        }
+        self._master: subprocess.Popen[bytes] | None = None
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> StandaloneCluster:
+        try:
+            self._start_master()
+            for number in range(len(self._hosts)):
+                self.start_worker(number, is_waited_for=False)
+            for number in range(len(self._hosts)):
+                self._await_registered(number)
+        except BaseException:
+            self._end_all()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end_all()
+
+    def processes(self) -> list[psutil.Process]:
+        """All that run now."""
+        return [p for p in psutil.process_iter() if self._is_ours(p)]
+
+    def executors(self, application: str | None = None) -> list[Executor]:
+        """Those that run now, of one application or of all."""
+        found = [
+            executor
+            for number, worker in sorted(self._workers.items())
+            for executor in _executors(number, worker.pid)
+        ]
+        return [one for one in found if application in (None, one.application)]
+
+    def worker(self, number: int) -> psutil.Process:
+        """The JVM of a worker."""
+        return psutil.Process(self._workers[number].pid)
+
+    def kill_worker(self, number: int) -> None:
+        """SIGKILL for a whole node: the worker, its executors and all below them, at once."""
+        worker = self._workers.pop(number)
+        for process in [psutil.Process(worker.pid), *_children(psutil.Process(worker.pid))]:
+            _kill(process)
+        worker.wait()
+
+    def start_worker(self, number: int, is_waited_for: bool = True) -> None:
+        """One that was killed, again; or one more, if ``number`` is the next one."""
+        if number == len(self._hosts):
+            self._hosts = (*self._hosts, self._hosts[-1])
+        place = ("--host", self._hosts[number], "--port", "0", "--webui-port", "0")
+        work = ("--work-dir", str(self.folder / f"work-{number}"))
+        arguments = (*place, *self._size, *work, self.master)
+        self._workers[number] = self._launch(f"worker-{number}", "worker.Worker", arguments)
+        if is_waited_for:
+            self._await_registered(number)
+
+    def log(self, name: str) -> str:
+        """What ``master`` or ``worker-N`` has logged since it was started last."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def executor_logs(self) -> str:
+        """All that executors and drivers of this cluster have written to stderr."""
+        paths = sorted(self.folder.glob("work-*/*/**/stderr"))
+        return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
+
+    def _start_master(self) -> None:
+        arguments = ("--host", HERE, "--port", "0", "--webui-port", "0")
+        options = " -Dspark.master.rest.enabled=true -Dspark.master.rest.port=0"
+        java = {"SPARK_MASTER_OPTS": options + " -Dspark.master.rest.host=" + HERE}
+        self._master = self._launch("master", "master.Master", arguments, java)
+        self._await("master", self._master, lambda text: _STARTED.search(text) is not None)
+        self._await("master", self._master, lambda text: _REST.search(text) is not None)
+        text = self.log("master")
+        self.master, rest_port = _STARTED.findall(text)[0], _REST.findall(text)[0]
+        self.rest = f"spark://{HERE}:{rest_port}"
+
+    def _await_registered(self, number: int) -> None:
+        name = f"worker-{number}"
+        registered = "Successfully registered with master"
+        self._await(name, self._workers[number], lambda text: registered in text)
+
+    def _await(
+        self, name: str, process: subprocess.Popen[bytes], is_said: Callable[[str], bool]
+    ) -> None:
+        eventually(lambda: is_said(self.log(name)) or process.poll() is not None)
+        assert is_said(self.log(name)), f"{name}: {self.log(name)[-3000:]}"
+
+    def _launch(
+        self,
+        name: str,
+        class_name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Where there is such a command: ended with these tests, however they end. Executors end
+        # when their worker is gone.
+        setpriv = shutil.which("setpriv")
+        until_parent_ends = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
+        spark_class = str(SPARK_HOME / "bin" / "spark-class")
+        with (self.folder / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                [*until_parent_ends, spark_class, f"{_DEPLOY}.{class_name}", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**self._environment, **(environment or {})},
+            )
+
+    def _end_all(self) -> None:
+        started = [*self._workers.values(), *([] if self._master is None else [self._master])]
+        for process in started:
+            process.kill()
+            process.wait()
+        self._workers.clear()
+        self._master = None
+
+        def all_ended() -> bool:
+            left = self.processes()
+            for process in left:
+                _kill(process)
+            return not left
+
+        assert eventually(all_ended), "processes of the cluster do not end"
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            is_running = process.status() != psutil.STATUS_ZOMBIE
+            return is_running and process.environ().get(_MARK) == self._mark
+        except psutil.Error:
+            return False  # it has ended, or is another user's
+
+
+def _executors(worker: int, pid: int) -> Iterator[Executor]:
+    for process in psutil.Process(pid).children():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue  # it has just ended
+        if any(word.endswith("CoarseGrainedExecutorBackend") for word in words):
+            application = words[words.index("--app-id") + 1]
+            number = int(words[words.index("--executor-id") + 1])
+            yield Executor(process, application, number, worker)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        children: list[psutil.Process] = process.children(recursive=True)
+        return children
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        name: str = process.name()
+        return name
+    except psutil.Error:
+        return ""
+
+
+def _kill(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        pass
