@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from tests.broker.processes import eventually
 from tests.patience import PATIENCE_S
 
 
@@ -42,7 +43,14 @@ def read_topic(bootstrap_servers: str, topic: str, **settings: object) -> list[R
     """
     reader = consumer(bootstrap_servers, **settings)
     try:
-        partitions = list(reader.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
+        partitions: list[int] = []
+
+        def is_known() -> bool:
+            # The broker that is asked may not have heard of a new topic yet.
+            partitions[:] = reader.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+            return bool(partitions)
+
+        assert eventually(is_known), f"no broker knows {topic}"
         reader.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         records: list[Read] = []
         ended: set[int] = set()

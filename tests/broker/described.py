@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from confluent_kafka import TopicCollection, TopicPartition
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -14,6 +17,33 @@ from confluent_kafka.admin import (
 
 from tests.broker.processes import eventually
 from tests.patience import PATIENCE_S
+
+T = TypeVar("T")
+
+_UNSETTLED = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+
+
+def _settled(ask: Callable[[], T]) -> T:
+    """What ``ask`` returns, once all brokers have heard of the topic: a new partition's leader that
+    nobody has written to may not know of it yet.
+    """
+    answers: list[T] = []
+
+    def is_answered() -> bool:
+        try:
+            answers.append(ask())
+        except KafkaException as error:
+            reason = error.args[0]
+            if not reason.retriable() and reason.code() not in _UNSETTLED:
+                raise
+        return bool(answers)
+
+    assert eventually(is_answered), "no broker leads the topic"
+    return answers[0]
 
 
 class Topics:
@@ -30,6 +60,17 @@ class Topics:
             return {}
         return {index: sorted(p.replicas) for index, p in known[topic].partitions.items()}
 
+    def created(self, topic: str) -> dict[int, list[int]]:
+        """``replicas`` of a topic that exists: the broker that is asked may not know it yet."""
+        seen: list[dict[int, list[int]]] = []
+
+        def is_known() -> bool:
+            seen.append(self.replicas(topic))
+            return bool(seen[-1])
+
+        assert eventually(is_known), f"no broker knows {topic}"
+        return seen[-1]
+
     def leaders(self, topic: str) -> dict[int, int]:
         """The leader of each partition."""
         partitions = self._admin.list_topics(timeout=PATIENCE_S).topics[topic].partitions
@@ -38,16 +79,21 @@ class Topics:
     def records_count(self, topic: str) -> int:
         """How many offsets the topic's partitions have given out."""
         latest = {
-            TopicPartition(topic, partition): OffsetSpec.latest()
-            for partition in self.replicas(topic)
+            TopicPartition(topic, index): OffsetSpec.latest() for index in self.created(topic)
         }
-        asked = self._admin.list_offsets(latest)
-        return sum(future.result(PATIENCE_S).offset for future in asked.values())
+
+        def count() -> int:
+            asked = self._admin.list_offsets(latest)
+            return sum(future.result(PATIENCE_S).offset for future in asked.values())
+
+        return _settled(count)
 
     def own_configs(self, topic: str) -> dict[str, str]:
         """The configs that were set for the topic itself."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        entries = self._admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        entries = _settled(
+            lambda: self._admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        )
         own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
@@ -55,8 +101,9 @@ class Topics:
         """None for a topic that does not exist."""
         if not self.replicas(topic):
             return None
-        described = self._admin.describe_topics(TopicCollection([topic]))
-        return str(described[topic].result(PATIENCE_S).topic_id)
+        asked = TopicCollection([topic])
+        described = _settled(lambda: self._admin.describe_topics(asked)[topic].result(PATIENCE_S))
+        return str(described.topic_id)
 
     def grow(self, topic: str, partitions: int) -> None:
         growth = self._admin.create_partitions([NewPartitions(topic, partitions)])

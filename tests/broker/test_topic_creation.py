@@ -50,7 +50,7 @@ class TestCreation:
             producer.flush()
         finally:
             producer.close()
-        assert topics.replicas("tc-asked") == {0: [1], 1: [1], 2: [1]}
+        assert topics.created("tc-asked") == {0: [1], 1: [1], 2: [1]}
         assert topics.own_configs("tc-asked") == {
             "retention.ms": "86400000",
             "cleanup.policy": "compact,delete",
@@ -62,7 +62,7 @@ class TestCreation:
 
     def test_numbers_not_given_are_the_brokers(self, strict_kafka, topics):
         write(creating(strict_kafka.bootstrap_servers), "tc-defaults", [b"v"])
-        assert topics.replicas("tc-defaults") == {0: [1]}
+        assert topics.created("tc-defaults") == {0: [1]}
         assert topics.own_configs("tc-defaults") == {}
         assert values(read_topic(strict_kafka.bootstrap_servers, "tc-defaults")) == [b"v"]
 
@@ -72,13 +72,13 @@ class TestCreation:
         write(creating(pair.bootstrap_servers, partitions="2"), "tc-twice", [b"v"])
         config = creating(pair.bootstrap_servers, partitions="2", replication_factor="1")
         write(config, "tc-once", [b"v"])
-        assert topics.replicas("tc-twice") == {0: [1, 2], 1: [1, 2]}
-        assert sorted(map(len, topics.replicas("tc-once").values())) == [1, 1]
+        assert topics.created("tc-twice") == {0: [1, 2], 1: [1, 2]}
+        assert sorted(map(len, topics.created("tc-once").values())) == [1, 1]
 
     def test_brokers_that_would_create_it_themselves_do_not(self, kafka, topics):
         """auto.create.topics.enable would make one partition, and be first."""
         write(creating(kafka.bootstrap_servers, partitions="5"), "tc-auto", [b"v"])
-        assert len(Topics(kafka.bootstrap_servers).replicas("tc-auto")) == 5
+        assert len(Topics(kafka.bootstrap_servers).created("tc-auto")) == 5
 
     def test_all_missing_topics_of_an_arrow_batch(self, strict_kafka, topics, monkeypatch):
         """Together, in one request: each costs a pause for metadata."""
@@ -99,7 +99,7 @@ class TestCreation:
         finally:
             producer.close()
         assert asked == [{*names} - {names[1]}]
-        assert [len(topics.replicas(name)) for name in names] == [2, 1] + [2] * 10
+        assert [len(topics.created(name)) for name in names] == [2, 1] + [2] * 10
         assert [topics.records_count(name) for name in names] == [5] * 12
         written = values(read_topic(strict_kafka.bootstrap_servers, names[7]))
         assert sorted(written) == sorted(b"%d" % row for row in range(7, 60, 12))
@@ -131,7 +131,7 @@ class TestCreation:
         strict_kafka.create_topic("tc-there", 2, configs={"retention.ms": "7200000"})
         config = creating(strict_kafka.bootstrap_servers, partitions="9", configs="retention.ms=1")
         write(config, "tc-there", [b"v"])
-        assert len(topics.replicas("tc-there")) == 2
+        assert len(topics.created("tc-there")) == 2
         assert topics.own_configs("tc-there") == {"retention.ms": "7200000"}
 
     def test_several_creators_at_once(self, strict_kafka, topics):
@@ -156,7 +156,7 @@ class TestCreation:
             thread.join(PATIENCE_S)
         assert failures == []
         assert len(ids) == 1
-        assert len(topics.replicas("tc-race")) == 3
+        assert len(topics.created("tc-race")) == 3
         expected = Counter(b"%d:%d" % (c, n) for c in range(CREATORS) for n in range(50))
         written = values(read_topic(strict_kafka.bootstrap_servers, "tc-race"))
         assert Counter(written) == expected
