@@ -34,6 +34,13 @@ from spark_kafka_sink.record.views import (
 )
 
 _US_PER_MS = 1000
+# Both sentences of Spark's own sink: up to 4.0, and since.
+NULL_TOPIC = (
+    "null topic present in the data. Use the topic option for setting a default topic. "
+    "Since Spark 4.1 Spark's own sink calls it [KAFKA_NULL_TOPIC_IN_DATA] The Kafka message data "
+    "sent to the producer contains a null topic. Use the `topic` option for setting a default "
+    "topic."
+)
 
 
 class ArrowRecords(NamedTuple):
@@ -199,9 +206,7 @@ def _topics(
     assert positions.topic is not None
     column = arrow_batch.column(positions.topic)
     if column.null_count:
-        raise RecordError(
-            "null topic present in the data. Use the topic option for setting a default topic."
-        )
+        raise RecordError(NULL_TOPIC)
     encoded = pc.dictionary_encode(column)
     topics = encoded.dictionary.to_pylist()
     if len(topics) == 1:

@@ -11,7 +11,12 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
-from spark_kafka_sink.config.producer_keys import ACKS, ACKS_ALL, PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_keys import (
+    ACKS,
+    ACKS_ALL,
+    LEAST_MEMORY,
+    PRODUCER_CONFIG,
+)
 from spark_kafka_sink.config.reference_providers import without_providers
 from spark_kafka_sink.config.security_config import SecurityConfig
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
@@ -26,7 +31,8 @@ _INT_MAX = 2**31 - 1
 class ProducerConfig:
     """Parsed and checked configuration; Kafka's keys with dots as underscores.
 
-    acks: ACKS_ALL, 0 or 1. enable_idempotence: after the rules across keys.
+    acks: ACKS_ALL, 0 or 1. enable_idempotence: after the rules across keys. buffer_memory: at least
+    LEAST_MEMORY, whatever was given.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -84,6 +90,7 @@ class ProducerConfig:
             parse_bootstrap_servers(",".join(servers), "kafka.bootstrap.servers")
         )
         parsed["acks"] = ACKS[parsed["acks"]]
+        parsed["buffer_memory"] = max(parsed["buffer_memory"], LEAST_MEMORY)
         if "reconnect.backoff.max.ms" not in values and "reconnect.backoff.ms" in values:
             # As CommonClientConfigs.postProcessReconnectBackoffConfigs: a constant pause was meant.
             parsed["reconnect_backoff_max_ms"] = parsed["reconnect_backoff_ms"]

@@ -20,6 +20,8 @@ from spark_kafka_sink.config.config_def import (
 
 # A tebibyte: more is a typing error, and would be found out in the tasks only.
 _MOST_MEMORY = 1 << 40
+# 16 of the smallest pages that the buffer is cut into.
+LEAST_MEMORY = 1 << 16
 KAFKA_PREFIX = "kafka."
 ACKS_ALL = -1
 PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
@@ -88,10 +90,10 @@ PRODUCER_CONFIG = ConfigDef(
             "buffer.memory",
             LONG,
             33554432,
-            between(65536, _MOST_MEMORY),
+            between(0, _MOST_MEMORY),
             HIGH,
             "Bytes for records that are not acknowledged yet. When they are used up, the task "
-            "waits for the brokers, at most kafka.max.block.ms.",
+            "waits for the brokers, at most kafka.max.block.ms. Less than 65536 is taken as 65536.",
         ),
         ConfigKey(
             "max.block.ms",

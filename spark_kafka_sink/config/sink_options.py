@@ -20,7 +20,7 @@ from spark_kafka_sink.config.java_keys import (
 )
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
+from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, LEAST_MEMORY
 from spark_kafka_sink.config.reference_providers import notes_on_providers
 from spark_kafka_sink.config.security_notes import notes_on_security
 from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
@@ -101,6 +101,7 @@ class SinkOptions:
             notes=(
                 *_notes(lowered),
                 *_notes_on_guarantee(sink["delivery_guarantee"], own),
+                *_notes_on_memory(kafka),
                 *notes_on_providers(kafka),
                 *notes_on_security(kafka, producer.security),
             ),
@@ -175,6 +176,12 @@ def _notes_on_guarantee(guarantee: str, own: Iterable[str]) -> Iterator[str]:
         for name in _EXACTLY_ONCE_ONLY:
             if name in own:
                 yield f"option '{name}' has no effect without {_ASKED_FOR}"
+
+
+def _notes_on_memory(kafka: Mapping[str, str]) -> Iterator[str]:
+    given = kafka.get("buffer.memory", "").strip()
+    if given and int(given) < LEAST_MEMORY:
+        yield f"kafka.buffer.memory={given} is taken as {LEAST_MEMORY}, what this sink needs"
 
 
 def _check_write(write_id: str | None, version: int | None) -> None:

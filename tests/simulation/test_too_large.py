@@ -110,3 +110,13 @@ def test_a_codec_that_does_worse_than_estimated_makes_parts_not_oversize_request
     assert max(sizes) <= 60_000
     assert simulation.producer.metrics.batch_splits > 0
     assert simulation.producer.pool.free_count == simulation.producer.pool.pages_count
+
+
+def test_records_as_large_as_java_allows_pass_through_the_smallest_buffer():
+    """Spark's own suite writes 1,000 records of 15,000 bytes with kafka.buffer.memory=16384."""
+    simulation = simulate(partitions=1, buffer_memory="16384")
+    values = [b"%04d" % number + bytes(14_996) for number in range(1000)]
+    for start in range(0, 1000, 100):
+        simulation.append([(None, value) for value in values[start : start + 100]])
+    simulation.producer.flush()
+    assert simulation.values() == {0: values}

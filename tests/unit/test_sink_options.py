@@ -171,8 +171,9 @@ def test_a_guarantee_in_capitals_is_that_guarantee() -> None:
         (
             {"kafka.buffer.memory": "1099511627777"},
             "Invalid value 1099511627777 for configuration kafka.buffer.memory: "
-            "must be between 65536 and 1099511627776",
+            "must be between 0 and 1099511627776",
         ),
+        ({"kafka.buffer.memory": "-1"}, "kafka.buffer.memory: must be between 0 and"),
         ({"preflight.timeout.ms": "0"}, "must be at least 1"),
         ({"kafka.linger.ms": "soon"}, "Invalid value soon for configuration kafka.linger.ms"),
     ],
@@ -303,3 +304,11 @@ def test_options_of_exactly_once_alone_have_no_effect() -> None:
         "option 'transactional.id.prefix'",
         "option 'transaction.log.topic'",
     ]
+
+
+def test_a_small_buffer_is_rounded_up_as_java_accepts_any() -> None:
+    options = parse({"kafka.buffer.memory": " 16384 "})
+    assert options.producer.buffer_memory == 65536
+    assert options.notes == ("kafka.buffer.memory=16384 is taken as 65536, what this sink needs",)
+    enough = parse({"kafka.buffer.memory": "65536"})
+    assert (enough.producer.buffer_memory, enough.notes) == (65536, ())
