@@ -1,0 +1,46 @@
+"""What docs/upstream/ tells Spark's developers is so, with the Spark that is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.snippets import blocks
+
+ISSUE = "docs/upstream/spark-continuous-trigger.md"
+# Instead of some seconds: until the first epoch is committed, or the query has ended.
+FIRST_COMMIT = (
+    "query.awaitTermination(15)",
+    "next(n for n in range(10**6) if query.awaitTermination(1) or os.path.exists(folder + '/commits/0'))",
+)
+
+
+def run_reproduction(change: tuple[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+    [block] = blocks(ISSUE, "python")
+    assert change[0] in block.text
+    script = folder / "reproduction.py"
+    script.write_text(block.text.replace(*change), encoding="utf-8")
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    return subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.long
+def test_a_continuous_trigger_commits_rows_that_no_python_sink_was_given(tmp_path: Path) -> None:
+    done = run_reproduction(FIRST_COMMIT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"ended: \d+ exception: None\ncommitted: \[0.*\]\n", done.stdout)
+    assert "rows were handed over" not in done.stderr
+
+
+@pytest.mark.long
+def test_without_the_trigger_the_rows_are_handed_over(tmp_path: Path) -> None:
+    done = run_reproduction(('.trigger(continuous="1 second")', ""), tmp_path)
+    assert done.returncode != 0
+    assert "rows were handed over" in done.stderr
