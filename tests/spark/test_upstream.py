@@ -20,11 +20,14 @@ FIRST_COMMIT = (
 )
 
 
-def run_reproduction(change: tuple[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run_reproduction(folder: Path, *changes: tuple[str, str]) -> subprocess.CompletedProcess[str]:
     [block] = blocks(ISSUE, "python")
-    assert change[0] in block.text
+    code = block.text
+    for old, new in changes:
+        assert old in code
+        code = code.replace(old, new)
     script = folder / "reproduction.py"
-    script.write_text(block.text.replace(*change), encoding="utf-8")
+    script.write_text(code, encoding="utf-8")
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
     return subprocess.run(
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False
@@ -33,7 +36,7 @@ def run_reproduction(change: tuple[str, str], folder: Path) -> subprocess.Comple
 
 @pytest.mark.long
 def test_a_continuous_trigger_commits_rows_that_no_python_sink_was_given(tmp_path: Path) -> None:
-    done = run_reproduction(FIRST_COMMIT, tmp_path)
+    done = run_reproduction(tmp_path, FIRST_COMMIT)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(r"ended: \d+ exception: None\ncommitted: \[0.*\]\n", done.stdout)
     assert "rows were handed over" not in done.stderr
@@ -41,6 +44,7 @@ def test_a_continuous_trigger_commits_rows_that_no_python_sink_was_given(tmp_pat
 
 @pytest.mark.long
 def test_without_the_trigger_the_rows_are_handed_over(tmp_path: Path) -> None:
-    done = run_reproduction(('.trigger(continuous="1 second")', ""), tmp_path)
+    no_trigger = ('.trigger(continuous="1 second")', "")
+    done = run_reproduction(tmp_path, no_trigger, ("(15)", "()"))
     assert done.returncode != 0
     assert "rows were handed over" in done.stderr
