@@ -1,3 +1,27 @@
-"""pykafka-sink: Spark DataFrames and streams into Apache Kafka, without a jar."""
+"""pykafka-sink: Spark DataFrames and streams into Apache Kafka, without a jar.
+
+``format("pykafka-sink")`` needs an import of nothing. ``write`` and ``batch_writer`` do the same
+where Spark has no data sources in Python, or does not find this one. They are loaded, with pyspark,
+when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+__all__ = ["batch_writer", "write"]
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.spark.frames import batch_writer, write
+else:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        from spark_kafka_sink.spark.frames import batch_writer, write
+
+        return write if name == "write" else batch_writer
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

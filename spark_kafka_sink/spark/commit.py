@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql.datasource import WriterCommitMessage
-
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
 
 logger = logging.getLogger("spark_kafka_sink")
@@ -86,10 +85,13 @@ def common_plan(messages: Sequence[KafkaCommitMessage]) -> Plan | None:
 
 @dataclass
 class BatchSummary:
-    """The merged messages of all tasks of one job or micro-batch."""
+    """The merged messages of all tasks of one job or micro-batch.
 
-    tasks: int = 0
-    failed_tasks: int = 0
+    tasks, failed_tasks: None where Spark does not tell what became of the tasks
+    """
+
+    tasks: int | None = 0
+    failed_tasks: int | None = 0
     query_id: str | None = None
     partitions: DeliveryReport = field(default_factory=dict)
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
@@ -97,12 +99,10 @@ class BatchSummary:
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
         """Add up. None stands for a task that failed."""
-        summary = cls()
-        for message in messages:
-            summary.tasks += 1
-            if not isinstance(message, KafkaCommitMessage):
-                summary.failed_tasks += 1
-                continue
+        given = list(messages)
+        written = [message for message in given if isinstance(message, KafkaCommitMessage)]
+        summary = cls(tasks=len(given), failed_tasks=len(given) - len(written))
+        for message in written:
             summary.query_id = summary.query_id or message.query_id
             summary.metrics.add(message.metrics)
             for topic_partition, report in message.partitions.items():
@@ -117,6 +117,7 @@ class BatchSummary:
 
         is_for_log: at most 16 KiB, with the extremes instead of more than a few partitions
         """
+        is_known = self.tasks is not None
         is_short = not is_for_log or len(self.partitions) <= _MOST_LOGGED_PARTITIONS
         records = sum(report.records for report in self.partitions.values())
         line = {
@@ -126,10 +127,10 @@ class BatchSummary:
             "batch_id": micro_batch_id,
             "tasks": self.tasks,
             "failed_tasks": self.failed_tasks,
-            "records_acknowledged": records,
+            "records_acknowledged": records if is_known else None,
             **more,
-            "metrics": self.metrics.report(),
-            "partitions": _by_topic(self.partitions) if is_short else None,
+            "metrics": self.metrics.report() if is_known else None,
+            "partitions": _by_topic(self.partitions) if is_known and is_short else None,
             "partitions_summary": None if is_short else _extremes(self.partitions),
         }
         return json.dumps({name: value for name, value in line.items() if value is not None})
@@ -190,16 +191,20 @@ AT_LEAST_ONCE_JOB_NOTE = (
     "records_acknowledged by finished tasks are in Kafka and stay there, failed tasks may have "
     "written more; running the job again writes all rows once more"
 )
+UNKNOWN_NOTE = (
+    "a part of the rows may be in Kafka and stays there; writing the batch or job again writes all "
+    "rows once more"
+)
 
 
 def report_abort(
-    messages: Sequence[WriterCommitMessage | None],
+    messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     micro_batch_id: int | None,
     path: str | None,
     note: str = AT_LEAST_ONCE_NOTE,
 ) -> None:
     """Say what is known of a batch that failed."""
-    summary = BatchSummary.merge(messages)
+    summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     _log(logging.WARNING, summary.as_json("abort", micro_batch_id, is_for_log=True, note=note))
     if path is not None:
         _append(summary.as_json("abort", micro_batch_id, note=note), path)

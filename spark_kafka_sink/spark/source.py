@@ -18,17 +18,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-try:
-    import pyspark
-except ImportError as error:
-    raise ImportError(
-        "pykafka-sink needs pyspark 4.1 or newer, and there is none: "
-        "pip install 'pykafka-sink[spark]'"
-    ) from error
-
-from spark_kafka_sink.base.environment import refuse_disabled_compiler
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.spark.planning import (
+    check_surroundings,
+    parse_options,
+    plan_transactions,
+)
+from spark_kafka_sink.spark.versions import DataSource, require_data_sources
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -36,19 +33,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.columns.positions import ColumnPositions
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
-    from spark_kafka_sink.transactions.model import Plan
 
 NAME = "pykafka-sink"
-_OLDEST_PYSPARK = (4, 1)
 
-_found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-if _found < _OLDEST_PYSPARK:
-    raise ImportError(
-        f"pykafka-sink needs pyspark 4.1 or newer, for Arrow stream writers; this is pyspark "
-        f"{pyspark.__version__}"
-    )
-
-from pyspark.sql.datasource import DataSource  # noqa: E402
+require_data_sources()
 
 
 class KafkaSinkDataSource(DataSource):
@@ -88,7 +76,7 @@ class KafkaSinkDataSource(DataSource):
                 'sink both allow is Append: .mode("append").'
             )
         options, positions = self._checked(schema, is_stream=False)
-        return KafkaBatchWriter(options, positions, self._transactions(options, is_job=True))
+        return KafkaBatchWriter(options, positions, plan_transactions(options, is_job=True))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
@@ -97,37 +85,18 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
         options, positions = self._checked(schema, is_stream=True)
-        transactions = self._transactions(options, is_job=False) if self._plans else None
+        transactions = plan_transactions(options, is_job=False) if self._plans else None
         return KafkaStreamWriter(options, positions, transactions)
 
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, ColumnPositions]:
         """Options and columns, or the error that says what is wrong with them or the cluster."""
-        from spark_kafka_sink.config.sink_options import SinkOptions
         from spark_kafka_sink.spark.input_schema import find_columns
-        from spark_kafka_sink.spark.preflight import check_cluster, check_metrics_path, log_notes
         from spark_kafka_sink.spark.worker import freeze_loaded
 
-        refuse_disabled_compiler()
-        options = SinkOptions.parse(dict(self.options))
-        if options.producer.security.sasl is not None:
-            from spark_kafka_sink.security.login import check
-
-            check(options.producer.security.sasl)
+        options = parse_options(dict(self.options))
         positions = find_columns(schema, options.topic)
         if self._plans:  # else everything is written, and only the commit is missing
-            log_notes(options)
-            check_metrics_path(options, is_stream)
-            check_cluster(options, is_stream)
+            check_surroundings(options, is_stream)
         if options.worker_tuning:
             freeze_loaded()
         return options, positions
-
-    def _transactions(self, options: SinkOptions, is_job: bool) -> Plan | None:
-        """Exactly-once: what the tasks need to know, once everything before them is settled."""
-        if options.exactly_once is None:
-            return None
-        from spark_kafka_sink.spark.commands import completed_commands
-        from spark_kafka_sink.transactions.session import plan_unit
-
-        with completed_commands(options):
-            return plan_unit(options, is_job)

@@ -77,6 +77,14 @@ TRANSACTIONAL_IDS = WorkerTransactionalIds()
 os.register_at_fork(after_in_child=TRANSACTIONAL_IDS.renew)
 
 
+_LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+
+
+def own_environment() -> dict[str, str]:
+    """What ``current_driver`` needs to know of a driver that is this process itself."""
+    return {_LOCAL_FOLDERS: uuid.uuid4().hex}
+
+
 def current_driver(
     environment: Mapping[str, str], started_ms: int, checkpoint: str | None, name: str | None
 ) -> Driver:
@@ -85,7 +93,7 @@ def current_driver(
     Spark gives planning neither query id nor run id. What all Python processes of one driver, and
     of no other, have in common is the folder of its block manager, which ends in a UUID.
     """
-    folders = environment.get("SPARK_LOCAL_DIRS")
+    folders = environment.get(_LOCAL_FOLDERS)
     secret = environment.get("PYTHON_WORKER_FACTORY_SECRET")
     seed = folders or secret or str(os.getppid())
     host = platform.node()

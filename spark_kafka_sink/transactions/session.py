@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -19,7 +21,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
-from spark_kafka_sink.transactions.ids import current_driver
+from spark_kafka_sink.transactions.ids import current_driver, own_environment
 from spark_kafka_sink.transactions.log_topic import (
     check_brokers,
     prepare_log_topic,
@@ -34,6 +36,8 @@ _TASK_ABORT_TIMEOUT_MS = 5_000
 _clock = SystemClock()
 _sessions: dict[tuple[ProducerConfig, ExactlyOnceConfig], CommitProtocol] = {}
 _prepared_at_ms: dict[tuple[ProducerConfig, ExactlyOnceConfig], int] = {}
+_this_process: dict[str, str] = {}
+_own: ContextVar[Mapping[str, str] | None] = ContextVar("own environment", default=None)
 
 
 def _protocol(options: SinkOptions) -> CommitProtocol:
@@ -51,7 +55,21 @@ def _protocol(options: SinkOptions) -> CommitProtocol:
 def _driver(options: SinkOptions) -> Driver:
     started_ms = _clock.timestamp_ms()
     checkpoint = options.checkpoint.rstrip("/") if options.checkpoint else None
-    return current_driver(os.environ, started_ms, checkpoint, options.query_name)
+    return current_driver(_own.get() or os.environ, started_ms, checkpoint, options.query_name)
+
+
+@contextmanager
+def driving() -> Iterator[None]:
+    """Within, this process is the driver itself, not one that Spark started for it: nothing in its
+    environment tells it from the drivers beside it and before it.
+    """
+    if not _this_process:
+        _this_process.update(own_environment())
+    token = _own.set(_this_process)
+    try:
+        yield
+    finally:
+        _own.reset(token)
 
 
 def plan_unit(options: SinkOptions, is_job: bool) -> Plan:
@@ -152,7 +170,8 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
 
 
 def _forget() -> None:
-    """A forked child must not use its parent's connections."""
+    """A forked child must not use its parent's connections, nor its name."""
+    _this_process.clear()
     _sessions.clear()
     _prepared_at_ms.clear()
 

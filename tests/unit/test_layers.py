@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
 ALLOWED: dict[str, set[str]] = {
-    "__init__": set(),
+    "__init__": {"spark.frames"},
     "base": set(),
     "config": set(),
     "protocol": set(),
@@ -34,15 +34,20 @@ ALLOWED: dict[str, set[str]] = {
 """Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""
 
 ALLOWED_IN_SPARK: dict[str, set[str]] = {
+    "spark.versions": set(),
     "spark.worker": set(),
     "spark.input_schema": {"columns.positions"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.commands": {"config"},
-    "spark.commit": {"producer.metrics", "transactions.model"},
+    "spark.commit": {"producer.metrics", "spark.versions", "transactions.model"},
     "spark.preflight": {"client", "config", "protocol", "security.security", "spark.commit"},
-    "spark.source": {"columns.positions", "config", "security.login", "spark", "transactions"},
-    "spark.writer": {"columns.positions", "config", "spark", "transactions"},
+    "spark.planning": {"config", "security.login", "spark", "transactions"},
+    "spark.source": {"columns.positions", "config", "spark"},
+    "spark.partition": {"columns.positions", "config", "spark", "transactions.model"},
+    "spark.outcome": {"config", "spark", "transactions"},
+    "spark.writer": {"columns.positions", "config", "spark", "transactions.model"},
+    "spark.frames": {"columns.positions", "config", "spark", "transactions"},
     "spark.task": {"columns", "config", "producer", "record", "spark", "transactions"},
 }
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
@@ -68,6 +73,7 @@ ONLY_IN: dict[str, set[str]] = {
         "producer.producer",
         "jobs",
         "localkafka.keeper_client",
+        "spark.frames",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels"},
@@ -76,7 +82,9 @@ ONLY_IN: dict[str, set[str]] = {
         "record.compression",
         "columns",
         "producer.partitioner",
+        "spark.frames",
         "spark.interceptors",
+        "spark.partition",
         "spark.task",
         "spark.writer",
     },

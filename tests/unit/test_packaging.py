@@ -93,17 +93,32 @@ def run_with_pyspark(folder: Path, version: str, code: str) -> subprocess.Comple
     )
 
 
-def test_a_pyspark_that_is_too_old_is_named_when_the_sink_is_used(tmp_path):
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("3.4.4", "pykafka-sink needs pyspark 3.5 or newer"),
+        ("3.5.6", "format('pykafka-sink') needs Spark 4.0 or newer"),
+    ],
+)
+def test_a_pyspark_that_is_too_old_is_named_when_the_sink_is_used(tmp_path, version, message):
     code = """
 import pyspark_kafka_sink
 source = pyspark_kafka_sink.DefaultSource({})
 assert source.name() == "pykafka-sink"
 source.writer(None, False)
 """
-    run = run_with_pyspark(tmp_path, "4.0.1", code)
+    run = run_with_pyspark(tmp_path, version, code)
     assert run.returncode != 0
-    assert "pykafka-sink needs pyspark 4.1 or newer" in run.stderr
-    assert "this is pyspark 4.0.1" in run.stderr
+    assert message in run.stderr
+    assert f"this is pyspark {version}" in run.stderr
+
+
+def test_a_spark_without_data_sources_is_told_what_to_use_instead(tmp_path):
+    code = "import pyspark_kafka_sink\npyspark_kafka_sink.register(None)"
+    run = run_with_pyspark(tmp_path, "3.5.6", code)
+    assert run.returncode != 0
+    assert "spark_kafka_sink.write(df, options)" in run.stderr
+    assert "foreachBatch(spark_kafka_sink.batch_writer(options))" in run.stderr
 
 
 def test_without_pyspark_the_import_says_what_is_missing(tmp_path):
@@ -113,7 +128,7 @@ def test_without_pyspark_the_import_says_what_is_missing(tmp_path):
         [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False
     )
     assert run.returncode != 0
-    assert "pykafka-sink needs pyspark 4.1 or newer" in run.stderr
+    assert "pykafka-sink needs pyspark 3.5 or newer" in run.stderr
 
 
 def test_lower_bounds_are_stated():

@@ -1,0 +1,261 @@
+"""Writes without a data source: for Spark 3.5, and for ``foreachBatch`` everywhere.
+
+The tasks are those of the data source, started by ``mapInArrow``. Each returns its commit message
+as a row; what Spark does around the tasks of a data source is done here, in the caller's process.
+So that process asks the brokers, and commits: it must reach them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
+from spark_kafka_sink.spark.input_schema import find_columns
+from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
+from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, write_partition
+from spark_kafka_sink.spark.planning import check_surroundings, parse_options, plan_transactions
+from spark_kafka_sink.transactions.model import Plan, Unit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_MESSAGE = "message"
+_RUN_ID_PROPERTY = "spark.jobGroup.id"
+_WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
+_EXACTLY_ONCE = ("delivery.guarantee", "exactly-once")
+_NO_QUERY = (
+    "delivery.guarantee=exactly-once needs to know which query a micro-batch belongs to, and "
+    "{where} does not tell: give option write.id, a name that is this query's own and stays the "
+    "same, e.g. the query's name"
+)
+
+# One thread at a time plans or ends something under a prefix: its connections are shared.
+_turns: dict[str, Lock] = {}
+os.register_at_fork(after_in_child=_turns.clear)
+
+
+class _Call(NamedTuple):
+    """A micro-batch of a query, and the run of the query that has called for it."""
+
+    prefix: str
+    run_id: str | None
+    query_id: str
+    batch_id: int
+
+
+# The last micro-batch that was committed under each prefix, in this process.
+_last_calls: dict[str, _Call] = {}
+
+
+def write(df: DataFrame, options: Mapping[str, object]) -> None:
+    """Write all rows of ``df`` to Kafka; it returns when brokers have acknowledged every record.
+
+    It does what ``df.write.format("pykafka-sink").options(**options).mode("append").save()`` does,
+    in Spark 3.5 too, and wherever Spark does not find the data source.
+
+    df: with the columns value (required), key, headers, topic, partition, timestamp
+    options: as for ``.option``: names are case-insensitive, values are texts, numbers or booleans;
+    None stands for an option that is not given. ``kafka.bootstrap.servers`` is required, and
+    ``topic`` unless there is a topic column
+
+    Raises, before a row is written, ConfigError for options, SchemaError for columns, and
+    BootstrapError or TopicError for what is wrong with the cluster; after that, what Spark raises
+    for a job that failed: a part of the rows may be written then, and with exactly-once delivery
+    none is visible.
+
+    Example::
+
+        spark_kafka_sink.write(
+            df.selectExpr("id AS key", "to_json(struct(*)) AS value"),
+            {"kafka.bootstrap.servers": "broker:9092", "topic": "events"},
+        )
+    """
+    _Write(df, parse_options(_as_text(options)), is_job=True).run()
+
+
+def batch_writer(options: Mapping[str, object]) -> BatchWriter:
+    """A function for ``df.writeStream.foreachBatch``, which writes each micro-batch to Kafka.
+
+    options: as for ``write``. With exactly-once delivery a micro-batch is known by its query and
+    number; or by ``write.id`` and its number, where that option is given
+
+    Raises ConfigError for options. What the function raises is what ``write`` does, and ends the
+    query.
+
+    Example::
+
+        sink = spark_kafka_sink.batch_writer(
+            {"kafka.bootstrap.servers": "broker:9092", "topic": "events"}
+        )
+        query = events.writeStream.foreachBatch(sink).option("checkpointLocation", "/c/e").start()
+    """
+    return BatchWriter(options)
+
+
+class BatchWriter:
+    """Writes micro-batches. It can be pickled, and called by a function of the user's own."""
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        given = _as_text(options)
+        name, value = _EXACTLY_ONCE
+        self._names_writes = _WRITE_ID in given and given.get(name, "").lower() == value
+        if self._names_writes:
+            if _WRITE_VERSION in given:
+                raise ConfigError(
+                    "write.version is the number of the micro-batch here: leave it away"
+                )
+            given[_WRITE_VERSION] = "0"
+        self._options = parse_options(given)
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch; it returns when brokers have acknowledged every record.
+
+        A micro-batch that Spark repeats after a failure is written again; with exactly-once
+        delivery, what was committed before is not.
+        """
+        options = self._options
+        if self._names_writes:
+            options = replace(options, write_version=batch_id)
+        _Write(df, options, self._names_writes, batch_id).run()
+
+
+class _Write:
+    """One write of one DataFrame. is_job: otherwise it is the micro-batch ``batch_id``."""
+
+    def __init__(
+        self, df: DataFrame, options: SinkOptions, is_job: bool, batch_id: int | None = None
+    ) -> None:
+        self._df = df
+        self._options = options
+        self._is_job = is_job
+        self._batch_id = batch_id
+        self._query_id = None if batch_id is None else _local_property(df, QUERY_ID_PROPERTY)
+
+    def run(self) -> None:
+        """All of it."""
+        positions = find_columns(self._df.schema, self._options.topic)
+        # A query that has begun a second micro-batch has committed one.
+        check_surroundings(self._options, is_stream=bool(self._batch_id))
+        call = self._check_call()
+        plan = self._plan()
+        try:
+            messages = self._run_tasks(positions, plan)
+            self._commit(messages, plan)
+        except BaseException:
+            self._abort()
+            raise
+        if call is not None:
+            _last_calls[call.prefix] = call
+
+    def _check_call(self) -> _Call | None:
+        """Raise ConfigError where the same micro-batch would be written twice under one prefix:
+        the second write would be taken for a repetition of the first.
+        """
+        if self._options.exactly_once is None or self._is_job or self._batch_id is None:
+            return None
+        if self._query_id is None:
+            where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
+            raise ConfigError(_NO_QUERY.format(where=where))
+        prefix = self._options.exactly_once.prefix
+        run_id = _local_property(self._df, _RUN_ID_PROPERTY)
+        call = _Call(prefix, run_id, self._query_id, self._batch_id)
+        if _last_calls.get(prefix) == call:
+            raise ConfigError(
+                f"micro-batch {self._batch_id} of query {self._query_id} is written a second time "
+                f"under transactional.id.prefix '{prefix}': give each write of a function "
+                "for foreachBatch a transactional.id.prefix of its own, or a write.id of its own"
+            )
+        # A query's micro-batches belong together, wherever its checkpoint is.
+        self._options = replace(self._options, checkpoint=f"of query {self._query_id}")
+        return call
+
+    def _plan(self) -> Plan | None:
+        if self._options.exactly_once is None:
+            return None
+        with self._turn():
+            return plan_transactions(self._options, self._is_job)
+
+    def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
+        """What each task returns; raises if one has failed for good."""
+        task = _task(self._options, positions, plan)
+        rows = self._df.mapInArrow(task, f"{_MESSAGE} binary").collect()
+        messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in rows]
+        if sorted(m.partition_id for m in messages) != list(range(len(messages))):
+            raise KafkaSinkError(
+                f"Spark has returned the messages of {len(messages)} tasks, not one for each "
+                "partition: it cannot be known whether all rows are written"
+            )
+        return messages
+
+    def _commit(self, messages: list[KafkaCommitMessage], plan: Plan | None) -> None:
+        if self._is_job:
+            unit = Unit(None, None, None if plan is None else plan.job_id)
+        else:
+            unit = Unit(self._query_id, self._batch_id, None)
+        with self._turn():
+            commit_batch(self._options, messages, unit, self._batch_id)
+
+    def _abort(self) -> None:
+        unknown = BatchSummary(tasks=None, failed_tasks=None, query_id=self._query_id)
+        with self._turn():
+            abort_batch(self._options, unknown, self._batch_id)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if self._options.exactly_once is None:
+            yield
+            return
+        from spark_kafka_sink.transactions.session import driving
+
+        with _turns.setdefault(self._options.exactly_once.prefix, Lock()), driving():
+            yield
+
+
+def _task(options: SinkOptions, positions: ColumnPositions, plan: Plan | None) -> ArrowFunction:
+    """What runs in each task. It yields one row, the message of that task."""
+
+    def write_to_kafka(arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        message = write_partition(arrow_batches, options, positions, plan)
+        yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
+
+    return write_to_kafka
+
+
+def _as_text(options: Mapping[str, object]) -> dict[str, str]:
+    """By lower-case name, with values as Spark's ``.option`` writes them.
+
+    Raises ConfigError for a name that is there in two spellings.
+    """
+    texts: dict[str, str] = {}
+    for name, value in options.items():
+        if name.lower() in texts:
+            raise ConfigError(f"option '{name.lower()}' is there twice, in capitals and without")
+        if value is not None:
+            texts[name.lower()] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
+
+
+def _is_connect(df: DataFrame) -> bool:
+    return type(df).__module__.startswith("pyspark.sql.connect")
+
+
+def _local_property(df: DataFrame, name: str) -> str | None:
+    """A property of the thread that Spark calls in. Spark Connect does not tell."""
+    if _is_connect(df):
+        return None
+    value: str | None = df.sparkSession.sparkContext.getLocalProperty(name)
+    return value

@@ -1,0 +1,60 @@
+"""One Spark partition in a task, whoever has started it.
+
+Nothing heavy is imported here: Spark loads this module several times per micro-batch in driver-side
+processes. The producer and its kernels are imported in the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.transactions.model import Plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""Spark's name for the id of the query whose micro-batch runs."""
+
+
+def write_partition(
+    iterator: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    positions: ColumnPositions,
+    transactions: Plan | None,
+) -> KafkaCommitMessage:
+    """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
+
+    transactions: with exactly-once delivery; the task's transaction is left open for the driver
+    """
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    message = KafkaCommitMessage(
+        partition_id=context.partitionId(),
+        attempt_number=context.attemptNumber(),
+        query_id=context.getLocalProperty(QUERY_ID_PROPERTY),
+    )
+    if transactions is not None:
+        message.belong_to(transactions)
+    if transactions is not None and transactions.is_repeated:
+        for _ in iterator:  # these rows are written already: they are only read
+            pass
+        return message
+    arrow_batches = (arrow_batch for arrow_batch in iterator if arrow_batch.num_rows)
+    first = next(arrow_batches, None)
+    if first is None:
+        return message  # an empty Spark partition needs no producer
+
+    from spark_kafka_sink.spark.task import prepare_process, write_rows
+
+    prepare_process(options.worker_tuning)
+    rows = chain((first,), arrow_batches)
+    del first
+    write_rows(rows, options, positions, message, transactions)
+    return message

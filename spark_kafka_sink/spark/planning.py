@@ -1,0 +1,51 @@
+"""What is done on the driver before the first task, whoever starts the tasks.
+
+Nothing heavy is imported here: Spark loads this module in each process that plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.environment import refuse_disabled_compiler
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.transactions.model import Plan
+
+
+def parse_options(given: Mapping[str, str]) -> SinkOptions:
+    """Options as they were given, or ConfigError with what is wrong with them."""
+    from spark_kafka_sink.config.sink_options import SinkOptions
+
+    refuse_disabled_compiler()
+    options = SinkOptions.parse(given)
+    if options.producer.security.sasl is not None:
+        from spark_kafka_sink.security.login import check
+
+        check(options.producer.security.sasl)
+    return options
+
+
+def check_surroundings(options: SinkOptions, is_stream: bool) -> None:
+    """Raise what is wrong with the cluster, or with where metrics go.
+
+    is_stream: a stream, that may have committed before and then outlives brokers that are away
+    """
+    from spark_kafka_sink.spark.preflight import check_cluster, check_metrics_path, log_notes
+
+    log_notes(options)
+    check_metrics_path(options, is_stream)
+    check_cluster(options, is_stream)
+
+
+def plan_transactions(options: SinkOptions, is_job: bool) -> Plan | None:
+    """Exactly-once: what the tasks need to know, once everything before them is settled."""
+    if options.exactly_once is None:
+        return None
+    from spark_kafka_sink.spark.commands import completed_commands
+    from spark_kafka_sink.transactions.session import plan_unit
+
+    with completed_commands(options):
+        return plan_unit(options, is_job)

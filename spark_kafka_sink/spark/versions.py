@@ -1,0 +1,90 @@
+"""What differs between versions of Spark. Nothing else of the sink asks for Spark's version.
+
+=====  ==============================  ======================================================
+Spark  ``format("pykafka-sink")``      what a writer of streams inherits
+=====  ==============================  ======================================================
+3.5    no: there are no Python data    none: ``spark_kafka_sink.write`` and ``batch_writer``
+       sources that write              do the same through ``mapInArrow``, in all versions
+4.0    yes                             DataSourceStreamWriter, which is given rows, and
+                                       DataSourceArrowWriter: whatever is one is given Arrow
+                                       batches, in streams too
+4.1    yes                             DataSourceStreamArrowWriter
+=====  ==============================  ======================================================
+
+Tasks get the same in all: ``pyarrow.RecordBatch``, and a ``TaskContext`` with the query's id.
+
+Source: ``pyspark/sql/worker/write_into_data_source.py`` of each version.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+try:
+    import pyspark
+except ImportError as error:
+    raise ImportError(
+        "pykafka-sink needs pyspark 3.5 or newer, and there is none: "
+        "pip install 'pykafka-sink[spark]'"
+    ) from error
+
+OLDEST = (3, 5)
+_FIRST_DATA_SOURCES = (4, 0)
+_FIRST_STREAM_ARROW_WRITER = (4, 1)
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Major and minor number of a version such as "4.1.0" or "4.2.0.dev1"."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+FOUND = release_of(pyspark.__version__)
+
+if FOUND < OLDEST:
+    raise ImportError(
+        f"pykafka-sink needs pyspark 3.5 or newer; this is pyspark {pyspark.__version__}"
+    )
+
+if TYPE_CHECKING or FOUND >= _FIRST_STREAM_ARROW_WRITER:
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceStreamArrowWriter,
+        WriterCommitMessage,
+    )
+elif FOUND >= _FIRST_DATA_SOURCES:
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceArrowWriter,
+        DataSourceStreamWriter,
+        WriterCommitMessage,
+    )
+
+    class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+        """Of a stream, and given Arrow batches."""
+else:
+    DataSource = DataSourceArrowWriter = DataSourceStreamArrowWriter = object
+
+    class WriterCommitMessage:
+        """What a task returns."""
+
+
+def require_data_sources() -> None:
+    """Raise ImportError where Spark has no Python data sources, with what to use instead."""
+    if FOUND < _FIRST_DATA_SOURCES:
+        raise ImportError(
+            "format('pykafka-sink') needs Spark 4.0 or newer, and this is pyspark "
+            f"{pyspark.__version__}. Here spark_kafka_sink.write(df, options) writes a DataFrame, "
+            "and df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options)) a stream, "
+            "with the same options"
+        )
+
+
+__all__ = [
+    "DataSource",
+    "DataSourceArrowWriter",
+    "DataSourceStreamArrowWriter",
+    "WriterCommitMessage",
+    "require_data_sources",
+]

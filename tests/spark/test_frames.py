@@ -1,0 +1,99 @@
+"""``spark_kafka_sink.write`` and ``batch_writer``, with the current Spark; others: tests/versions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import spark_kafka_sink
+from spark_kafka_sink.base.errors import SchemaError
+from tests.patience import PATIENCE_S
+from tests.reading import read_topic
+from tests.spark.rows import mixed_rows
+from tests.spark.test_exactly_once import exactly_once, ids
+from tests.spark.test_streaming import ROWS_PER_FILE, read_files, write_file
+from tests.versions.program import forget_last
+
+
+@pytest.fixture
+def options(kafka, tmp_path):
+    """As a user gives them, to a topic."""
+
+    def of(topic: str, **more: object) -> dict[str, object]:
+        address = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
+        return {**address, "metrics.path": str(tmp_path / "metrics.jsonl"), **more}
+
+    return of
+
+
+def lines(tmp_path) -> list[dict[str, object]]:
+    text = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def records(kafka, topic: str) -> list[tuple[object, ...]]:
+    """With the partition of keyed ones."""
+    read = read_topic(kafka.bootstrap_servers, topic)
+    found = [(r.key and r.partition, r.key or b"", r.value or b"", r.headers) for r in read]
+    return sorted(found, key=repr)
+
+
+def test_a_data_frame_is_written_as_by_the_data_source(
+    spark, kafka, new_topic, write, options, tmp_path
+):
+    rows = mixed_rows(spark, 500)
+    source, function = new_topic(3), new_topic(3)
+    write(rows, source)
+    spark_kafka_sink.write(rows, options(function, **{"Kafka.Linger.Ms": 5, "metrics.log": False}))
+    assert records(kafka, function) == records(kafka, source)
+    spark_kafka_sink.write(rows.filter("ignored < 0"), options(function))
+    assert [line["records_acknowledged"] for line in lines(tmp_path)] == [500, 0]
+    with pytest.raises(SchemaError, match="Required attribute 'value' not found"):
+        spark_kafka_sink.write(rows.select("key"), options(function))
+    assert len(records(kafka, function)) == 500
+
+
+def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, options, tmp_path):
+    topic, folder, checkpoint = new_topic(2), tmp_path / "in", tmp_path / "checkpoint"
+    folder.mkdir()
+    frame = read_files(spark, folder).repartition(2)
+
+    def run(function) -> None:
+        writer = frame.writeStream.foreachBatch(function).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        assert query.awaitTermination(PATIENCE_S)
+
+    sink = spark_kafka_sink.batch_writer(options(topic, **exactly_once("frames")))
+    write_file(folder, 0)
+    run(sink)
+    forget_last(checkpoint / "commits")
+    write_file(folder, 1)
+    run(sink)
+    assert ids(kafka, topic) == list(range(2 * ROWS_PER_FILE))
+    assert [line["batch_id"] for line in lines(tmp_path)] == [0, 0, 1]
+    assert "dropped" in str(lines(tmp_path)[1]["replay"])
+
+    def twice(df, batch_id: int) -> None:
+        sink(df, batch_id)
+        sink(df, batch_id)
+
+    write_file(folder, 2)
+    with pytest.raises(Exception, match="is written a second time under"):
+        run(twice)
+    assert ids(kafka, topic) == list(range(3 * ROWS_PER_FILE))
+
+
+def test_a_failed_job_leaves_nothing_visible(spark, kafka, new_topic, options, tmp_path):
+    topic = new_topic(1)
+    rows = spark.range(0, 2000, 1, 2).selectExpr(
+        "cast(id as string) as key",
+        "if(id = 1999, cast(raise_error('cannot be computed') as string), cast(id as string)) as value",
+    )
+    with pytest.raises(Exception, match="cannot be computed"):
+        spark_kafka_sink.write(rows, options(topic, **exactly_once("frames failed")))
+    assert ids(kafka, topic) == []
+    (line,) = lines(tmp_path)
+    assert line["event"] == "abort"
+    assert "nothing that was not committed before is visible" in str(line["note"])
+    assert "tasks" not in line

@@ -1,0 +1,157 @@
+"""Writes without a data source: what is settled before Spark is asked to do anything."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+import spark_kafka_sink
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.spark import frames, planning
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+EXACTLY_ONCE = {
+    **OPTIONS,
+    "delivery.guarantee": "Exactly-Once",
+    "transactional.id.prefix": "p",
+}
+ONE_COLUMN = StructType([StructField("value", BinaryType())])
+
+
+class Frame:
+    """A DataFrame of which Spark has run these partitions. It is none of Spark Connect."""
+
+    schema = ONE_COLUMN
+
+    def __init__(self, partitions: list[int], **properties: str) -> None:
+        self.partitions = partitions
+        self.properties = properties
+        self.sparkSession = self
+        self.sparkContext = self
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        return self.properties.get(name)
+
+    def mapInArrow(self, task: Any, schema: str) -> Frame:  # noqa: N802
+        assert schema == "message binary"
+        return self
+
+    def collect(self) -> list[tuple[bytearray]]:
+        messages = [KafkaCommitMessage(partition, 0) for partition in self.partitions]
+        return [(bytearray(pickle.dumps(message)),) for message in messages]
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "check_surroundings", lambda options, is_stream: None)
+
+
+def test_a_message_from_each_partition() -> None:
+    frames.write(Frame([1, 0, 2]), OPTIONS)  # type: ignore[arg-type]
+    for partitions in ([0, 2], [0, 1, 1], [1]):
+        with pytest.raises(KafkaSinkError, match="not one for each partition"):
+            frames.write(Frame(partitions), OPTIONS)  # type: ignore[arg-type]
+
+
+def test_values_are_written_as_spark_writes_them() -> None:
+    given = {"A": True, "b": 5, "c": 1.5, "d": "Text", "e": None}
+    assert frames._as_text(given) == {"a": "true", "b": "5", "c": "1.5", "d": "Text"}
+
+
+def test_options_are_refused_before_a_query_starts() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean|kafka\.acks"):
+        spark_kafka_sink.batch_writer({**OPTIONS, "kafka.ack": "all"})
+    with pytest.raises(ConfigError, match="option 'topic' is there twice"):
+        spark_kafka_sink.batch_writer({**OPTIONS, "Topic": "u"})
+
+
+def test_what_writes_a_micro_batch_can_be_pickled_and_hides_secrets() -> None:
+    options = {
+        **OPTIONS,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "u",
+        "kafka.sasl.password": "marked-hush",
+    }
+    sink = spark_kafka_sink.batch_writer(options)
+    pickled = pickle.dumps(sink)
+    assert b"marked-hush" not in pickled
+    assert pickle.loads(pickled)._options == sink._options
+
+
+class TestExactlyOnce:
+    def test_a_micro_batch_needs_a_query(self) -> None:
+        sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
+        with pytest.raises(ConfigError, match=r"a thread of your own does not tell: .*write\.id"):
+            sink(Frame([0]), 7)  # type: ignore[arg-type]
+
+    def test_the_number_of_a_named_write_is_that_of_the_micro_batch(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(ConfigError, match="write.version is the number of the micro-batch"):
+            spark_kafka_sink.batch_writer({**EXACTLY_ONCE, "write.id": "w", "write.version": 1})
+        planned = []
+
+        def plan(options: Any, is_job: bool) -> None:
+            planned.append((options.write_id, options.write_version, is_job))
+            raise KafkaSinkError("enough")
+
+        monkeypatch.setattr(frames, "plan_transactions", plan)
+        sink = spark_kafka_sink.batch_writer({**EXACTLY_ONCE, "write.id": "w"})
+        with pytest.raises(KafkaSinkError, match="enough"):
+            sink(Frame([0]), 7)  # type: ignore[arg-type]
+        assert planned == [("w", 7, True)]
+
+    def test_drivers_beside_each_other_are_told_apart(self) -> None:
+        """A cluster may give all of them the same folders, as Kubernetes does."""
+        code = (
+            "from spark_kafka_sink.config.sink_options import SinkOptions\n"
+            "from spark_kafka_sink.transactions import session\n"
+            f"options = SinkOptions.parse({EXACTLY_ONCE!r})\n"
+            "def driver():\n"
+            "    with session.driving(): return session._driver(options).driver_id\n"
+            "assert driver() == driver() != session._driver(options).driver_id\n"
+            "print(driver())"
+        )
+        environment = {**os.environ, "SPARK_LOCAL_DIRS": "/var/data/spark"}
+        found = {
+            subprocess.run(
+                [sys.executable, "-c", code],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for _ in range(2)
+        }
+        assert len(found) == 2
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    code = (
+        "import sys, spark_kafka_sink; assert 'write' in dir(spark_kafka_sink); print(*sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = run.stdout.split()
+    assert [name for name in loaded if name.startswith("spark_kafka_sink")] == ["spark_kafka_sink"]
+    assert "pyspark" not in loaded
+    with pytest.raises(AttributeError, match="no attribute 'wrote'"):
+        spark_kafka_sink.wrote  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_message_of_a_task_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = KafkaCommitMessage(3, 1)
+    monkeypatch.setattr(frames, "write_partition", lambda *arguments: message)
+    options = planning.parse_options(OPTIONS)
+    positions = frames.find_columns(ONE_COLUMN, "t")
+    (row,) = frames._task(options, positions, None)(iter([]))
+    assert row.schema.equals(pa.schema([("message", pa.binary())]))
+    assert pickle.loads(row.column(0)[0].as_py()) == message

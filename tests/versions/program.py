@@ -1,0 +1,233 @@
+"""Writes in each way that one version of Spark has. Runs in that version's own interpreter.
+
+``python program.py SERVERS FOLDER [WAY ...]`` prints one line of JSON for each way: its name, which
+is the topic's too, and the error that came out of it, null if there was none. Python 3.9, and
+nothing but the sink and pyspark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import spark_kafka_sink
+
+HAS_DATA_SOURCES = int(pyspark.__version__.split(".")[0]) >= 4
+ROWS = 3000
+FILES, ROWS_OF_A_FILE = 4, 50
+
+
+class Program:
+    """One session, in which each way is tried."""
+
+    def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
+        self.spark = spark
+        self.servers = servers
+        self.folder = folder
+        self.ways: dict[str, Callable[[str], None]] = {
+            "write": self.write,
+            "write-exactly-once": self.write_exactly_once,
+            "write-retried": self.write_retried,
+            "write-failed": self.write_failed,
+            "write-bad-schema": self.write_bad_schema,
+            "foreach": self.foreach,
+            "foreach-exactly-once": self.foreach_exactly_once,
+            "foreach-named": self.foreach_named,
+            "foreach-twice": self.foreach_twice,
+            "foreach-two-sinks": self.foreach_two_sinks,
+            "format": self.format,
+            "format-exactly-once": self.format_exactly_once,
+            "format-retried": self.format_retried,
+            "format-bad-schema": self.format_bad_schema,
+            "stream": self.stream,
+            "stream-exactly-once": self.stream_exactly_once,
+        }
+
+    def run(self, names: list[str]) -> None:
+        for name in names or self.ways:
+            error = None
+            try:
+                self.ways[name](name)
+            except Exception as raised:
+                error = f"{type(raised).__name__}: {raised}"
+            print(json.dumps({"way": name, "error": error}), flush=True)
+
+    def options(self, topic: str, exactly_once: str | None = None, **more: Any) -> dict[str, Any]:
+        options: dict[str, Any] = {"kafka.bootstrap.servers": self.servers, "topic": topic}
+        options["metrics.path"] = str(self.folder / f"{topic}.metrics")
+        if exactly_once is not None:
+            options["delivery.guarantee"] = "exactly-once"
+            options["transactional.id.prefix"] = exactly_once
+            options["transaction.log.replication.factor"] = 1
+        options.update({name.replace("_", "."): value for name, value in more.items()})
+        return options
+
+    def rows(self, tasks: int = 3) -> DataFrame:
+        ids = self.spark.range(0, ROWS, 1, tasks)
+        return ids.selectExpr("cast(id as string) as key", "cast(id as string) as value", "id")
+
+    # --- jobs --------------------------------------------------------------------------------
+
+    def write(self, name: str) -> None:
+        spark_kafka_sink.write(self.rows(), self.options(name))
+        spark_kafka_sink.write(self.rows().filter("id < 0"), self.options(name))
+
+    def write_exactly_once(self, name: str) -> None:
+        options = self.options(name, name, write_id="rows", write_version=7)
+        for _ in range(2):  # the second one is dropped
+            spark_kafka_sink.write(self.rows(), options)
+
+    def write_retried(self, name: str) -> None:
+        spark_kafka_sink.write(failing(self.rows(), attempts=1), self.options(name, name))
+
+    def write_failed(self, name: str) -> None:
+        spark_kafka_sink.write(failing(self.rows(), attempts=99), self.options(name, name))
+
+    def write_bad_schema(self, name: str) -> None:
+        spark_kafka_sink.write(self.rows().select("key"), self.options(name))
+
+    def format(self, name: str) -> None:
+        self.save(self.rows(), self.options(name))
+
+    def format_exactly_once(self, name: str) -> None:
+        self.save(self.rows(), self.options(name, name))
+
+    def format_retried(self, name: str) -> None:
+        self.save(failing(self.rows(), attempts=1), self.options(name, name))
+
+    def format_bad_schema(self, name: str) -> None:
+        self.save(self.rows().select("key"), self.options(name))
+
+    def save(self, df: DataFrame, options: dict[str, Any]) -> None:
+        df.write.format("pykafka-sink").options(**options).mode("append").save()
+
+    # --- streams: two runs, the second of which repeats the last micro-batch of the first ------
+
+    def foreach(self, name: str) -> None:
+        self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name)), repeat=False)
+
+    def foreach_exactly_once(self, name: str) -> None:
+        self.twice(name, lambda: spark_kafka_sink.batch_writer(self.options(name, name)))
+
+    def foreach_named(self, name: str) -> None:
+        options = self.options(name, name, write_id="stream")
+        self.twice(name, lambda: spark_kafka_sink.batch_writer(options))
+
+    def foreach_two_sinks(self, name: str) -> None:
+        """Two prefixes, one topic: each row is there twice."""
+        sinks = [spark_kafka_sink.batch_writer(self.options(name, f"{name}-{n}")) for n in (1, 2)]
+
+        def both(df: DataFrame, batch_id: int) -> None:
+            for sink in sinks:
+                sink(df, batch_id)
+
+        self.twice(name, lambda: both)
+
+    def foreach_twice(self, name: str) -> None:
+        """One prefix for two writes: refused before the second one."""
+        sink = spark_kafka_sink.batch_writer(self.options(name, name))
+
+        def twice(df: DataFrame, batch_id: int) -> None:
+            sink(df, batch_id)
+            sink(df, batch_id)
+
+        self.twice(name, lambda: twice)
+
+    def stream(self, name: str) -> None:
+        self.twice(name, None, self.options(name), repeat=False)
+
+    def stream_exactly_once(self, name: str) -> None:
+        self.twice(name, None, self.options(name, name))
+
+    def twice(
+        self,
+        name: str,
+        new_function: Callable[[], Callable[[DataFrame, int], None]] | None,
+        options: dict[str, Any] | None = None,
+        repeat: bool = True,
+    ) -> None:
+        folder, checkpoint = self.folder / name, self.folder / f"{name}-checkpoint"
+        folder.mkdir()
+        for first in (0, FILES):
+            for number in range(first, first + FILES):
+                write_file(folder, number)
+            writer = self.read_stream(folder).writeStream.option(
+                "checkpointLocation", str(checkpoint)
+            )
+            if new_function is not None:
+                writer = writer.foreachBatch(new_function())
+            else:
+                writer = writer.format("pykafka-sink").options(**(options or {}))
+            writer.trigger(availableNow=True).start().awaitTermination()
+            if repeat and first == 0:
+                forget_last(checkpoint / "commits")
+
+    def read_stream(self, folder: Path) -> DataFrame:
+        reader = self.spark.readStream.schema("id long").option("maxFilesPerTrigger", 1)
+        return reader.json(str(folder)).selectExpr(
+            "cast(id as string) as key", "cast(id as string) as value"
+        )
+
+
+def write_file(folder: Path, number: int) -> None:
+    """Named and dated so that Spark takes them one after the other."""
+    first = number * ROWS_OF_A_FILE
+    lines = "".join(f'{{"id": {n}}}\n' for n in range(first, first + ROWS_OF_A_FILE))
+    hidden = folder / f".{number:05}.json"
+    hidden.write_text(lines, encoding="utf-8")
+    os.utime(hidden, (1_000_000_000 + number, 1_000_000_000 + number))
+    hidden.rename(folder / f"{number:05}.json")
+
+
+def forget_last(commits: Path) -> None:
+    """As when the driver dies before Spark has written down that the last micro-batch is done."""
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink()
+
+
+def failing(df: DataFrame, attempts: int) -> DataFrame:
+    """The first ``attempts`` attempts of one task fail after most of its rows."""
+
+    def check(number: int) -> int:
+        context = TaskContext.get()
+        if number == ROWS - 1 and context is not None and context.attemptNumber() < attempts:
+            raise ValueError("the row that this task cannot compute")
+        return number
+
+    checked = F.udf(check, "long")("id").alias("id")
+    return df.select("key", "value", checked)
+
+
+def main() -> None:
+    servers, folder, *names = sys.argv[1:]
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2,3]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    print(json.dumps({"spark": spark.version, "python": platform.python_version()}), flush=True)
+    program = Program(spark, servers, Path(folder))
+    if not HAS_DATA_SOURCES and not names:
+        names = [name for name in program.ways if not name.startswith(("format", "stream"))]
+    program.run(names)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
