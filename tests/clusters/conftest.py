@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.clusters.standalone import StandaloneCluster
-
-_numbers = itertools.count(1)
+from tests.clusters.working import Job
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +20,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneClus
 
 
 @pytest.fixture
-def new_topic(kafka: LocalKafka) -> Callable[..., str]:
-    """Creates a topic with a name of its own."""
-
-    def create(partitions: int = 3) -> str:
-        name = f"clusters-{next(_numbers)}"
-        kafka.create_topic(name, partitions)
-        return name
-
-    return create
+def job(kafka: LocalKafka, tmp_path: Path) -> Job:
+    """A run of work.py: its topics and its input."""
+    return Job(kafka, tmp_path / "job")

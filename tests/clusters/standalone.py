@@ -27,18 +27,17 @@ HERE = "127.0.0.1"
 _DEPLOY = "org.apache.spark.deploy"
 _MARK = "PYKAFKA_SINK_TEST_CLUSTER"
 _STARTED = re.compile(r"Starting Spark master at (spark://\S+:\d+)")
-_REST = re.compile(r"Started REST server for submitting applications on \S+ with port (\d+)")
 
-CLIENT_CONF = {
-    "spark.driver.host": HERE,
-    "spark.driver.bindAddress": HERE,
+QUICK_CONF = {
     "spark.executor.memory": "600m",
     "spark.ui.enabled": "false",
     # Such JVMs run for a minute: Java's slower compiler would take half of the CPU.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-"""What every driver of such a cluster needs, or is quicker with."""
+"""What drivers are quicker with."""
+CLIENT_CONF = {"spark.driver.host": HERE, "spark.driver.bindAddress": HERE, **QUICK_CONF}
+"""And what every driver of such a cluster needs."""
 
 
 class Executor(NamedTuple):
@@ -64,7 +63,7 @@ class Executor(NamedTuple):
 
 
 class StandaloneCluster:
-    """A context manager; ``master`` and ``rest`` are its addresses for ``spark-submit``."""
+    """A context manager; ``master`` is its address for ``spark-submit``."""
 
     def __init__(
         self,
@@ -80,7 +79,6 @@ class StandaloneCluster:
         """
         self.folder = folder
         self.master = ""
-        self.rest = ""
         self._hosts = tuple(hosts)
         self._size = ("--cores", str(cores), "--memory", memory)
         self._mark = uuid.uuid4().hex
@@ -154,21 +152,16 @@ class StandaloneCluster:
         path = self.folder / f"{name}.log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
-    def executor_logs(self) -> str:
-        """All that executors and drivers of this cluster have written to stderr."""
-        paths = sorted(self.folder.glob("work-*/*/**/stderr"))
+    def logs_of_work(self) -> str:
+        """All that executors and drivers of this cluster have written to stdout and stderr."""
+        paths = sorted(self.folder.glob("work-*/*/**/std*"))
         return "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in paths)
 
     def _start_master(self) -> None:
         arguments = ("--host", HERE, "--port", "0", "--webui-port", "0")
-        options = " -Dspark.master.rest.enabled=true -Dspark.master.rest.port=0"
-        java = {"SPARK_MASTER_OPTS": options + " -Dspark.master.rest.host=" + HERE}
-        self._master = self._launch("master", "master.Master", arguments, java)
+        self._master = self._launch("master", "master.Master", arguments)
         self._await("master", self._master, lambda text: _STARTED.search(text) is not None)
-        self._await("master", self._master, lambda text: _REST.search(text) is not None)
-        text = self.log("master")
-        self.master, rest_port = _STARTED.findall(text)[0], _REST.findall(text)[0]
-        self.rest = f"spark://{HERE}:{rest_port}"
+        [self.master] = _STARTED.findall(self.log("master"))
 
     def _await_registered(self, number: int) -> None:
         name = f"worker-{number}"
@@ -186,7 +179,6 @@ class StandaloneCluster:
         name: str,
         class_name: str,
         arguments: Sequence[str],
-        environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         self.folder.mkdir(parents=True, exist_ok=True)
         # Where there is such a command: ended with these tests, however they end. Executors end
@@ -200,7 +192,7 @@ class StandaloneCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**self._environment, **(environment or {})},
+                env=self._environment,
             )
 
     def _end_all(self) -> None:

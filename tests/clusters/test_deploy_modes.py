@@ -1,0 +1,66 @@
+"""Batches, streams, foreachBatch and exactly-once on executors in JVMs of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pyspark
+import pytest
+
+from tests.clusters.standalone import CLIENT_CONF, QUICK_CONF, SPARK_HOME, StandaloneCluster
+from tests.clusters.working import WORK, Job, check_and_record, run, with_this_python
+from tests.compatibility import results
+
+pytestmark = pytest.mark.long
+
+SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
+REFUSED = "Cluster deploy mode is currently not supported for python applications on standalone"
+
+
+def settings(conf: Mapping[str, str]) -> list[str]:
+    return [word for item in conf.items() for word in ("--conf", "=".join(item))]
+
+
+def test_local_cluster(job: Job):
+    conf = {**QUICK_CONF, "spark.master": "local-cluster[2,1,600]"}
+    run([sys.executable, str(WORK), *job.arguments(conf=conf)], with_this_python())
+    check_and_record(job, "local-cluster", pyspark.__version__)
+
+
+def test_standalone_client_mode(cluster: StandaloneCluster, job: Job):
+    command = [SUBMIT, "--master", cluster.master, *settings(CLIENT_CONF), str(WORK)]
+    run([*command, *job.arguments()], with_this_python())
+    check_and_record(job, "standalone client", pyspark.__version__)
+
+
+def test_standalone_cluster_mode_is_refused_by_spark_for_python(
+    cluster: StandaloneCluster, job: Job
+):
+    command = [SUBMIT, "--master", cluster.master, "--deploy-mode", "cluster", str(WORK)]
+    done = subprocess.run(
+        [*command, *job.arguments()],
+        env=with_this_python(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert REFUSED in done.stderr
+
+
+def test_standalone_cluster_mode_by_a_submit_within_the_cluster(
+    cluster: StandaloneCluster, job: Job
+):
+    """The way around: the master starts ``spark-submit`` itself on a worker, in client mode."""
+    [jar] = (SPARK_HOME / "jars").glob("spark-core_*.jar")
+    inner = ["--master", cluster.master, *settings(CLIENT_CONF), str(WORK), *job.arguments()]
+    command = [SUBMIT, "--master", cluster.master, "--deploy-mode", "cluster"]
+    command += ["--conf", "spark.standalone.submit.waitAppCompletion=true"]
+    command += ["--driver-memory", "700m"]
+    command += ["--class", "org.apache.spark.deploy.SparkSubmit", f"file://{jar}", *inner]
+    said = run(command, with_this_python())
+    assert "FINISHED" in said
+    assert cluster.logs_of_work().count("done: ") == len(results.WHAT)
+    check_and_record(job, "standalone cluster", pyspark.__version__)

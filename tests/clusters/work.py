@@ -1,0 +1,113 @@
+"""A job that does all that the sink can do, one after the other, wherever Spark runs.
+
+    python work.py BOOTSTRAP_SERVERS TOPIC FOLDER [--set NAME=VALUE ...] [WHAT ...]
+
+FOLDER has the input of streams, one file per micro-batch, and takes their checkpoints. Each WHAT
+writes to a topic of its own, TOPIC-WHAT (a blank in WHAT is a "-"). With SPARK_REMOTE it is a client
+of Spark Connect. It imports nothing of these tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+BATCH_ROWS = 2000
+EXACTLY_ONCE = {
+    "delivery.guarantee": "exactly-once",
+    # One broker.
+    "transaction.log.replication.factor": "1",
+}
+
+
+class Work:
+    """The kinds of writes, each to its own topic."""
+
+    def __init__(self, spark: SparkSession, servers: str, topic: str, folder: str) -> None:
+        self._spark = spark
+        self._servers = servers
+        self._topic = topic
+        self._folder = folder
+        self.kinds: dict[str, Callable[[str], None]] = {
+            "batch": self._batch,
+            "stream": self._stream,
+            "foreachBatch": self._foreach_batch,
+            "exactly-once batch": self._exactly_once_batch,
+            "exactly-once stream": self._exactly_once_stream,
+        }
+
+    def run(self, what: str) -> None:
+        self.kinds[what](what)
+        print("done:", what, flush=True)
+
+    def _options(self, what: str) -> dict[str, str]:
+        topic = f"{self._topic}-{what.replace(' ', '-')}"
+        path = f"{self._folder}/metrics-{what.replace(' ', '-')}.jsonl"
+        return {
+            "kafka.bootstrap.servers": self._servers,
+            "topic": topic,
+            "metrics.path": path,
+        }
+
+    def _batch(self, what: str, **more: str) -> None:
+        numbers = self._spark.range(0, BATCH_ROWS, 1, 4)
+        rows = numbers.selectExpr("cast(id as string) key", "cast(id as string) value")
+        writer = rows.write.format("pykafka-sink").mode("append")
+        writer.options(**self._options(what), **more).save()
+
+    def _exactly_once_batch(self, what: str) -> None:
+        self._batch(what, **{**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-job"})
+
+    def _input(self) -> Any:
+        lines = self._spark.readStream.option("maxFilesPerTrigger", "1")
+        return lines.text(f"{self._folder}/in").selectExpr("value key", "value")
+
+    def _finish(self, writer: Any, what: str) -> None:
+        """Until the end of the input; Spark 4 keeps what has stopped a query for the caller."""
+        checkpoint = f"{self._folder}/checkpoint-{what.replace(' ', '-')}"
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        error = query.exception()
+        if error is not None:
+            raise error
+
+    def _stream(self, what: str, **more: str) -> None:
+        writer = self._input().writeStream.format("pykafka-sink")
+        self._finish(writer.options(**self._options(what), **more), what)
+
+    def _exactly_once_stream(self, what: str) -> None:
+        self._stream(what, **{**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-stream"})
+
+    def _foreach_batch(self, what: str) -> None:
+        options = self._options(what)
+
+        def save(rows: Any, batch_id: int) -> None:
+            rows.write.format("pykafka-sink").mode("append").options(**options).save()
+
+        self._finish(self._input().writeStream.foreachBatch(save), what)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    parser.add_argument("folder")
+    parser.add_argument("what", nargs="*")
+    parser.add_argument("--set", action="append", default=[])
+    arguments = parser.parse_args()
+    builder = SparkSession.builder
+    for setting in arguments.set:
+        name, _, value = setting.partition("=")
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    work = Work(spark, arguments.servers, arguments.topic, arguments.folder)
+    for what in arguments.what or work.kinds:
+        work.run(what)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
