@@ -4,6 +4,8 @@
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
+# make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
+# make test-publishing   the same, and types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
@@ -32,6 +34,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run tests. Each starts its own Kafka, one of them Spark; many tests only wait.
 WORKERS ?= 3
+RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
@@ -69,6 +72,16 @@ wheel: | $(BIN)/python
 	rm -f dist/pykafka_sink-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
+
+dist: $(RELEASE)/installed
+	$(RELEASE)/bin/python -m release.dist
+
+sbom: dist
+	$(RELEASE)/bin/python -m release.sbom dist/pykafka_sink-*.whl dist/pykafka-sink.cdx.json
+
+# Without tests/conftest.py, which needs what this environment has not.
+test-publishing: $(RELEASE)/installed
+	$(RELEASE)/bin/python -m pytest --noconftest -m long tests/publishing
 
 # With the oldest versions that pyproject.toml allows; PYTHON may be a 3.10.
 test-lowest:
@@ -171,5 +184,10 @@ $(VENV)/bench.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
+$(RELEASE)/installed: pyproject.toml
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(VENV)-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,10 +24,9 @@ class DataSource:
 def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {"spark_kafka_sink", "pyspark_kafka_sink.py"} < tops
-    assert tops - {"spark_kafka_sink", "pyspark_kafka_sink.py"} == {
-        top for top in tops if top.endswith(".dist-info")
-    }
+    expected = {"spark_kafka_sink", "pyspark_kafka_sink.py", "pyspark_kafka_sink-stubs"}
+    assert expected < tops
+    assert tops - expected == {top for top in tops if top.endswith(".dist-info")}
     modules = {
         str(p.relative_to(REPOSITORY)) for p in (REPOSITORY / "spark_kafka_sink").rglob("*.py")
     }

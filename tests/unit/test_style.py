@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks")
+PRODUCT = ("spark_kafka_sink", "pyspark_kafka_sink.py", "jobs", "benchmarks", "release")
 # numba inlines kernels into kernels, and a kernel takes each array as an argument of its own.
 KERNELS = ROOT / "spark_kafka_sink" / "record" / "kernels"
 

@@ -1,0 +1,44 @@
+"""``make sbom``: what is installed with the wheel, as a CycloneDX bill of materials.
+
+python -m release.sbom dist/pykafka_sink-0.1.0-py3-none-any.whl dist/pykafka-sink.cdx.json
+
+The wheel is installed into an environment of its own, so the versions are those that an
+installation of today gets. The extra ``spark`` is left out: a cluster brings its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+from release.version import ROOT, package_version
+
+
+def write_sbom(wheel: Path, output: Path) -> None:
+    """Raises subprocess.CalledProcessError if the wheel cannot be installed or described."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=False)
+        python = Path(folder) / "bin" / "python"
+        install = ["-m", "pip", "--python", str(python), "install", "--quiet"]
+        subprocess.run([sys.executable, *install, str(wheel)], check=True)
+        describe = ["-m", "cyclonedx_py", "environment", "--output-reproducible"]
+        root = ["--pyproject", str(ROOT / "pyproject.toml"), "--mc-type", "library"]
+        described = subprocess.run(
+            [sys.executable, *describe, *root, "--output-format", "JSON", str(python)],
+            env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"},
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+    document = json.loads(described.stdout)
+    # pyproject.toml does not have it: the build takes it from the package.
+    document["metadata"]["component"]["version"] = package_version()
+    output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_sbom(Path(sys.argv[1]), Path(sys.argv[2]))
