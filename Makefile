@@ -5,6 +5,7 @@
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
+# make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-publishing   the same, and types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
@@ -39,7 +40,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test test-long test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
+.PHONY: demo test dist sbom docs-site test-publishing test-long test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -78,6 +79,9 @@ dist: $(RELEASE)/installed
 
 sbom: dist
 	$(RELEASE)/bin/python -m release.sbom dist/pykafka_sink-*.whl dist/pykafka-sink.cdx.json
+
+docs-site: $(RELEASE)/installed
+	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --quiet
 
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed
@@ -186,7 +190,7 @@ $(VENV)/bench.installed: pyproject.toml | $(BIN)/python
 
 $(RELEASE)/installed: pyproject.toml
 	$(PYTHON) -m venv $(RELEASE)
-	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release]'
+	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release,docs]'
 	touch $@
 
 clean:

@@ -1,0 +1,93 @@
+"""What makes a site of README.md and docs/: mkdocs runs these functions (``hooks`` in mkdocs.yml).
+
+The documents link to each other, and to other files of the repository, by their places there. Here
+each such file gets a place in the site, and the links are changed to it: README.md is the first
+page, other documents are pages, folders are lists, and all else can be read as text.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
+_LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
+# What tools leave in folders.
+_NOT_LISTED = ("__pycache__",)
+
+
+def place(path: str) -> str:
+    """Where a file or folder of the repository is in the site."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    if path == "README.md":
+        return "index.md"
+    if (ROOT / path).is_dir():
+        return f"repository/{path}.md"
+    if path in PAGES:
+        return f"repository/{path.lower()}"
+    # So that browsers show it.
+    return f"repository/{path}.txt"
+
+
+def relinked(text: str, path: str) -> str:
+    """The document at ``path``, with links as they must be in the site."""
+
+    def link(found: re.Match[str]) -> str:
+        target = normpath(join(dirname(path), found[2]))
+        return found[1] + relpath(place(target), dirname(place(path)) or ".")
+
+    return _LINK.sub(link, text)
+
+
+def linked_files(text: str, path: str) -> set[str]:
+    """Files and folders of the repository that a document links to."""
+    return {normpath(join(dirname(path), found[2])) for found in _LINK.finditer(text)}
+
+
+def _listing(folder: str) -> str:
+    """A page for a folder."""
+    here = dirname(place(folder))
+    links = ((name, relpath(place(f"{folder}/{name}"), here)) for name in sorted(_names(folder)))
+    return "\n".join([f"# {folder}", "", *(f"- [{name}]({link})" for name, link in links), ""])
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what is linked to and not under docs/."""
+    documents = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
+    waiting, added = [*PAGES, *documents], set(documents)
+    while waiting:
+        path = waiting.pop()
+        if path not in added and not path.startswith("docs/"):
+            added.add(path)
+            files.append(_file(path, config))
+        if path in PAGES or path in documents:
+            waiting += linked_files((ROOT / path).read_text("utf-8"), path) - added - {*waiting}
+        elif (ROOT / path).is_dir():
+            waiting += {f"{path}/{name}" for name in _names(path)} - added - {*waiting}
+    return files
+
+
+def _names(folder: str) -> set[str]:
+    return {p.name for p in (ROOT / folder).iterdir() if p.name not in _NOT_LISTED}
+
+
+def _file(path: str, config: Any) -> File:
+    if (ROOT / path).is_dir():
+        return File.generated(config, place(path), content=_listing(path))
+    content = (ROOT / path).read_text(encoding="utf-8")
+    return File.generated(config, place(path), content=content)
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Change the links of a page; those of folders' lists are right already."""
+    places = {place(path): path for path in PAGES}
+    path = places.get(page.file.src_uri)
+    if path is None and not page.file.src_uri.startswith("repository/"):
+        path = f"docs/{page.file.src_uri}"
+    return markdown if path is None else relinked(markdown, path)

@@ -1,0 +1,66 @@
+"""Links of the documents lead to files that exist, and to headings that are in them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted(
+    path.relative_to(ROOT).as_posix()
+    for pattern in ("*.md", "docs/**/*.md", "benchmarks/*.md")
+    for path in ROOT.glob(pattern)
+)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+
+
+def prose(path: Path) -> str:
+    return _FENCED.sub("", path.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """As code hosts make them: lower case, no punctuation, a hyphen for each space."""
+    found: set[str] = set()
+    for heading in _HEADING.findall(prose(path)):
+        text = re.sub(r"\[(.+?)\]\(.+?\)", r"\1", heading).replace("`", "").lower()
+        anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        number = 1
+        while (numbered := anchor if number == 1 else f"{anchor}-{number - 1}") in found:
+            number += 1
+        found.add(numbered)
+    return found
+
+
+def broken(document: str) -> list[str]:
+    path = ROOT / document
+    problems = []
+    for link in _LINK.findall(prose(path)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            problems.append(link)
+    return problems
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_of(document: str) -> None:
+    assert broken(document) == []
+
+
+def test_links_that_lead_nowhere_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    text = "# A `b`: c → d\n[1](#a-b-c--d) [2](#a) [3](x.md) [4](https://x)\n```\n[5](y.md)\n```\n"
+    (tmp_path / "a.md").write_text(text, encoding="utf-8")
+    assert broken("a.md") == ["#a", "x.md"]
+
+
+def test_there_are_links() -> None:
+    assert sum(len(_LINK.findall(prose(ROOT / document))) for document in DOCUMENTS) > 100
