@@ -36,22 +36,30 @@ from spark_kafka_sink.transactions.rows import Rows
 logger = logging.getLogger("spark_kafka_sink")
 
 
-@cache
-def prepare_process(is_tuned: bool) -> None:
-    """Load now what the task would load later, and arrange the process for what comes.
+def load_all() -> None:
+    """Load now what a task would load later.
 
     Kernels are loaded, or compiled for first use, of which the log tells. numba fills its
     registries, 50,000 objects, when the first kernel is called; pyarrow imports pandas, if there is
     one, 25,000 objects, when it makes an array of Python objects, as Spark does of the commit
-    message. To be called before there is a producer: the memory of one that was left out
-    of garbage collection could not be freed when the pool closes it.
-
-    is_tuned: the option ``worker.tuning``
+    message.
     """
     ensure_log_handler()
     prepare_kernels()
     murmur3_of(0, 0)
     pa.array([b""])
+
+
+@cache
+def prepare_process(is_tuned: bool) -> None:
+    """Load what the task needs, and arrange the process for what comes.
+
+    To be called before there is a producer: the memory of one that was left out of garbage
+    collection could not be freed when the pool closes it.
+
+    is_tuned: the option ``worker.tuning``
+    """
+    load_all()
     if is_tuned:
         freeze_loaded()
         keep_large_blocks()

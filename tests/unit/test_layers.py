@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
 ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.versions": set(),
     "spark.worker": set(),
+    "spark.daemon": {"record.kernels.cache", "spark.task"},
     "spark.input_schema": {"columns.positions"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},

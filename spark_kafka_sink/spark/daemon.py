@@ -1,0 +1,140 @@
+"""Spark's daemon of Python workers, with the sink loaded before it forks them.
+
+``spark.python.daemon.module=spark_kafka_sink.spark.daemon``. An executor starts one daemon, which
+forks every Python worker: a worker has what the daemon has loaded, in memory that all of them
+share. Spark's own daemon loads next to nothing, as threads do not survive a fork. Here that is
+looked at: with a thread that is still there after a fork, nothing is kept loaded.
+
+Whatever goes wrong, Spark's own daemon takes this process: other Python code of the application
+must not fail because of the sink.
+
+Source: ``pyspark/daemon.py``, whose ``manager`` runs here unchanged.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+SPARKS_OWN = "pyspark.daemon"
+TASKS = "pyspark.worker"
+"""The worker module of tasks. Since 4.0 Spark names it as the first argument; planning and commits
+have others."""
+
+# What a worker loads for a first task of a Python sink or of pandas UDFs, where the version has it.
+_OF_SPARK = (TASKS, "pyspark.sql.datasource", "pyspark.sql.pandas.serializers")
+_THREADS = "/proc/self/task"
+_TRIALS = 20
+# pyarrow's jemalloc starts a thread that gives memory back; after a fork it does so in the thread
+# that frees.
+_JEMALLOC = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
+_STDOUT, _STDERR = 1, 2
+
+
+class ThreadsStartedError(Exception):
+    """Something that was loaded has started threads, which workers would not have."""
+
+
+def load() -> None:
+    """Have all loaded that a task of the sink needs, kernels included, and no thread.
+
+    Raises ThreadsStartedError, or whatever an import raises.
+    """
+    before = _threads()
+    gc.disable()
+    try:
+        _import_all()
+    finally:
+        gc.enable()
+    _refuse_threads(before)
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        # Every worker would draw the same numbers. Python's own generator does this by itself.
+        os.register_at_fork(after_in_child=numpy_random.seed)
+    # A collection in a worker would write to what is shared, and so make it the worker's own.
+    gc.collect()
+    gc.freeze()
+
+
+def _import_all() -> None:
+    name, value = _JEMALLOC
+    is_mine = name not in os.environ
+    os.environ.setdefault(name, value)
+    try:
+        from spark_kafka_sink.record.kernels.cache import COMPILED
+        from spark_kafka_sink.spark.task import load_all
+
+        load_all()
+        COMPILED.take_compile_ns()  # no worker's task has waited for it
+        for module in _OF_SPARK:
+            with suppress(ModuleNotFoundError):
+                importlib.import_module(module)
+    finally:
+        if is_mine:
+            del os.environ[name]
+
+
+def _threads() -> list[str]:
+    """Names of the threads of this process, of libraries' too; none where they cannot be listed."""
+    try:
+        threads = os.listdir(_THREADS)
+    except OSError:
+        return []
+    names = []
+    for thread in threads:
+        with suppress(OSError):  # it has just ended
+            names.append(Path(_THREADS, thread, "comm").read_text(encoding="utf-8").strip())
+    return names
+
+
+def _refuse_threads(before: list[str]) -> None:
+    """OpenBLAS ends its threads when a process forks, and has them again when it needs them; a
+    thread that has ended is listed for a moment longer.
+    """
+    for _ in range(_TRIALS):
+        process_id = os.fork()
+        if process_id == 0:
+            os._exit(0)
+        os.waitpid(process_id, 0)
+        if len(_threads()) <= len(before):
+            return
+    raise ThreadsStartedError(f"threads were started: {', '.join(_threads())}")
+
+
+@contextmanager
+def _nothing_on_stdout() -> Iterator[None]:
+    """The first bytes there tell Spark the daemon's port: what imports print goes to stderr."""
+    kept = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+
+
+def main(arguments: list[str]) -> None:
+    """Load, if the workers are for tasks, and be Spark's daemon."""
+    if (arguments or [TASKS])[0] == TASKS:
+        try:
+            with _nothing_on_stdout():
+                load()
+        except (Exception, SystemExit) as error:
+            sys.stderr.write(
+                f"pykafka-sink: not loaded before workers are forked, each loads it by itself: "
+                f"{type(error).__name__}: {error}\n"
+            )
+            sys.stderr.flush()
+            # A process without anything that was half loaded.
+            os.execv(sys.executable, [sys.executable, "-m", SPARKS_OWN, *arguments])
+    importlib.import_module(SPARKS_OWN).manager()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,162 @@
+"""The daemon that loads the sink before it forks workers, as Spark starts it: by its module's name."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE_S
+
+OURS, SPARKS_OWN = "spark_kafka_sink.spark.daemon", "pyspark.daemon"
+REPOSITORY = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+IN_A_CHILD = """
+import json, os
+from spark_kafka_sink.spark import daemon
+daemon.load()
+import gc, random, sys
+import numpy as np
+threads = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1
+told = []
+for _ in range(2):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        square = np.ones((200, 200))
+        from spark_kafka_sink.producer.pool import POOL
+        from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
+        os.write(write, json.dumps({
+            "numpy": np.random.random(), "python": random.random(),
+            "ids": TRANSACTIONAL_IDS._worker, "idle": POOL.idle_count,
+            "blas": float((square @ square)[0, 0]),
+            "frozen": gc.get_freeze_count(), "collects": gc.isenabled(),
+            "loaded": sorted({n.split(".")[0] for n in sys.modules}),
+        }).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as file:
+        told.append(json.load(file))
+    os.wait()
+print(json.dumps([threads, "JE_ARROW_MALLOC_CONF" in os.environ, told]))
+"""
+
+
+@contextmanager
+def daemon(*arguments: str, path: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """As Spark's JVM starts it: it ends when its standard input is closed."""
+    folders = [str(folder) for folder in (path, REPOSITORY) if folder is not None]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(folders),
+        "PYTHON_WORKER_FACTORY_SECRET": "secret",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", OURS, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.stdin is not None and not process.stdin.closed:
+                process.stdin.close()
+            process.wait(PATIENCE_S)
+
+
+def new_worker(process: subprocess.Popen[bytes]) -> int:
+    """Its process id, by way of the port that the daemon tells, which must be all that it tells."""
+    assert process.stdout is not None
+    (port,) = struct.unpack("!i", process.stdout.read(4))
+    assert 0 < port <= 0xFFFF, f"standard output began with {struct.pack('!i', port)!r}"
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        (process_id,) = struct.unpack("!i", connection.makefile("rb").read(4))
+    return int(process_id)
+
+
+def said_by(process: subprocess.Popen[bytes]) -> str:
+    """What it has written to standard error until its end."""
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.close()
+    return process.stderr.read().decode()
+
+
+def running(process: subprocess.Popen[bytes]) -> str:
+    command = subprocess.run(
+        ["ps", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=True
+    )
+    return command.stdout
+
+
+def test_a_worker_has_all_loaded_and_nothing_of_another_workers_own():
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CHILD], capture_output=True, text=True, check=True
+    )
+    threads, is_set, (first, second) = json.loads(done.stdout)
+    assert threads == 1
+    assert not is_set
+    for worker in (first, second):
+        assert worker["idle"] == 0
+        assert worker["blas"] == 200.0
+        assert worker["frozen"] > 100_000
+        assert worker["collects"]
+        assert {"numba", "pyarrow", "pyspark"} <= set(worker["loaded"])
+    for own in ("numpy", "python", "ids"):
+        assert first[own] != second[own], own
+
+
+def test_it_is_sparks_daemon_and_what_imports_print_is_not_taken_for_its_port(tmp_path):
+    (tmp_path / "pandas.py").write_text("print('imported')\nraise ImportError('no pandas')\n")
+    with daemon("pyspark.worker", path=tmp_path) as process:
+        assert new_worker(process) > 0
+        assert OURS in running(process)
+        said = said_by(process)
+    assert "imported" in said
+    assert "not loaded" not in said
+
+
+@pytest.mark.parametrize(
+    ("numba", "reason"),
+    [
+        ("raise ImportError('libc is too old')", "ImportError: libc is too old"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        (
+            "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+            "import sys, importlib.machinery as m, importlib.util as u\n"
+            "spec = m.PathFinder.find_spec('numba', [p for p in sys.path if 'shadow' not in p])\n"
+            "module = sys.modules['numba'] = u.module_from_spec(spec)\n"
+            "spec.loader.exec_module(module)\n",
+            "ThreadsStartedError: threads were started",
+        ),
+    ],
+    ids=["import fails", "import exits", "import starts a thread"],
+)
+def test_what_cannot_be_loaded_leaves_sparks_own_daemon(tmp_path, numba, reason):
+    shadow = tmp_path / "shadow"
+    shadow.mkdir()
+    (shadow / "numba.py").write_text(numba)
+    with daemon("pyspark.worker", path=shadow) as process:
+        assert new_worker(process) > 0
+        assert SPARKS_OWN in running(process)
+        said = said_by(process)
+    assert reason in said
+    assert "each loads it by itself" in said
+
+
+def test_workers_that_plan_load_nothing(tmp_path):
+    """The driver's: they must start at once, and need no kernels."""
+    (tmp_path / "numba.py").write_text("raise ImportError('not for planning')\n")
+    with daemon("pyspark.sql.worker.plan_data_source_read", path=tmp_path) as process:
+        assert new_worker(process) > 0
+        assert said_by(process) == ""
