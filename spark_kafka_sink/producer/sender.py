@@ -161,9 +161,12 @@ class Sender:
             if problem is not None and problem.is_fatal:
                 self.fail(DeliveryError(problem.message))
                 return None
+        wait_ms = ready.next_check_ms
         if ready.unknown_leader_topics:
             self._metadata.request_update()
-        wait_ms = ready.next_check_ms
+            # This round has looked at metadata already, when nothing was due.
+            update_ms = self._metadata_updater.maybe_update(now_ms)
+            wait_ms = update_ms if wait_ms is None else min(wait_ms, update_ms)
         busy_nodes = []
         for node, partitions in ready.by_node.items():
             is_node_ready = self._client.ready(node, now_ms)

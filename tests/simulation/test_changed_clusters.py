@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.harness import simulate
+from tests.simulation.harness import Simulation, simulate
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
@@ -67,3 +67,18 @@ def test_two_truncations_in_a_row_lose_what_they_took_and_nothing_else():
     assert truncations == [True, True]
     assert simulation.values()[0] == [b"first", *values[1:]]
     assert partition.log.batches[-1].header.producer_epoch == 2
+
+
+def test_a_leader_that_is_not_among_the_brokers_is_asked_for_again_after_the_backoff():
+    """Nobody is elected yet: metadata names the dead leader. The sender must not sleep meanwhile."""
+    simulation = Simulation(acks="all")
+    cluster, clock = simulation.cluster, simulation.clock
+    cluster.create_topic("t", partitions=1, replicas=3)
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    cluster.crash(cluster.topics["t"].partitions[0].leader_id, election_delay_ms=1000)
+    began_ms = clock.ms
+    simulation.append_to(0, [b"b"])
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"a", b"b"]
+    assert clock.ms - began_ms < 3000
