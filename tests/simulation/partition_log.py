@@ -231,13 +231,22 @@ class PartitionLog:
         for batch, data in kept:
             self.append(batch, data)
 
-    def follow(self, leader: PartitionLog) -> None:
-        """Become a copy of ``leader``: cut what it does not have, fetch what it has more."""
+    def _common(self, other: PartitionLog) -> int:
+        """How many batches both begin with."""
+        shorter = min(len(self.batches), len(other.batches))
+        # A batch is copied together with all that is before it.
+        if shorter and self.batches[shorter - 1] is other.batches[shorter - 1]:
+            return shorter
         common = 0
-        for mine, theirs in zip(self.batches, leader.batches, strict=False):
+        for mine, theirs in zip(self.batches, other.batches, strict=False):
             if mine is not theirs:
                 break
             common += 1
+        return common
+
+    def follow(self, leader: PartitionLog) -> None:
+        """Become a copy of ``leader``: cut what it does not have, fetch what it has more."""
+        common = self._common(leader)
         if common < len(self.batches):
             self._keep(common)
         for batch, data in zip(leader.batches[common:], leader.data[common:], strict=True):

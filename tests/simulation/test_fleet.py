@@ -1,0 +1,34 @@
+"""Many producers and brokers that can only do so much at once."""
+
+from __future__ import annotations
+
+from tests.simulation.fleet import BusyBroker, Capacity
+from tests.simulation.fleet_storms import storms
+
+
+def test_work_waits_for_a_thread():
+    broker = BusyBroker(Capacity(threads=2, connection_us=0, request_us=0, partition_us=0))
+    assert [broker.serve(10, 5_000) for _ in range(4)] == [5, 5, 10, 10]
+    assert broker.longest_wait_ms == 5
+    assert broker.serve(100, 1_000) == 1
+
+
+def test_everything_is_acknowledged_and_each_producer_connects_to_each_broker_once():
+    steps = storms(
+        30, Capacity(threads=3, connection_us=5_000, request_us=100, partition_us=1)
+    ).steps
+    assert list(steps) == ["start", "broker 1 stops", "broker 1 leads again"]
+    for step in steps.values():
+        assert step["failed"] == step["not_acknowledged"] == 0
+    # Six brokers, and the address that it began with.
+    assert steps["start"]["connections"] == 30 * 7
+    assert steps["start"]["metadata_requests"] == 30
+    assert steps["broker 1 leads again"]["connections"] == 30
+
+
+def test_brokers_that_cannot_keep_up_are_given_up_and_reached_all_the_same():
+    """200 ms each, so that the last wait longer than socket.connection.setup.timeout.ms."""
+    slow = Capacity(threads=1, connection_us=200_000, request_us=100, partition_us=1)
+    start = storms(60, slow, socket_connection_setup_timeout_ms="3000").steps["start"]
+    assert start["given_up"] > 0
+    assert start["failed"] == start["not_acknowledged"] == 0
