@@ -96,7 +96,7 @@ def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         dest="kafka_version",
         metavar="VERSION",
         type=_kafka_version,
-        help="of Kafka, 3.9 or newer",
+        help="of Kafka, 3.3 or newer",
     )
     parser.add_argument(
         "--topic",

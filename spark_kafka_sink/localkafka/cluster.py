@@ -46,7 +46,7 @@ class LocalKafka:
     Parameters
     ----------
     brokers : how many; 1 or 3, so that a majority exists.
-    version : of Kafka, 3.9 or newer.
+    version : of Kafka, 3.3 or newer; 3.9 or newer for users of SCRAM.
     server_properties : added to those of every broker, or replacing them.
     heap : of every broker, as for ``-Xmx``.
     security : further listeners that let in only who is known, with certificates and users made

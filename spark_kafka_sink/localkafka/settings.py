@@ -75,11 +75,11 @@ def server_properties(
         "transaction.state.log.min.isr": str(in_sync),
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(in_sync),
-        **_TEST_PROPERTIES,
+        **TEST_PROPERTIES,
     }
 
 
-_TEST_PROPERTIES = {
+TEST_PROPERTIES: Mapping[str, str] = {
     "num.partitions": "1",
     "auto.create.topics.enable": "true",
     "controlled.shutdown.enable": "true",

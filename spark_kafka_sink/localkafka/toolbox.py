@@ -91,11 +91,14 @@ class Toolbox:
         for credential in scram_credentials:
             arguments += ["--add-scram", credential]
         for broker in brokers:
-            # In a file: what stands on a command line can be read by everybody on the machine.
-            lines = [*arguments, "--config", str(broker.properties_file)]
-            file = write_private(broker.folder / "format.arguments", "\n".join(lines))
+            given = [*arguments, "--config", str(broker.properties_file)]
+            if scram_credentials:
+                # In a file: what stands on a command line can be read by everybody on the machine.
+                # Older Kafkas know neither the users nor such a file.
+                file = write_private(broker.folder / "format.arguments", "\n".join(given))
+                given = [f"@{file}"]
             command = settings.tool_command(
-                self._java, self._jars, broker.folder, "kafka.tools.StorageTool", [f"@{file}"]
+                self._java, self._jars, broker.folder, "kafka.tools.StorageTool", given
             )
             keeper.start(f"format-{broker.broker_id}", command, broker.log_file, broker.log_file)
         for broker in brokers:
