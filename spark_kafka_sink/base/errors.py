@@ -224,10 +224,9 @@ _ADVICE: dict[str, str] = {
     "UNSUPPORTED_COMPRESSION_TYPE": "the broker cannot store this kafka.compression.type",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the topic's message format is older than v2: upgrade it",
     "UNSUPPORTED_VERSION": "the broker is older than this client supports",
-    "INVALID_RECORD": (
-        "the broker refused the records: a compacted topic needs a key in every record"
-    ),
-    "CORRUPT_MESSAGE": "bytes changed on the way, or the broker's disk is damaged",
+    "INVALID_RECORD": "the broker refused the records: a compacted topic needs a key in each",
+    "CORRUPT_MESSAGE": "bytes changed on the way, or the broker's disk is damaged; brokers older "
+    "than Kafka 2.4 also answer this to a record without a key for a compacted topic",
     "KAFKA_STORAGE_ERROR": "the broker lost a log directory: check its disks",
     "OUT_OF_ORDER_SEQUENCE_NUMBER": "an earlier batch was lost: see the broker's log",
     "INVALID_PRODUCER_EPOCH": "another producer took over this producer id",

@@ -43,6 +43,12 @@ def create_missing(
 
 def _hint(error_name: str, creation: TopicCreation) -> str:
     """The option to set, for errors that an option causes."""
+    if error_name == "INVALID_PARTITIONS" and creation.partitions == BROKER_DEFAULT:
+        both = creation.replication_factor == BROKER_DEFAULT
+        return (
+            " Brokers older than Kafka 2.4 have no default to use: set topic.creation.partitions"
+            + (" and topic.creation.replication.factor" if both else "")
+        )
     if error_name != "INVALID_REPLICATION_FACTOR":
         return ""
     if creation.replication_factor == BROKER_DEFAULT:
