@@ -1,6 +1,7 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
 # make test-long   more of the same: drivers, executors and interpreters of their own; 6 minutes
+# make test-versions   brokers from Kafka 2.1 to today's, and what came of it in docs/compatibility.md: 6 minutes
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
@@ -40,7 +41,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test dist sbom docs-site test-publishing test-long test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
+.PHONY: demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -64,6 +65,11 @@ test-fast: lint
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/broker/test_localkafka.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
+
+# Results go to tests/compatibility/results.json, and from there into the document.
+test-versions: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/brokers_versions; tests=$$?; \
+	$(BIN)/python -m tests.compatibility.table; exit $$tests
 
 test-clusters: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m "long or not long" tests/clusters tests/spark/test_cluster.py

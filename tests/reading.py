@@ -28,6 +28,8 @@ def consumer(bootstrap_servers: str, **settings: object) -> Consumer:
             "group.id": "tests",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # From the first record that is left, where the older ones were deleted.
+            "auto.offset.reset": "earliest",
             # An empty fetch would wait for half a second.
             "fetch.wait.max.ms": 10,
             "log_level": 0,

@@ -25,7 +25,23 @@ processes of their own; "standalone" is a master and two workers, with the drive
 BROKERS = """\
 ## Kafka brokers
 
-Apache Kafka's brokers as they are on Maven Central, each started and written to.
+Kafka 2.1 and newer; exactly-once 3.0 and newer. These are Apache Kafka's brokers as they are on Maven
+Central; up to 3.0 they ran with ZooKeeper, then without.
+
+- codecs: keys, values, headers, timestamps and partitions, null and empty ones too, were read back
+  by confluent-kafka as they were written, and the broker's log has them in that codec;
+- idempotence: sequences in the broker's log; acks of 0 and 1 without it; a producer that the broker
+  has forgotten, as Kafka before 2.4 does when retention has deleted its records;
+- restart: the broker was killed with SIGKILL and started again in the middle of a task: all records
+  once and in order;
+- topic creation: `topic.creation.enable`. Before Kafka 2.4 with numbers of partitions and replicas,
+  as those brokers have no defaults for it;
+- transactions: exactly-once's own, committed, aborted, and finished by the next driver after the
+  broker was killed;
+- operators' commands: `pykafka-sink transactions`.
+
+Brokers before Kafka 2.4 have no error of their own for a record without key in a compacted topic: it
+is tried again until `kafka.delivery.timeout.ms`, and the message then says what it may be.
 """
 
 

@@ -60,18 +60,35 @@ class Result(NamedTuple):
 
 @contextlib.contextmanager
 def of(
-    *, what: str, where: str, kafka: str, command: str, spark: str = "", python: str = ""
+    *,
+    what: str,
+    where: str,
+    kafka: str,
+    command: str,
+    spark: str = "",
+    python: str = "",
+    no: str = "",
 ) -> Iterator[None]:
-    """Record that the body passed, or failed. ``python`` is this interpreter's if not given."""
+    """Record that the body passed, or failed. ``python`` is this interpreter's if not given.
+
+    ``no``: the body shows that this does not work, and is refused; the reason, for the document.
+
+    May be used by several tests of the same: what has failed once in this process stays failed.
+    """
     python = python or platform.python_version()
     today = datetime.date.today().isoformat()
     result = Result(spark, python, kafka, what, where, FAILED, command, today)
     try:
         yield
     except Exception:
+        _failed.add(result.key)
         add(result)
         raise
-    add(result._replace(outcome=PASSED))
+    if result.key not in _failed:
+        add(result._replace(outcome=NO if no else PASSED, reason=no))
+
+
+_failed: set[tuple[str, ...]] = set()
 
 
 def add(*results: Result, path: Path = RESULTS) -> None:

@@ -63,34 +63,37 @@ def _cell_of_spark(results: list[Result], spark: str, where: str, what: str) -> 
 
 def _cell(of_cell: list[Result], of_row: list[Result], refused: str | None) -> str:
     """ "tested", with the versions if they are fewer than those of the row; or "no" and why."""
-    failed = sorted(_versions([r for r in of_cell if r.outcome == FAILED]))
+    failed = [r for r in of_cell if r.outcome == FAILED]
     if failed:
-        return f"no: failed with {'; '.join(failed)}"
+        return f"no: failed with {_versions(failed)}"
     seen = {r.reason for r in of_cell if r.outcome == NO}
     passed = [r for r in of_cell if r.outcome not in (NO, FAILED)]
     if not passed:
         return f"no: {refused or ' '.join(sorted(seen))}" if refused or seen else "not tested"
     assert not refused, f"{passed[0]} passed, and refused.py says that it cannot"
-    some = _versions(passed)
-    return "tested" if some == _versions(of_row) else f"tested ({'; '.join(some)})"
+    here = _versions(passed, of_row)
+    return f"tested ({here})" if here else "tested"
 
 
-def _versions(results: list[Result]) -> list[str]:
-    """Each Spark with its Pythons and Kafkas; without a Spark, the Pythons and Kafkas."""
+def _versions(results: list[Result], of_row: list[Result] | None = None) -> str:
+    """Of Spark, Python and Kafka; with ``of_row``, only what is not the same there."""
     texts = []
-    for spark in _sorted({r.spark for r in results}):
-        of_spark = [r for r in results if r.spark == spark]
-        pythons = ", ".join(_sorted({minor(r.python) for r in of_spark}))
-        kafkas = ", ".join(_sorted({r.kafka for r in of_spark}))
-        first = f"Spark {spark}, " if spark else ""
-        texts.append(f"{first}Python {pythons}, Kafka {kafkas}")
-    return texts
+    for field in ("spark", "python", "kafka"):
+        mine, theirs = (_sorted(_all(field, some)) for some in (results, of_row or []))
+        if mine and mine != theirs:
+            texts.append(f"{field.capitalize()} {', '.join(mine)}")
+    return ", ".join(texts)
+
+
+def _all(field: str, results: list[Result]) -> set[str]:
+    versions = {str(getattr(result, field)) for result in results} - {""}
+    return {minor(text) for text in versions} if field == "python" else versions
 
 
 def _with_what(results: list[Result]) -> list[str]:
     """The last two cells of a row: versions and commands."""
     commands = ", ".join(f"`{command}`" for command in sorted({r.command for r in results}))
-    return ["<br>".join(_versions(results)), commands]
+    return [_versions(results), commands]
 
 
 def _sorted(versions: Iterable[str]) -> list[str]:
@@ -106,7 +109,7 @@ def _broker_table(results: list[Result]) -> str:
             for what in BROKER_WHAT
         ]
         commands = ", ".join(f"`{command}`" for command in sorted({r.command for r in of_kafka}))
-        pythons = ", ".join(_sorted({minor(r.python) for r in of_kafka}))
+        pythons = ", ".join(_sorted(_all("python", of_kafka)))
         rows.append([kafka, *cells, pythons, commands])
     return _table(["Kafka", *BROKER_WHAT, "Python", "command"], rows)
 

@@ -1,0 +1,63 @@
+"""One broker of each version after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
+from tests.brokers_versions.zookeeper_kafka import ZooKeeperKafka
+from tests.compatibility import results
+from tests.local_kafka import PatientKafka
+from tests.spark.session import spark_session
+
+WITH_ZOOKEEPER = ("2.1.1", "2.8.2", "3.0.2")
+WITH_KRAFT = ("3.3.2", "3.9.1", "4.1.2", "4.3.0")
+VERSIONS = (*WITH_ZOOKEEPER, *WITH_KRAFT)
+COMMAND = "make test-versions"
+TOO_OLD_FOR_TRANSACTIONS = ("2.1.1", "2.8.2")
+
+
+def _on(versions: Iterable[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("broker", list(versions), indirect=True, scope="session")
+
+
+ON_BROKERS_THAT_TELL = _on(v for v in VERSIONS if v not in TOO_OLD_FOR_TRANSACTIONS)
+"""What became of a transaction, which exactly-once needs: since Kafka 3.0."""
+ON_BROKERS_THAT_DO_NOT = _on(TOO_OLD_FOR_TRANSACTIONS)
+_PROPERTIES = {"auto.create.topics.enable": "false"}
+
+Broker = Any
+"""A LocalKafka or a ZooKeeperKafka."""
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """Whoever stops it starts it again."""
+    if request.param in WITH_ZOOKEEPER:
+        with ZooKeeperKafka(request.param, _PROPERTIES) as kafka:
+            yield kafka
+    else:
+        with PatientKafka(
+            version=request.param, server_properties={**_PROPERTIES, **FAST_FAILOVER}
+        ) as local_kafka:
+            yield local_kafka
+
+
+@pytest.fixture
+def shows(broker: Broker) -> Callable[[str], AbstractContextManager[None]]:
+    """Records whether its body passes, as a result of this broker."""
+    return lambda what: results.of(
+        what=what, where=results.BROKER, kafka=broker.version, command=COMMAND
+    )
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One for all brokers."""
+    with spark_session() as session:
+        yield session

@@ -1,0 +1,117 @@
+"""Exactly-once without Spark: real tasks and the driver's commit protocol, on brokers of each version.
+
+What is visible is asked of confluent-kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.log_topic import check_brokers, prepare_log_topic
+from spark_kafka_sink.transactions.model import Unit
+from tests.broker.processes import eventually
+from tests.broker.test_cli_transactions import LOG_TOPIC, TIMEOUT_MS, Query, json_of
+from tests.broker.test_transactions import PARTITIONS, committed, uncommitted
+from tests.brokers_versions.conftest import (
+    COMMAND,
+    ON_BROKERS_THAT_DO_NOT,
+    ON_BROKERS_THAT_TELL,
+)
+from tests.compatibility import results
+from tests.patience import PATIENCE_MS
+
+pytestmark = pytest.mark.long
+
+ROWS = 600
+UNIT = Unit("query-1", 7, None)
+
+
+@pytest.fixture
+def query(broker: Any, request: pytest.FixtureRequest) -> Iterator[Query]:
+    """A driver of its own."""
+    prefix = request.node.originalname.replace("_", "-")
+    broker.create_topic(f"{prefix}-rows", PARTITIONS)
+    config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, 1, accepts_missing_record=True)
+    with AdminClient.connect(broker.bootstrap_servers) as admin:
+        deadline_ms = admin.deadline_in(PATIENCE_MS)
+        check_brokers(admin, config, deadline_ms)
+        prepare_log_topic(admin, config, deadline_ms)
+        client = TransactionClient(admin)
+        yield Query(broker, prefix, CommitProtocol(client, config, SystemClock(), PATIENCE_MS))
+    crash_points.set_hook(None)
+
+
+@ON_BROKERS_THAT_TELL
+class TestTransactions:
+    def test_are_invisible_until_they_are_committed(self, query, shows):
+        with shows("transactions"):
+            plan, written = query.begin()
+            assert uncommitted(query.kafka, query.topic) == list(range(ROWS))
+            assert committed(query.kafka, query.topic) == []
+            query.protocol.commit(plan, UNIT, written)
+            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+
+    def test_that_are_aborted_are_never_visible(self, query, shows):
+        with shows("transactions"):
+            plan, _ = query.begin()
+            query.protocol.abort(plan.driver)
+            plan, written = query.begin()
+            query.protocol.commit(plan, UNIT, written)
+            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+            assert len(uncommitted(query.kafka, query.topic)) == 2 * ROWS
+
+    def test_that_were_decided_are_committed_after_a_restart_of_the_broker(self, query, shows):
+        with shows("transactions"):
+            query.decide()
+            query.kafka.kill(1)
+            query.kafka.restart(1)
+            plan, _ = query.begin()
+            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+            query.protocol.abort(plan.driver)
+            assert committed(query.kafka, query.topic) == list(range(ROWS))
+
+
+@ON_BROKERS_THAT_TELL
+class TestCommands:
+    def test_show_and_finish_what_was_decided(self, query, shows, capsys):
+        with shows("operators' commands"):
+            names = sorted(t.transactional_id for t in query.decide())
+            assert query.command("list", "--json") == 0
+            [shown] = [p for p in json_of(capsys)["prefixes"] if p["prefix"] == query.prefix]
+            assert [t["transactional_id"] for t in shown["open_transactions"]] == names
+            assert query.command("describe", "--topic", query.topic, "--json") == 0
+            assert sorted(p["transactional_id"] for p in json_of(capsys)["parts"]) == names
+            assert query.command("resolve", "--yes") == 0
+            assert eventually(lambda: committed(query.kafka, query.topic) == list(range(ROWS)))
+
+    def test_abort_what_was_not(self, query, shows):
+        with shows("operators' commands"):
+            query.begin()
+            assert query.command("abort", "--yes") == 0
+            assert uncommitted(query.kafka, query.topic) == list(range(ROWS))
+            assert query.command("release", "--yes") == 0
+            assert committed(query.kafka, query.topic) == []
+
+
+@ON_BROKERS_THAT_DO_NOT
+@pytest.mark.parametrize("what", ["transactions", "operators' commands"])
+def test_brokers_that_cannot_tell_what_became_of_a_transaction(broker, what):
+    """The driver refuses them before anything is written; then there is nothing to operate on."""
+    run = {"what": what, "where": results.BROKER, "kafka": broker.version, "command": COMMAND}
+    config = ExactlyOnceConfig("refused", TIMEOUT_MS, LOG_TOPIC, 1, 1, False)
+    with (
+        results.of(**run, no="needs what brokers tell of transactions since Kafka 3.0 (KIP-664)"),
+        AdminClient.connect(broker.bootstrap_servers) as admin,
+        pytest.raises(ConfigError, match="needs Kafka 3.0 or newer.*Use at-least-once"),
+    ):
+        check_brokers(admin, config, admin.deadline_in(PATIENCE_MS))
