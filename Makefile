@@ -200,4 +200,4 @@ $(RELEASE)/installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-clusters $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

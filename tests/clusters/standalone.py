@@ -89,7 +89,7 @@ class StandaloneCluster:
             **(environment or {}),
             _MARK: self._mark,
         }
-        self._master: subprocess.Popen[bytes] | None = None
+        self._launched: list[subprocess.Popen[bytes]] = []
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> StandaloneCluster:
@@ -159,49 +159,55 @@ class StandaloneCluster:
 
     def _start_master(self) -> None:
         arguments = ("--host", HERE, "--port", "0", "--webui-port", "0")
-        self._master = self._launch("master", "master.Master", arguments)
-        self._await("master", self._master, lambda text: _STARTED.search(text) is not None)
+        process = self._launch("master", "master.Master", arguments)
+        self.await_said("master", process, lambda text: _STARTED.search(text) is not None)
         [self.master] = _STARTED.findall(self.log("master"))
 
     def _await_registered(self, number: int) -> None:
         name = f"worker-{number}"
         registered = "Successfully registered with master"
-        self._await(name, self._workers[number], lambda text: registered in text)
-
-    def _await(
-        self, name: str, process: subprocess.Popen[bytes], is_said: Callable[[str], bool]
-    ) -> None:
-        eventually(lambda: is_said(self.log(name)) or process.poll() is not None)
-        assert is_said(self.log(name)), f"{name}: {self.log(name)[-3000:]}"
+        self.await_said(name, self._workers[number], lambda text: registered in text)
 
     def _launch(
-        self,
-        name: str,
-        class_name: str,
-        arguments: Sequence[str],
+        self, name: str, class_name: str, arguments: Sequence[str]
     ) -> subprocess.Popen[bytes]:
+        spark_class = str(SPARK_HOME / "bin" / "spark-class")
+        return self.launch(name, [spark_class, f"{_DEPLOY}.{class_name}", *arguments])
+
+    def launch(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A process that is ended with the cluster; its output is in ``log(name)``."""
         self.folder.mkdir(parents=True, exist_ok=True)
         # Where there is such a command: ended with these tests, however they end. Executors end
         # when their worker is gone.
         setpriv = shutil.which("setpriv")
         until_parent_ends = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
-        spark_class = str(SPARK_HOME / "bin" / "spark-class")
+        own = self._environment if environment is None else environment
         with (self.folder / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                [*until_parent_ends, spark_class, f"{_DEPLOY}.{class_name}", *arguments],
+            process = subprocess.Popen(
+                [*until_parent_ends, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self._environment,
+                env={**own, _MARK: self._mark},
             )
+        self._launched.append(process)
+        return process
+
+    def await_said(
+        self, name: str, process: subprocess.Popen[bytes], is_said: Callable[[str], bool]
+    ) -> None:
+        """Wait for something in the output of a process; it is an error if it ends before that."""
+        eventually(lambda: is_said(self.log(name)) or process.poll() is not None)
+        assert is_said(self.log(name)), f"{name}: {self.log(name)[-3000:]}"
 
     def _end_all(self) -> None:
-        started = [*self._workers.values(), *([] if self._master is None else [self._master])]
-        for process in started:
+        for process in self._launched:
             process.kill()
             process.wait()
+        self._launched.clear()
         self._workers.clear()
-        self._master = None
 
         def all_ended() -> bool:
             left = self.processes()
