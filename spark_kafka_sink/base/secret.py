@@ -53,7 +53,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _masked(data: bytes, mask: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(data, mask, strict=True))
+    return bytes(a ^ b for a, b in zip(data, mask))
 
 
 def _unmasked(data: bytes, mask: bytes) -> Secret:

@@ -101,9 +101,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns that are as wide as their longest text."""
     if sys.stdout.isatty() and _print_rich(columns, rows):
         return
-    widths = [max(map(len, texts)) for texts in zip(columns, *rows, strict=True)]
+    widths = [max(map(len, texts)) for texts in zip(columns, *rows)]
     for row in (columns, *rows):
-        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        cells = (text.ljust(width) for text, width in zip(row, widths))
         print(_COLUMN_GAP.join(cells).rstrip())
 
 

@@ -111,7 +111,7 @@ def _run_list(kind: _Kind, arguments: argparse.Namespace) -> int:
     described = [(name, kind.summary(path.read_text("utf-8")), str(path)) for name, path in rows]
     if arguments.json:
         keys = ("name", "summary", "path")
-        print_json({kind.folder: [dict(zip(keys, row, strict=True)) for row in described]})
+        print_json({kind.folder: [dict(zip(keys, row)) for row in described]})
     else:
         print_table(("NAME", "WHAT IT IS"), [row[:2] for row in described])
     return EXIT_OK

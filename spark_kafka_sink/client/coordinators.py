@@ -67,7 +67,7 @@ class Coordinators:
             calls = self._calls(waiting, coordinators, deadline_ms)
             told = iter(self._answers(waiting, calls, deadline_ms))
             again: list[Question] = []
-            for question, call in zip(waiting, calls, strict=True):
+            for question, call in zip(waiting, calls):
                 answer = None if call is None else next(told)
                 error = _NETWORK_EXCEPTION
                 if answer is not None:
@@ -93,7 +93,7 @@ class Coordinators:
     ) -> list[Message | None]:
         """Of the calls that are there."""
         asked = [call for call in calls if call is not None]
-        ids = [q.ids[0] for q, call in zip(questions, calls, strict=True) if call is not None]
+        ids = [q.ids[0] for q, call in zip(questions, calls) if call is not None]
         return self._ask(ids, asked, deadline_ms)
 
     def _ask(
@@ -150,7 +150,7 @@ class Coordinators:
         calls = [Call(coordinators[i], ApiVersionsRequest(SOFTWARE_NAME, __version__)) for i in ids]
         found = {}
         answers = self._ask(ids, calls, deadline_ms)
-        for call, answer in zip(calls, answers, strict=True):
+        for call, answer in zip(calls, answers):
             if isinstance(answer, ApiVersionsResponse) and answer.error_code == 0:
                 found[call.node] = BrokerApiVersions.from_response(answer).transaction_version
         return found

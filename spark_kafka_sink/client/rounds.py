@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.protocol.schema import Message, Request
 

@@ -11,13 +11,13 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.config.reference_syntax import has_reference, problem_of_references
 
-Validator = Callable[[Any], str | None]
+Validator = Callable[[Any], Optional[str]]
 """Returns what is wrong with a parsed value, or None."""
 
 

@@ -6,9 +6,9 @@ Source: ``ProducerConfig`` of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_keys import (

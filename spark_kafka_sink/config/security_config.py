@@ -8,8 +8,7 @@ Source: ``SslConfigs``, ``SaslConfigs`` of Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.secret import Secret
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"

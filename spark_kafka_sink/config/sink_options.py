@@ -7,9 +7,10 @@ a key is used, or refused with an alternative, or reported as having no effect h
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig

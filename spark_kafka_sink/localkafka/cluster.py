@@ -355,7 +355,7 @@ class LocalKafka:
         deadline_ms = self._clock.now_ms() + timeout_ms
         running = self._running()
         with self._admin(running) as admin:
-            for broker_id, node in zip(running, admin.bootstrap_nodes, strict=True):
+            for broker_id, node in zip(running, admin.bootstrap_nodes):
                 while True:
                     problem = self._ask(admin, node, check, deadline_ms)
                     if problem is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import field
+from typing import Literal, Union
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.localkafka.certificates import Authority, KeyType
 
 SECURED_LISTENER = "SECURED"
@@ -94,7 +95,7 @@ class LocalSecurity:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
 
-Secured = str | LocalSecurity | Mapping[str, LocalSecurity]
+Secured = Union[str, LocalSecurity, Mapping[str, LocalSecurity]]
 """A protocol, one listener, or several by name."""
 
 

@@ -6,7 +6,7 @@ Source: ``Selectable``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Union
 
 from spark_kafka_sink.protocol.types import Buffer
 
@@ -59,7 +59,7 @@ class SendCompleted(NamedTuple):
     channel_id: int
 
 
-NetworkEvent = Resolved | Connected | Disconnected | Received | SendCompleted
+NetworkEvent = Union[Resolved, Connected, Disconnected, Received, SendCompleted]
 
 
 class Network(Protocol):

@@ -9,10 +9,11 @@ Source: ``ClusterConnectionStates``, ``InFlightRequests``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import NamedTuple
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import LocalProtocolError
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.network.interface import Address

@@ -10,14 +10,14 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Union
 
 from spark_kafka_sink.network.interface import Address
 
 # A cluster may have hundreds of brokers: not a thread for each.
 _MOST_THREADS = 8
 
-OnFound = Callable[[list[Address] | OSError], None]
+OnFound = Callable[[Union[list[Address], OSError]], None]
 """Called with at least one address, or with the reason why there is none."""
 
 
@@ -29,7 +29,7 @@ class LookUp(NamedTuple):
     on_found: OnFound
 
 
-Take = Callable[[], LookUp | None]
+Take = Callable[[], Optional[LookUp]]
 """The next look-up; None ends the thread that asks."""
 
 

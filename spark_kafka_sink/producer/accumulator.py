@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metadata import ClusterSnapshot

@@ -6,9 +6,10 @@ milliseconds in reports.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from typing import NamedTuple
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition
 
 _NS_PER_MS = 1_000_000

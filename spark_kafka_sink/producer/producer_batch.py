@@ -5,8 +5,7 @@ Source: ``ProducerBatch``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import KafkaErrorCode
 from spark_kafka_sink.base.model import (
     NO_LEADER_EPOCH,

@@ -15,9 +15,10 @@ Source: ``TransactionManager``, ``TxnPartitionEntry``; KIP-98, KIP-360.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import KafkaErrorCode
 from spark_kafka_sink.base.model import (
     NO_OFFSET,

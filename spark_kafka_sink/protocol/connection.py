@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import (
@@ -98,7 +98,7 @@ class Usable(NamedTuple):
     throttle_time_ms: int
 
 
-ProtocolEvent = ResponseReceived | Outgoing | Usable
+ProtocolEvent = Union[ResponseReceived, Outgoing, Usable]
 
 
 class Connection:

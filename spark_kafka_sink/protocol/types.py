@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 
-Buffer = bytes | bytearray | memoryview
+Buffer = Union[bytes, bytearray, memoryview]
 Decoder = Callable[[bytes, int], tuple[Any, int]]
 
 
@@ -92,7 +92,7 @@ BYTES = VariableType("bytes", b"")
 RECORDS = VariableType("records", None)
 UUID_TYPE = VariableType("uuid", UUID(int=0))
 
-WireType = FixedType | VariableType | ArrayOf | type
+WireType = Union[FixedType, VariableType, ArrayOf, type]
 
 _MAX_VARINT_BYTES = 5
 

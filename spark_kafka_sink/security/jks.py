@@ -20,9 +20,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security import der, pem
 from spark_kafka_sink.security.material import (
@@ -115,7 +116,7 @@ def unlock(entry: KeyEntry, password: str) -> KeyMaterial:
     while len(stream) < len(locked):
         digest = hashlib.sha1(secret + digest).digest()
         stream += digest
-    key = bytes(a ^ b for a, b in zip(locked, stream, strict=False))
+    key = bytes(a ^ b for a, b in zip(locked, stream))
     if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), check):
         raise KeyPasswordError("the key's password is wrong")
     if not entry.chain:

@@ -5,8 +5,9 @@ No message of these errors quotes what was read, nor a password.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.secret import Secret
 
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security import der
 from spark_kafka_sink.security.material import DamagedStoreError

@@ -9,9 +9,9 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
 from spark_kafka_sink.protocol.sasl import Converse

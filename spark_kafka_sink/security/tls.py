@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
@@ -32,6 +33,9 @@ Resolve = Callable[[str, str], str]
 
 logger = logging.getLogger("spark_kafka_sink")
 
+# OpenSSL's X509_V_FLAG_PARTIAL_CHAIN, which Python 3.9 has no name for.
+_PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
+
 
 class _FileState(NamedTuple):
     """By which a changed file is known."""
@@ -42,7 +46,7 @@ class _FileState(NamedTuple):
     inode: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Inputs:
     """All that a context is made of and that may change: resolved values, and files."""
 
@@ -151,7 +155,7 @@ class TlsContext:
             context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
             # As in Java, trust ends at any certificate of the store, not only at a root.
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.verify_flags |= _PARTIAL_CHAIN
             what = store_options.described(inputs.truststore, self._trust_options)
             _load(context, trusted, what)
         material = stores.key_material(inputs.keystore, self._key_options)

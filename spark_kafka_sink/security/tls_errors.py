@@ -215,7 +215,9 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
 def _meaning_of(error: OSError) -> _Meaning | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _REFUSED_CERTIFICATES.get(error.verify_code)
-    if isinstance(error, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError):
+    # The last one is what Python 3.9 raises for the first.
+    ends = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError)
+    if isinstance(error, ends):
         return _NO_TLS
     if isinstance(error, ssl.SSLError):
         return _REASONS.get(_reason_of(error))

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    CalendarIntervalType,
     DataType,
     IntegerType,
     MapType,
@@ -30,6 +29,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.spark.versions import interval_types
 
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
@@ -119,7 +119,7 @@ def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
     """
     if isinstance(data_type, UserDefinedType):
         yield from _problems_of(data_type.sqlType(), is_nested)
-    elif isinstance(data_type, CalendarIntervalType) or (
+    elif isinstance(data_type, interval_types()) or (
         isinstance(data_type, YearMonthIntervalType) and not is_nested
     ):
         yield f"has the type {data_type.simpleString()}"

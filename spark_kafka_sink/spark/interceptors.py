@@ -58,7 +58,7 @@ def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
         raise TypeError(
             f"it changed the columns from {before.schema.names} to {after.schema.names}"
         )
-    for expected, got in zip(before.schema, after.schema, strict=True):
+    for expected, got in zip(before.schema, after.schema):
         if _may_be_null(got.type) != _may_be_null(expected.type):
             raise TypeError(
                 f"it changed the type of column '{got.name}' from {expected.type} to {got.type}: "

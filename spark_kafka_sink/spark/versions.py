@@ -70,6 +70,16 @@ else:
         """What a task returns."""
 
 
+def interval_types() -> tuple[type, ...]:
+    """Types of intervals that Arrow has no counterpart for. Spark 3.5 refuses columns of intervals
+    of mixed units by itself, when it is asked for a schema.
+    """
+    from pyspark.sql import types
+
+    calendar_interval = getattr(types, "CalendarIntervalType", None)
+    return () if calendar_interval is None else (calendar_interval,)
+
+
 def require_data_sources() -> None:
     """Raise ImportError where Spark has no Python data sources, with what to use instead."""
     if FOUND < _FIRST_DATA_SOURCES:
@@ -86,5 +96,6 @@ __all__ = [
     "DataSourceArrowWriter",
     "DataSourceStreamArrowWriter",
     "WriterCommitMessage",
+    "interval_types",
     "require_data_sources",
 ]

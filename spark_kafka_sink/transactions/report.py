@@ -178,7 +178,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths)).rstrip()
         for line in lines
     ]
 

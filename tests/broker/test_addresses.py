@@ -95,7 +95,7 @@ class TestIpv6:
             producer.append(batch, plan_of(batch, "ad-ipv6"))
             producer.flush()
         after = [forwarder.accepted_count for forwarder in pair.forwarders.values()]
-        assert all(earlier < later for earlier, later in zip(before, after, strict=True))
+        assert all(earlier < later for earlier, later in zip(before, after))
         assert values(read_topic(pair.bootstrap_servers, "ad-ipv6")) == [b"0", b"1"]
 
     @needs_ipv6

@@ -104,7 +104,7 @@ class TestRecords:
         records = read_topic(broker.bootstrap_servers, topic)
         for codec_id in range(len(CODECS)):
             got = [(r.offset, r.key, r.value) for r in records if r.partition == codec_id]
-            assert got == list(zip(range(ROWS), keys, texts, strict=True))
+            assert got == list(zip(range(ROWS), keys, texts))
             batches = batches_of(broker, topic, codec_id)
             assert {batch.codec_id for batch in batches} == {codec_id}
 

@@ -127,7 +127,7 @@ def test_a_decided_unit_is_shown_and_finished(
     assert shown["record"]["unit"] == {"query_id": "query-1", "batch_id": 7, "job_id": None}
     assert shown["record"]["owner"]["driver_id"] == "driver-1"
     assert [t["transactional_id"] for t in shown["open_transactions"]] == names
-    for transaction, task in zip(shown["open_transactions"], sorted(written), strict=True):
+    for transaction, task in zip(shown["open_transactions"], sorted(written)):
         assert transaction["state"] == "Ongoing"
         assert (transaction["producer_id"], transaction["producer_epoch"]) == task.producer
         assert 0 <= transaction["age_ms"] < TIMEOUT_MS

@@ -304,7 +304,7 @@ class TestTopicsThatGoAway:
         second_id = topics.topic_id(topic)
         assert first_id != second_id
         failure = failure_of(producer, topic)
-        assert isinstance(failure, TopicError | DeliveryError)
+        assert isinstance(failure, (TopicError, DeliveryError))
         assert f"topic '{topic}' was deleted and created again while the job ran" in str(failure)
         assert not producer.is_healthy
         assert read_topic(strict_kafka.bootstrap_servers, topic) == []

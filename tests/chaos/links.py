@@ -114,7 +114,7 @@ def linked_brokers(version: str) -> Iterator[LinkedBrokers]:
 
         internal = [link(b, lambda i: kafka.address(i, _BETWEEN_BROKERS)) for b in _BROKERS]
         quorum = [link(b, lambda i: kafka.controller_address(i)) for b in _BROKERS]
-        voters = [f"{b}@{proxy.address}" for b, proxy in zip(_BROKERS, quorum, strict=True)]
+        voters = [f"{b}@{proxy.address}" for b, proxy in zip(_BROKERS, quorum)]
         kafka = PatientKafka(
             len(_BROKERS),
             version=version,

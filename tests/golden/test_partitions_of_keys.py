@@ -46,5 +46,5 @@ def test_producer_sends_keys_to_javas_partitions(count):
 
 
 def test_the_twin_of_other_tests_is_java_as_well():
-    for key, case in zip(KEYS, CASES, strict=True):
+    for key, case in zip(KEYS, CASES):
         assert twin.murmur2(key) == case["murmur2"] & 0xFFFFFFFF

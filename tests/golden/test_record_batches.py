@@ -101,6 +101,6 @@ def test_parts_of_a_split_batch_are_javas():
     batch.set_producer_state(producer, numbers["first_sequence"])
     parts = BatchSplitter(None).split(batch, 1)
     assert len(parts) == len(case["batches"])
-    for part, javas in zip(parts, case["batches"], strict=True):
+    for part, javas in zip(parts, case["batches"]):
         part.seal()
         assert_java_wrote(b"".join(part.buffers), javas)

@@ -168,7 +168,7 @@ def test_rows_go_to_their_slots_in_order():
     arena = Arena(pages=200)
     arena.append(arrow_records(batch, plan_for(batch), 0), slots)
     for slot in set(slots):
-        mine = [row for row, s in zip(rows, slots, strict=True) if s == slot]
+        mine = [row for row, s in zip(rows, slots) if s == slot]
         assert arena.records_of(slot) == expected_bytes(mine)
         assert arena.table[slot, kernel.RECORDS_COUNT] == len(mine)
 

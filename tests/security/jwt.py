@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
-PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+PrivateKey = Union[rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey]
+PublicKey = Union[rsa.RSAPublicKey, ec.EllipticCurvePublicKey]
 _P256_BYTES = 32
 
 

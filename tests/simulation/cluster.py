@@ -7,6 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Optional
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import error_named
@@ -33,7 +34,7 @@ KAFKA_2_1 = {0: (0, 7), 3: (0, 7), 18: (0, 2), 22: (0, 1)}
 # A follower's next fetch after an election.
 HIGH_WATERMARK_LAG_MS = 200
 
-Reply = Callable[[schema.Message | None], None]
+Reply = Callable[[Optional[schema.Message]], None]
 ProduceHook = Callable[[SimBroker, str, int, twin.RecordBatch], "str | None"]
 
 

@@ -88,7 +88,7 @@ class PartitionLog:
         end = self.last_stable_offset(high_watermark)
         aborted = frozenset(
             base
-            for base, batch in zip(self.base_offsets, self.batches, strict=True)
+            for base, batch in zip(self.base_offsets, self.batches)
             for ended in self.ended
             if not ended.is_committed
             and is_transactional(batch.header)
@@ -100,7 +100,7 @@ class PartitionLog:
     def _records(self, end: int, left_out: frozenset[int]) -> list[twin.Record]:
         return [
             record._replace(offset=base + index)
-            for base, batch in zip(self.base_offsets, self.batches, strict=True)
+            for base, batch in zip(self.base_offsets, self.batches)
             if base < end and base not in left_out and not is_control(batch.header)
             for index, record in enumerate(batch.records)
         ]
@@ -204,7 +204,7 @@ class PartitionLog:
     def read(self, offset: int, end: int, max_bytes: int) -> bytes:
         """Whole batches from the one that holds ``offset``, before ``end``; at least one."""
         out = b""
-        for base, batch, data in zip(self.base_offsets, self.batches, self.data, strict=True):
+        for base, batch, data in zip(self.base_offsets, self.batches, self.data):
             if base + len(batch.records) <= offset:
                 continue
             if base >= end or (out and len(out) + len(data) > max_bytes):
@@ -226,7 +226,7 @@ class PartitionLog:
         self._keep(len(self.batches) - 1)
 
     def _keep(self, count: int) -> None:
-        kept = list(zip(self.batches, self.data, strict=True))[:count]
+        kept = list(zip(self.batches, self.data))[:count]
         self._clear()
         for batch, data in kept:
             self.append(batch, data)
@@ -238,7 +238,7 @@ class PartitionLog:
         if shorter and self.batches[shorter - 1] is other.batches[shorter - 1]:
             return shorter
         common = 0
-        for mine, theirs in zip(self.batches, other.batches, strict=False):
+        for mine, theirs in zip(self.batches, other.batches):
             if mine is not theirs:
                 break
             common += 1
@@ -249,7 +249,7 @@ class PartitionLog:
         common = self._common(leader)
         if common < len(self.batches):
             self._keep(common)
-        for batch, data in zip(leader.batches[common:], leader.data[common:], strict=True):
+        for batch, data in zip(leader.batches[common:], leader.data[common:]):
             self.append(batch, data)
 
 

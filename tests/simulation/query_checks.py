@@ -65,7 +65,7 @@ def _check_swept(life: Life) -> None:
     """Whose transaction was aborted before the tasks of a later plan writes nothing after it."""
     for writer in life.swept:
         for index, partition in enumerate(life.cluster.topics["out"].partitions):
-            for base, batch in zip(partition.log.base_offsets, partition.log.batches, strict=True):
+            for base, batch in zip(partition.log.base_offsets, partition.log.batches):
                 header = batch.header
                 producer = (header.producer_id, header.producer_epoch)
                 is_its_own = producer == writer.producer and not is_control(header)

@@ -96,7 +96,7 @@ class _Scram:
         salted = _salted(self._password)
         client_key = hmac.digest(salted, b"Client Key", "sha256")
         signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
-        expected = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        expected = bytes(a ^ b for a, b in zip(client_key, signature))
         if base64.b64decode(proof) != expected:
             return None
         self.is_complete = True

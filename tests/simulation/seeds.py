@@ -171,7 +171,7 @@ def _task(life: Life, rng: random.Random) -> None:
             simulation.append_to(rng.randrange(life.settings.partitions), values)
         else:
             keys = [rng.choice((None, b"", b"a", b"bcd")) for _ in values]
-            simulation.append(list(zip(keys, values, strict=True)))
+            simulation.append(list(zip(keys, values)))
         if rng.random() < 0.5:
             simulation.run_for(rng.choice((1, 20, 500)))
     simulation.producer.flush()

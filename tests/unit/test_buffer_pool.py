@@ -58,5 +58,5 @@ def test_views_join_neighbours(
     memory[:] = bytes(index % 251 for index in range(16 * PAGE))
     views = pool.views(pages, size_bytes)
     assert [len(view) for view in views] == [count for _, count in expected]
-    for view, (page, count) in zip(views, expected, strict=True):
+    for view, (page, count) in zip(views, expected):
         assert view == memory[page * PAGE : page * PAGE + count]

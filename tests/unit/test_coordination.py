@@ -137,5 +137,5 @@ class TestAddPartitions:
         ],
     )
     def test_what_will_not_pass_comes_first(self, errors, worst):
-        response = response_of(dict(zip((T0, T1, U0), errors, strict=True)))
+        response = response_of(dict(zip((T0, T1, U0), errors)))
         assert worst_of(results_in(self.request, response))[1].name == worst

@@ -16,7 +16,7 @@ def rooms() -> dict[str, str]:
     """What the file map says of each folder of the package."""
     file_map = TEXT.split("## File map")[1].split("```")[1].split("spark_kafka_sink/\n")[1]
     parts = re.split(r"^ {2,4}(\w+)/ ", file_map, flags=re.MULTILINE)[1:]
-    return dict(zip(parts[::2], parts[1::2], strict=True))
+    return dict(zip(parts[::2], parts[1::2]))
 
 
 def folders() -> list[Path]:

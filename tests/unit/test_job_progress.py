@@ -65,7 +65,7 @@ def test_more_files_taken_in_than_there_are() -> None:
 
 def kafka_progress(*sources: tuple[str, str | None, str | None]) -> dict[str, Any]:
     names = ("description", "endOffset", "latestOffset")
-    return progress(0, 10) | {"sources": [dict(zip(names, s, strict=True)) for s in sources]}
+    return progress(0, 10) | {"sources": [dict(zip(names, s)) for s in sources]}
 
 
 @pytest.mark.parametrize(

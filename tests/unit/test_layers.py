@@ -37,7 +37,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.versions": set(),
     "spark.worker": set(),
     "spark.daemon": {"record.kernels.cache", "spark.task"},
-    "spark.input_schema": {"columns.positions"},
+    "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.commands": {"config"},

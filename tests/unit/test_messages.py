@@ -15,7 +15,7 @@ from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
 PACKAGE = Path(spark_kafka_sink.__file__).parent
 DOCS = PACKAGE.parent / "docs"
 FOR_USERS = ("delivery", "exactly-once", "operating-transactions", "options", "reliability")
-FOR_USERS += ("troubleshooting", "tuning", "your-own-code")
+FOR_USERS += ("spark-versions", "troubleshooting", "tuning", "your-own-code")
 
 # Without those that are words, such as retries.
 NAMES = sorted((key.name for key in PRODUCER_CONFIG.keys.values() if "." in key.name), key=len)

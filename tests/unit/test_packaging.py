@@ -134,4 +134,4 @@ def test_lower_bounds_are_stated():
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     assert all(">=" in requirement for requirement in project["dependencies"])
-    assert project["requires-python"] == ">=3.10"
+    assert project["requires-python"] == ">=3.9"

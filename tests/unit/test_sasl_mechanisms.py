@@ -96,7 +96,7 @@ class TestScram:
         message = bare + b"," + server_first + b"," + without_proof
         stored = hashlib.sha512(hmac.digest(salted, b"Client Key", "sha512")).digest()
         signature = hmac.digest(stored, message, "sha512")
-        key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True))
+        key = bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature))
         assert hashlib.sha512(key).digest() == stored
         server_key = hmac.digest(salted, b"Server Key", "sha512")
         answer = base64.b64encode(hmac.digest(server_key, message, "sha512"))

@@ -107,7 +107,7 @@ def test_a_batch_that_ends_with_the_last_sequence(state: ProducerState) -> None:
 def test_order_of_sequences_across_the_wrap() -> None:
     sequences = [LAST_SEQUENCE - 1, LAST_SEQUENCE, 0, 1]
     batches = [make_batch() for _ in sequences]
-    for batch, sequence in zip(batches, sequences, strict=True):
+    for batch, sequence in zip(batches, sequences):
         batch.set_producer_state(PRODUCER, sequence)
     for index, batch in enumerate(batches):
         assert [batch.precedes(other) for other in batches] == [

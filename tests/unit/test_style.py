@@ -37,7 +37,7 @@ class Function(NamedTuple):
 
 def functions(tree: ast.AST, outer: str = "") -> Iterator[Function]:
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert node.end_lineno is not None
             name = f"{outer}{node.name}"
             lines = node.end_lineno - node.lineno + 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, STRING, UUID_TYPE, ArrayOf
 

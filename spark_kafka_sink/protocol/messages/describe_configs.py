@@ -6,8 +6,7 @@ Version 1 brought the source of a value and its synonyms (KIP-226), 3 type and d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, STRING, ArrayOf
 

@@ -7,8 +7,7 @@ Version 13 names topics by id (KIP-516), which a reader of single topics can do 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import (
     INT8,

@@ -6,8 +6,7 @@ TRANSACTION_ABORTABLE (KIP-890). Version 0 knows consumer groups only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import INT8, INT16, INT32, STRING, ArrayOf
 

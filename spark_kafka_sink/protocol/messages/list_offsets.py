@@ -6,8 +6,7 @@ storage (KIP-1075). Versions 7, 8, 9 and 11 only brought more special timestamps
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import INT8, INT16, INT32, INT64, STRING, ArrayOf
 

@@ -5,9 +5,9 @@ Version 0 asks for all topics where later versions ask for none, and no broker s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import BOOL, INT16, INT32, STRING, UUID_TYPE, ArrayOf
 

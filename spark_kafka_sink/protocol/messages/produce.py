@@ -6,9 +6,9 @@ answer (KIP-951), 12 implicit AddPartitionsToTxn (KIP-890), 13 topic ids instead
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import (
     INT16,

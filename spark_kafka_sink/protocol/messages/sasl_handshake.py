@@ -5,8 +5,7 @@ Version 0 means tokens without Kafka's framing afterwards, and is not spoken.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import INT16, STRING, ArrayOf
 

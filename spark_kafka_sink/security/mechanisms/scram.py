@@ -133,7 +133,7 @@ class ScramConversation:
         stored_key = hashlib.new(self._hash, client_key).digest()
         self._server_signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
         signature = self._hmac(stored_key, signed)
-        return bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        return bytes(a ^ b for a, b in zip(client_key, signature))
 
     def _check_final(self, server_final: bytes) -> None:
         found = _SERVER_FINAL.fullmatch(server_final)

@@ -44,6 +44,12 @@ _LEAST_SECRET = 4
 _FORM = "application/x-www-form-urlencoded"
 
 
+_TOO_LATE = (
+    "it does not answer in time (kafka.sasl.login.connect.timeout.ms, "
+    f"kafka.sasl.login.read.timeout.ms; {DEFAULT_TIMEOUT_MS} if they are not given)"
+)
+
+
 class Tls(NamedTuple):
     """The endpoint's TLS. ``explain``: an error, host and port → cause and option."""
 
@@ -103,14 +109,9 @@ class TokenEndpoint:
             raise AuthenticationError(f"{self.name}: {self._explained(error)}") from None
         except ssl.SSLError as error:
             raise CredentialsUnavailableError(f"{self.name}: {self._explained(error)}") from None
-        except TimeoutError:
-            raise self._away(
-                f"it does not answer in time (kafka.sasl.login.connect.timeout.ms, "
-                f"kafka.sasl.login.read.timeout.ms; {DEFAULT_TIMEOUT_MS} if they are not given)"
-            ) from None
         except (OSError, UnicodeError) as error:
             # A name of a host that cannot be one is a UnicodeError.
-            raise self._away(str(error)) from None
+            raise self._away(_TOO_LATE if _is_timeout(error) else str(error)) from None
         except HTTPException as error:
             # Its text quotes what came.
             raise self._away(f"what answers does not speak HTTP ({type(error).__name__})") from None
@@ -230,3 +231,8 @@ def _json_object(answer: Answer) -> Mapping[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
+
+
+def _is_timeout(error: Exception) -> bool:
+    """In Python 3.9 a socket's timeout is no TimeoutError, and known by its text."""
+    return isinstance(error, TimeoutError) or str(error) == "timed out"

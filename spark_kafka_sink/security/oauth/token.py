@@ -92,7 +92,7 @@ def _seconds(claims: Mapping[str, object], name: str, source: str) -> float | No
     value = claims.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _NEVER:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _NEVER:
         raise _wrong(source, f"has a claim '{name}' that is not a number of seconds since 1970")
     return float(value)
 

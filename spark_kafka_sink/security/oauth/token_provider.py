@@ -47,7 +47,7 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
 
 def _expiry_ms(value: Any, source: str) -> int:
     what = "the second value that it returned, the time at which the token expires,"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise AuthenticationError(f"{source}: {what} is {_type_of(value)}, not a number of seconds")
     if not _LEAST_SECONDS <= value < _MOST_SECONDS:
         hint = (

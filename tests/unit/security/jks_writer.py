@@ -50,7 +50,7 @@ def _locked(key: bytes, password: str) -> bytes:
         initial=SALT,
     )
     stream = b"".join(digests)[len(SALT) :]
-    mixed = bytes(a ^ b for a, b in zip(key, stream, strict=False))
+    mixed = bytes(a ^ b for a, b in zip(key, stream))
     return SALT + mixed + hashlib.sha1(secret + key).digest()
 
 
