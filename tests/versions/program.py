@@ -1,8 +1,8 @@
 """Writes in each way that one version of Spark has. Runs in that version's own interpreter.
 
-``python program.py SERVERS FOLDER [WAY ...]`` prints one line of JSON for each way: its name, which
-is the topic's too, and the error that came out of it, null if there was none. Python 3.9, and
-nothing but the sink and pyspark.
+``python program.py SERVERS FOLDER PREFIX [WAY ...]`` writes to topics named PREFIX and the way. It
+prints one line of JSON with the versions, and then one for each way: its name, and the error that
+came out of it, null if there was none. Python 3.9, and nothing but the sink and pyspark.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ FILES, ROWS_OF_A_FILE = 4, 50
 class Program:
     """One session, in which each way is tried."""
 
-    def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, servers: str, folder: Path, prefix: str) -> None:
         self.spark = spark
         self.servers = servers
         self.folder = folder
+        self.prefix = prefix
         self.ways: dict[str, Callable[[str], None]] = {
             "write": self.write,
             "write-exactly-once": self.write_exactly_once,
@@ -57,13 +58,14 @@ class Program:
         for name in names or self.ways:
             error = None
             try:
-                self.ways[name](name)
+                self.ways[name](f"{self.prefix}{name}")
             except Exception as raised:
                 error = f"{type(raised).__name__}: {raised}"
             print(json.dumps({"way": name, "error": error}), flush=True)
 
     def options(self, topic: str, exactly_once: str | None = None, **more: Any) -> dict[str, Any]:
         options: dict[str, Any] = {"kafka.bootstrap.servers": self.servers, "topic": topic}
+        options["metrics.log"] = False
         options["metrics.path"] = str(self.folder / f"{topic}.metrics")
         if exactly_once is not None:
             options["delivery.guarantee"] = "exactly-once"
@@ -210,7 +212,7 @@ def failing(df: DataFrame, attempts: int) -> DataFrame:
 
 
 def main() -> None:
-    servers, folder, *names = sys.argv[1:]
+    servers, folder, prefix, *names = sys.argv[1:]
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2,3]")
@@ -222,7 +224,7 @@ def main() -> None:
     )
     spark.sparkContext.setLogLevel("ERROR")
     print(json.dumps({"spark": spark.version, "python": platform.python_version()}), flush=True)
-    program = Program(spark, servers, Path(folder))
+    program = Program(spark, servers, Path(folder), prefix)
     if not HAS_DATA_SOURCES and not names:
         names = [name for name in program.ways if not name.startswith(("format", "stream"))]
     program.run(names)

@@ -1,0 +1,130 @@
+"""The sink in each version of Spark: written by ``program.py`` there, read back here.
+
+Only ``make test-versions`` runs it; it makes a virtual environment for each version. What it has
+found goes into docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.compatibility import results
+from tests.local_kafka import PatientKafka
+from tests.reading import read_topic
+from tests.versions.environments import FOLDER, PAIRS, Pair, environment, interpreter
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
+
+PROGRAM = Path(__file__).with_name("program.py")
+COMMAND = "make test-versions"
+NO_STREAM = (
+    "Spark 3.5 has no data sources in Python that write: foreachBatch with "
+    "`spark_kafka_sink.batch_writer` writes streams"
+)
+
+
+class Outcome(NamedTuple):
+    """What a way of writing leaves for readers of committed records, and what it raises."""
+
+    rows: list[int]
+    error: str | None = None
+
+
+ALL = list(range(3000))
+STREAMED = list(range(8 * 50))
+EXPECTED = {
+    "batch": {
+        "write": Outcome(ALL),
+        "write-bad-schema": Outcome([], "SchemaError: Required attribute 'value' not found"),
+        "format": Outcome(ALL),
+        "format-bad-schema": Outcome([], "Required attribute 'value' not found"),
+    },
+    "stream": {"stream": Outcome(STREAMED)},
+    "foreachBatch": {"foreach": Outcome(STREAMED)},
+    "exactly-once batch": {
+        "write-exactly-once": Outcome(ALL),
+        "write-retried": Outcome(ALL),
+        "write-failed": Outcome([], "the row that this task cannot compute"),
+        "format-exactly-once": Outcome(ALL),
+        "format-retried": Outcome(ALL),
+    },
+    "exactly-once stream": {
+        "foreach-exactly-once": Outcome(STREAMED),
+        "foreach-named": Outcome(STREAMED),
+        "foreach-two-sinks": Outcome(sorted(STREAMED * 2)),
+        "foreach-twice": Outcome(
+            list(range(50)), r"micro-batch 0 of query .* is written a second time"
+        ),
+        "stream-exactly-once": Outcome(STREAMED),
+    },
+}
+"""For each column of docs/compatibility.md: ways of program.py, and what comes of them."""
+
+
+class Run(NamedTuple):
+    """What program.py has said."""
+
+    spark: str
+    python: str
+    prefix: str
+    errors: dict[str, str | None]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalKafka]:
+    with PatientKafka(version="4.3.0") as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module", params=PAIRS, ids=str)
+def run(request: pytest.FixtureRequest, broker: LocalKafka, tmp_path_factory) -> Run:
+    pair: Pair = request.param
+    python = interpreter(pair.python)
+    if python is None:
+        pytest.skip(f"there is no Python {pair.python} on this machine")
+    prefix = f"{pair}-"
+    for way in (way for ways in EXPECTED.values() for way in ways):
+        broker.create_topic(prefix + way, 2)
+    folder = tmp_path_factory.mktemp(str(pair))
+    command = [environment(pair, python), PROGRAM, broker.bootstrap_servers, folder, prefix]
+    done = subprocess.run(
+        [str(part) for part in command],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(FOLDER / "numba-cache")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    versions, *ways = (json.loads(line) for line in done.stdout.splitlines())
+    errors = {way["way"]: way["error"] for way in ways}
+    return Run(versions["spark"], versions["python"], prefix, errors)
+
+
+@pytest.mark.parametrize("what", EXPECTED)
+def test_a_version_of_spark(what: str, run: Run, broker: LocalKafka) -> None:
+    where = {"where": "local", "kafka": broker.version, "command": COMMAND}
+    expected = {way: outcome for way, outcome in EXPECTED[what].items() if way in run.errors}
+    if not expected:
+        assert (run.spark[:2], what) == ("3.", "stream")
+        today = datetime.date.today().isoformat()
+        seen = (run.spark, run.python, broker.version, what, "local", results.NO, COMMAND, today)
+        results.add(results.Result(*seen, reason=NO_STREAM))
+        return
+    with results.of(spark=run.spark, python=run.python, what=what, **where):
+        for way, outcome in expected.items():
+            error = run.errors[way]
+            if outcome.error is None:
+                assert error is None, way
+            else:
+                assert re.search(outcome.error, error or "", re.DOTALL), way
+            records = read_topic(broker.bootstrap_servers, run.prefix + way)
+            assert sorted(int(record.value or b"-1") for record in records) == outcome.rows, way
