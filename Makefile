@@ -1,7 +1,8 @@
 # make demo   real flights into a real Kafka, in a fresh virtual environment
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
 # make test-long   more of the same: drivers, executors and interpreters of their own; 6 minutes
-# make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.13, brokers from Kafka 2.1 to today's: 30 minutes
+# make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.13, brokers from Kafka 2.1 to today's
+#                 and others; needs Go as well: 40 minutes
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
@@ -69,7 +70,7 @@ test-long: $(VENV)/dev.installed
 # Results go to tests/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.
 test-versions: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/brokers_versions tests/versions; tests=$$?; \
+	$(BIN)/python -m pytest -m long tests/brokers_versions tests/kfake tests/versions; tests=$$?; \
 	$(BIN)/python -m tests.compatibility.table; exit $$tests
 
 test-clusters: $(VENV)/dev.installed

@@ -40,6 +40,9 @@ Central; up to 3.0 they ran with ZooKeeper, then without.
   broker was killed;
 - operators' commands: `pykafka-sink transactions`.
 
+[kfake](reliability.md#brokers-that-share-no-code-with-kafkas), brokers that share no code with Apache
+Kafka, were written to with the requests of each Kafka from 2.1 to 4.2.
+
 Brokers before Kafka 2.4 have no error of their own for a record without key in a compacted topic: it
 is tried again until `kafka.delivery.timeout.ms`, and the message then says what it may be.
 """

@@ -1,0 +1,96 @@
+"""A cluster of kfake brokers in a process of its own (main.go), and what is done to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).parent
+
+
+def build(folder: Path) -> Path:
+    """The program, compiled into ``folder``. Its modules are fetched at the first time."""
+    program = folder / "kfake"
+    command = ["go", "build", "-o", str(program), "."]
+    subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, text=True)
+    return program
+
+
+class Seen(NamedTuple):
+    """A request that a broker got. ``ns``: of the program's clock."""
+
+    api: str
+    node: int
+    ns: int
+
+
+class KfakeCluster:
+    """A context manager. ``version``: of the Kafka whose versions of requests it knows."""
+
+    def __init__(
+        self,
+        program: Path,
+        brokers: int = 1,
+        version: str = "",
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        self.version = version
+        self._process = subprocess.Popen(
+            [
+                *(str(program), "-brokers", str(brokers), "-version", version),
+                *("-configs", json.dumps(configs or {})),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            self.bootstrap_servers = ",".join(self._answer())
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> KfakeCluster:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the program."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        self.do("topic", topic=name, partitions=partitions, configs=configs)
+
+    def do(self, what: str, **more: Any) -> Any:
+        """What main.go lists, done or begun when this returns."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": what, **more}) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def requests(self, api: str) -> list[Seen]:
+        """All that came so far, in their order."""
+        return [Seen(**seen) for seen in self.do("requests") if seen["api"] == api]
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the program ended with {self._process.wait()}"
+        answer = json.loads(line)
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
