@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from rattler_build import RenderConfig, Stage0Recipe, VariantConfig
+from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
 
 from release.dist import ROOT, ReleaseError, build_twice, check_metadata, sums
 from release.sbom import write_sbom
@@ -136,7 +136,8 @@ def test_the_recipe_is_conda_forges_and_needs_what_the_wheel_needs(platform: str
     tomllib = pytest.importorskip("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     recipe = Stage0Recipe.from_file(ROOT / "release" / "recipe" / "recipe.yaml")
-    [variant] = recipe.render(VariantConfig(), RenderConfig(target_platform=platform))
+    config = RenderConfig(platform=PlatformConfig(target_platform=platform))
+    [variant] = recipe.render(VariantConfig(), config)
     rendered = variant.recipe.to_dict()
     assert rendered["package"] == {"name": "pykafka-sink", "version": package_version()}
     needed = {
@@ -145,6 +146,8 @@ def test_the_recipe_is_conda_forges_and_needs_what_the_wheel_needs(platform: str
     }
     needed.add(f"python {project['requires-python']}")
     assert set(rendered["requirements"]["run"]) == needed
+    [spark] = project["optional-dependencies"]["spark"]
+    assert rendered["requirements"]["run_constraints"] == [spark.replace(">=", " >=")]
 
 
 def test_the_bill_of_materials_and_the_licences(files: dict[str, Path], tmp_path: Path) -> None:
@@ -156,7 +159,7 @@ def test_the_bill_of_materials_and_the_licences(files: dict[str, Path], tmp_path
     root = document["metadata"]["component"]
     assert (root["name"], root["version"]) == ("pykafka-sink", package_version())
     listed = (ROOT / "THIRD-PARTY.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| ([\w-]+) \| ([^|]+) \|", listed, re.MULTILINE))
+    rows = dict(re.findall(r"^\| ([a-z][\w-]+) \| ([^|]+) \|", listed, re.MULTILINE))
     del rows["package"]
     assert rows.keys() == {component["name"] for component in document["components"]}
     for component in document["components"]:
