@@ -222,7 +222,8 @@ _ADVICE: dict[str, str] = {
         "message.timestamp.after.max.ms): check the timestamp column"
     ),
     "UNSUPPORTED_COMPRESSION_TYPE": "the broker cannot store this kafka.compression.type",
-    "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the topic's message format is older than v2: upgrade it",
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": "the topic's message format is older than v2: upgrade it; "
+    "with Event Hubs, it takes no other kafka.compression.type than none and gzip",
     "UNSUPPORTED_VERSION": "the broker is older than this client supports",
     "INVALID_RECORD": "the broker refused the records: a compacted topic needs a key in each",
     "CORRUPT_MESSAGE": "bytes changed on the way, or the broker's disk is damaged; brokers older "
@@ -231,7 +232,7 @@ _ADVICE: dict[str, str] = {
     "OUT_OF_ORDER_SEQUENCE_NUMBER": "an earlier batch was lost: see the broker's log",
     "INVALID_PRODUCER_EPOCH": "another producer took over this producer id",
     "PRODUCER_FENCED": "another producer with the same transactional id took over",
-    "POLICY_VIOLATION": "a create.topic.policy of the cluster refused the request",
+    "POLICY_VIOLATION": "a policy of the cluster refused it: create.topic.policy, Event Hubs' quota",
 }
 
 

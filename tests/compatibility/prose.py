@@ -49,13 +49,12 @@ is tried again until `kafka.delivery.timeout.ms`, and the message then says what
 
 
 class Runtime(NamedTuple):
-    """A managed Spark: what its documentation says of versions."""
+    """A managed Spark: what its documentation says of versions. ``python`` empty: nothing."""
 
     name: str
     spark: str
     python: str
     source: str
-    note: str = ""
 
 
 class Runtimes(NamedTuple):
@@ -65,19 +64,52 @@ class Runtimes(NamedTuple):
     rows: tuple[Runtime, ...]
 
 
+_GLUE = "https://docs.aws.amazon.com/glue/latest/dg"
+_EMR = "https://docs.amazonaws.cn/en_us/emr/latest/ReleaseGuide"
+_DATABRICKS = "https://docs.databricks.com/aws/en/release-notes/runtime/"
+_FABRIC = "https://learn.microsoft.com/fabric/data-engineering"
+
 RUNTIMES = Runtimes(
     """\
 ## Managed Spark
 
-Which Spark these runtimes have is what their documentation says; nothing was run on them. What was
-tested with that version of Apache Spark stands beside it.
+Which Spark these runtimes have is what their documentation says; nothing was run on them. Beside it
+stands what was tested with that version of Apache Spark, and what to write with:
+`format("pykafka-sink")` from Spark 4.0 on, the functions of [spark-versions.md](spark-versions.md) on 3.5.
 """,
     (
+        Runtime("AWS Glue 6.0", "4.1.1", "3.13", f"{_GLUE}/migrating-version-60.html"),
+        Runtime("AWS Glue 5.1", "3.5.6", "3.11", f"{_GLUE}/release-notes.html"),
         Runtime(
-            "Databricks Runtime 18",
-            "4.1.0",
-            "3.12",
-            "https://docs.databricks.com/aws/en/release-notes/runtime/18.0",
+            "Amazon EMR emr-spark-8.0.0",
+            "4.0.2",
+            "3.11 to 3.13",
+            f"{_EMR}/emr-spark800-release.html",
         ),
+        Runtime("Amazon EMR 7.13", "3.5.6", "", f"{_EMR}/Spark-release-history.html"),
+        Runtime("Databricks Runtime 18.0", "4.1.0", "", _DATABRICKS),
+        Runtime("Databricks Runtime 17.3 LTS", "4.0.0", "", _DATABRICKS),
+        Runtime("Databricks Runtime 16.4 LTS", "3.5.2", "", _DATABRICKS),
+        Runtime(
+            "Fabric Runtime 2.0", "4.1", "3.13", f"{_FABRIC}/troubleshoot-spark-sql-schema-errors"
+        ),
+        Runtime("Fabric Runtime 1.3", "3.5", "3.11", f"{_FABRIC}/runtime-1-3"),
     ),
 )
+
+SERVICES = """\
+## Managed Kafka
+
+Nothing was run on these; what their documentation says, and what follows from it:
+
+- **Amazon MSK** runs [Apache Kafka's own versions](https://docs.aws.amazon.com/msk/latest/developerguide/supported-kafka-versions.html),
+  by that page 3.7 to 4.0 for new clusters: brokers as those in the table above.
+- **Azure Event Hubs** is another implementation, behind Kafka's protocol.
+  [It takes no compression but gzip](https://learn.microsoft.com/azure/event-hubs/apache-kafka-troubleshooting-guide),
+  and answers others with UNSUPPORTED_FOR_MESSAGE_FORMAT. A produce request that its quota would delay for
+  longer than `kafka.request.timeout.ms` is answered with POLICY_VIOLATION, which fails the task: ask
+  for more throughput, or raise the option. [Transactions](https://learn.microsoft.com/azure/event-hubs/apache-kafka-transactions)
+  are a preview, in the tiers Premium and Dedicated. The sink looks for what exactly-once needs
+  before it writes, and refuses without it; if idempotence is refused, there is
+  `kafka.enable.idempotence=false`. Its login: [security.md](security.md#azure-event-hubs).
+"""

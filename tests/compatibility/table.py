@@ -8,12 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.compatibility.prose import BROKERS, HEAD, RUNTIMES, SPARK, Runtime
+from tests.compatibility.prose import BROKERS, HEAD, RUNTIMES, SERVICES, SPARK, Runtime
 from tests.compatibility.refused import IN_BROKERS, IN_SPARK
-from tests.compatibility.results import BROKER, FAILED, NO, WHAT, WHERE, Result, read, version
+from tests.compatibility.results import (
+    BROKER,
+    FAILED,
+    NO,
+    PASSED,
+    WHAT,
+    WHERE,
+    Result,
+    read,
+    version,
+)
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 
+_WITH_DATA_SOURCES = (4, 0)
 SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 BROKER_WHAT = (
     "codec none",
@@ -42,6 +53,7 @@ def render(results: Iterable[Result]) -> str:
     of_brokers = [result for result in everything if result.where == BROKER]
     parts = [HEAD, SPARK, _spark_table(in_spark), BROKERS, _broker_table(of_brokers)]
     parts += [RUNTIMES.text, _runtimes_table(RUNTIMES.rows, in_spark)]
+    parts.append(SERVICES)
     return "\n".join(part.strip() + "\n" for part in parts)
 
 
@@ -67,7 +79,7 @@ def _cell(of_cell: list[Result], of_row: list[Result], refused: str | None) -> s
     if failed:
         return f"no: failed with {_versions(failed)}"
     seen = {r.reason for r in of_cell if r.outcome == NO}
-    passed = [r for r in of_cell if r.outcome not in (NO, FAILED)]
+    passed = [r for r in of_cell if r.outcome == PASSED]
     if not passed:
         return f"no: {refused or ' '.join(sorted(seen))}" if refused or seen else "not tested"
     assert not refused, f"{passed[0]} passed, and refused.py says that it cannot"
@@ -118,11 +130,12 @@ def _runtimes_table(runtimes: Iterable[Runtime], results: list[Result]) -> str:
     rows = []
     for runtime in runtimes:
         same = [r for r in results if minor(r.spark) == minor(runtime.spark)]
-        passed = {r.what for r in same if r.outcome not in (NO, FAILED)}
+        passed = {r.what for r in same if r.outcome == PASSED}
         tested = ", ".join(what for what in WHAT if what in passed) or "nothing yet"
         name = f"[{runtime.name}]({runtime.source})"
-        rows.append([name, runtime.spark, runtime.python, tested, runtime.note])
-    return _table(["runtime", "Spark", "Python", "tested with this Spark", "note"], rows)
+        use = "the functions" if version(runtime.spark) < _WITH_DATA_SOURCES else "the format"
+        rows.append([name, runtime.spark, runtime.python or "–", tested, use])
+    return _table(["runtime", "Spark", "Python", "tested with this Spark", "write with"], rows)
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:
