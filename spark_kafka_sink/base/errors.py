@@ -232,7 +232,7 @@ _ADVICE: dict[str, str] = {
     "OUT_OF_ORDER_SEQUENCE_NUMBER": "an earlier batch was lost: see the broker's log",
     "INVALID_PRODUCER_EPOCH": "another producer took over this producer id",
     "PRODUCER_FENCED": "another producer with the same transactional id took over",
-    "POLICY_VIOLATION": "a policy of the cluster refused it: create.topic.policy, Event Hubs' quota",
+    "POLICY_VIOLATION": "a policy of the cluster refused it (create.topic.policy, a quota)",
 }
 
 

@@ -171,7 +171,7 @@ def test_a_broker_error_has_what_code_detail_and_advice_in_this_order() -> None:
     error = BrokerError(error_named("POLICY_VIOLATION"), "creating 't'", "no upper case")
     assert str(error) == (
         "creating 't': POLICY_VIOLATION (44). no upper case. "
-        "a policy of the cluster refused it: create.topic.policy, Event Hubs' quota"
+        "a policy of the cluster refused it (create.topic.policy, a quota)"
     )
     assert error.error.code == 44
 
