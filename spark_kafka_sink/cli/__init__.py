@@ -15,6 +15,7 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_REFUSED
+from spark_kafka_sink.cli.package import add_package
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
 from spark_kafka_sink.cli.transactions import add_transactions
 from spark_kafka_sink.cli.warm_up import add_warm_up
@@ -26,6 +27,7 @@ COMMANDS: tuple[Declare, ...] = (
     add_broker,
     add_transactions,
     add_warm_up,
+    add_package,
     add_jobs,
     add_conf,
     add_docs,

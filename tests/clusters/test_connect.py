@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyspark
 import pytest
 
+from spark_kafka_sink.cli import main
 from tests.clusters.connect import client_environment, client_python, start_server
 from tests.clusters.standalone import StandaloneCluster
 from tests.clusters.working import WORK, Job, check_and_record, run
+from tests.reading import read_topic
 
 pytestmark = pytest.mark.long
+
+SESSIONS = Path(__file__).with_name("sessions.py")
+REGISTER = Path(__file__).with_name("registering.py")
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +35,75 @@ def url(cluster: StandaloneCluster) -> str:
     return start_server(cluster, "connect", with_sink=True)
 
 
+@pytest.fixture(scope="module")
+def url_without_sink(cluster: StandaloneCluster) -> str:
+    """Of a server whose Python has what the sink needs, and not the sink."""
+    return start_server(cluster, "connect-without-sink", with_sink=False)
+
+
+@pytest.fixture
+def sink_zip(tmp_path: Path) -> str:
+    path = tmp_path / "sink.zip"
+    assert main(["package", "--output", str(path)]) == 0
+    return str(path)
+
+
 def test_all_kinds_of_writes_from_a_client_that_has_neither_java_nor_the_sink(url: str, job: Job):
     run([client_python(), str(WORK), *job.arguments()], client_environment(url))
     check_and_record(job, "connect", pyspark.__version__)
+
+
+def test_without_the_sink_on_the_server_register_says_what_is_missing(
+    url_without_sink: str, sink_zip: str
+):
+    """Spark sends the name of the class, not its code."""
+    own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
+    said = run([client_python(), str(REGISTER)], own)
+    assert "[DATA_SOURCE_NOT_FOUND]" in said
+    assert "ConfigError: the Python of the Spark Connect server has no module" in said
+    assert 'spark.addArtifacts("sink.zip", pyfile=True) before register(spark)' in said
+
+
+def test_the_sink_comes_with_the_session_as_an_artifact(
+    url_without_sink: str, job: Job, sink_zip: str
+):
+    own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
+    brought = ["--artifact", sink_zip, "--register"]
+    what = ("batch", "exactly-once batch", "foreachBatch")
+    run([client_python(), str(WORK), *job.arguments(*what), *brought], own)
+    for one in what:
+        job.check(one)
+
+
+def test_tasks_of_a_stream_do_not_get_the_artifacts_of_a_session(
+    url_without_sink: str, job: Job, sink_zip: str
+):
+    """A limit of Spark: docs/clusters.md names the ways around."""
+    own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
+    brought = ["--artifact", sink_zip, "--register"]
+    done = subprocess.run(
+        [client_python(), str(WORK), *job.arguments("stream"), *brought],
+        env=own,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "No module named 'spark_kafka_sink'" in done.stderr
+
+
+def test_register_where_the_server_has_the_sink_changes_nothing(url: str, job: Job, sink_zip: str):
+    own = client_environment(url, PYTHONPATH=sink_zip)
+    run([client_python(), str(WORK), *job.arguments("batch"), "--register"], own)
+    job.check("batch")
+
+
+def test_sessions_at_once_have_each_their_own_options(url: str, job: Job):
+    arguments = [job.kafka.bootstrap_servers, job.topic_of("batch"), job.topic_of("stream")]
+    run([client_python(), str(SESSIONS), *arguments, str(job.folder)], client_environment(url))
+    records = [read_topic(arguments[0], topic) for topic in arguments[1:]]
+    for number, found in enumerate(records):
+        assert sorted(int(r.value or b"-1") for r in found) == list(range(600))
+        assert {r.headers for r in found} == {(("session", b"%d" % number),)}
+    lines = [(job.folder / f"session-{n}.jsonl").read_text().splitlines() for n in (0, 1)]
+    assert [len(one) for one in lines] == [3, 3]

@@ -1,6 +1,6 @@
 """A job that does all that the sink can do, one after the other, wherever Spark runs.
 
-    python work.py BOOTSTRAP_SERVERS TOPIC FOLDER [--set NAME=VALUE ...] [WHAT ...]
+    python work.py BOOTSTRAP_SERVERS TOPIC FOLDER [WHAT ...] [--set NAME=VALUE ...] [--register] [--artifact ZIP]
 
 FOLDER has the input of streams, one file per micro-batch, and takes their checkpoints. Each WHAT
 writes to a topic of its own, TOPIC-WHAT (a blank in WHAT is a "-"). With SPARK_REMOTE it is a client
@@ -97,12 +97,20 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("what", nargs="*")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--register", action="store_true")
+    parser.add_argument("--artifact", help="with Spark Connect: a zip file for this session")
     arguments = parser.parse_args()
     builder = SparkSession.builder
     for setting in arguments.set:
         name, _, value = setting.partition("=")
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if arguments.artifact is not None:
+        spark.addArtifacts(arguments.artifact, pyfile=True)
+    if arguments.register:
+        import pyspark_kafka_sink
+
+        pyspark_kafka_sink.register(spark)
     work = Work(spark, arguments.servers, arguments.topic, arguments.folder)
     for what in arguments.what or work.kinds:
         work.run(what)

@@ -109,6 +109,7 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
     [
         ["broker"],
         ["warm-up"],
+        ["package"],
         ["jobs"],
         ["job"],
         ["conf"],
@@ -131,7 +132,7 @@ def test_every_help_ends_with_examples(
 def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr().err
-    for command in ("broker", "transactions", "warm-up", "jobs", "job", "conf", "docs"):
+    for command in ("broker", "transactions", "warm-up", "package", "jobs", "job", "conf", "docs"):
         assert re.search(rf"^    {command}\b", shown, re.MULTILINE)
 
 
