@@ -22,6 +22,11 @@ class Block(NamedTuple):
     def name(self) -> str:
         return f"{self.document}:{self.line}"
 
+    @property
+    def is_for_connect(self) -> bool:
+        """It needs a client of Spark Connect: tests/clusters/test_connect.py has one."""
+        return "sc://" in self.text or "addArtifacts" in self.text
+
 
 def blocks(document: str, language: str) -> list[Block]:
     """The blocks of a document in one language; "" is what is typed into a shell, or shown."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pyspark
 import pytest
 
 from spark_kafka_sink.cli import main
+from spark_kafka_sink.localkafka import LocalKafka
 from tests.clusters.connect import client_environment, client_python, start_server
 from tests.clusters.standalone import StandaloneCluster
 from tests.clusters.working import WORK, Job, check_and_record, run
 from tests.reading import read_topic
+from tests.snippets import blocks
 
 pytestmark = pytest.mark.long
 
@@ -107,3 +112,24 @@ def test_sessions_at_once_have_each_their_own_options(url: str, job: Job):
         assert {r.headers for r in found} == {(("session", b"%d" % number),)}
     lines = [(job.folder / f"session-{n}.jsonl").read_text().splitlines() for n in (0, 1)]
     assert [len(one) for one in lines] == [3, 3]
+
+
+def test_the_document_in_a_notebook_without_java(
+    url: str, kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its first lines for Spark Connect; the second, which bring the sink, are in work.py."""
+    documented, _ = (b for b in blocks("docs/clusters.md", "python") if b.is_for_connect)
+    code = documented.text.replace("sc://server:15002", url)
+    code = code.replace("broker:9092", kafka.bootstrap_servers)
+    own = {**client_environment(url), "PYTHONPATH": "", "SPARK_REMOTE": ""}
+    launcher = [client_python(), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    kernel = {"argv": launcher, "display_name": "client", "language": "python", "env": own}
+    (tmp_path / "kernels" / "client").mkdir(parents=True)
+    (tmp_path / "kernels" / "client" / "kernel.json").write_text(json.dumps(kernel))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    cells = [nbformat.v4.new_code_cell(text) for text in (code, "print(type(spark).__module__)")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=None, kernel_name="client").execute()
+    assert "pyspark.sql.connect.session" in notebook.cells[1].outputs[0]["text"]
+    records = read_topic(kafka.bootstrap_servers, "numbers")
+    assert sorted(int(r.value or b"-1") for r in records) == list(range(1000))

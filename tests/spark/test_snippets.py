@@ -22,7 +22,12 @@ from tests.spark.fresh_python import FreshPython
 # Some start Kafka and Spark of their own, and compile: on a busy machine that takes minutes.
 pytestmark = pytest.mark.timeout(1800)
 
-SNIPPETS = [block for document in documents() for block in blocks(document, "python")]
+SNIPPETS = [
+    block
+    for document in documents()
+    for block in blocks(document, "python")
+    if not block.is_for_connect
+]
 QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
 EVENTS = 20
 ONE_BROKER = {"transaction.log.replication.factor": "1", "transaction.log.min.isr": "1"}
