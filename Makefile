@@ -95,7 +95,7 @@ docs-site: $(RELEASE)/installed
 test-publishing: $(RELEASE)/installed
 	$(RELEASE)/bin/python -m pytest --noconftest -m long tests/publishing
 
-# With the oldest versions that pyproject.toml allows; PYTHON may be a 3.10.
+# With the oldest versions that pyproject.toml allows; PYTHON may be a 3.9.
 test-lowest:
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
