@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 FOLDER = Path(__file__).parent
 
 
-def build(folder: Path) -> Path:
-    """The program, compiled into ``folder``. Its modules are fetched at the first time."""
+def build(go: str, folder: Path) -> Path:
+    """The program, compiled by ``go`` into ``folder``. Its modules are fetched at the first time."""
     program = folder / "kfake"
-    command = ["go", "build", "-o", str(program), "."]
-    subprocess.run(command, cwd=FOLDER, check=True, capture_output=True, text=True)
+    command = [go, "build", "-o", str(program), "."]
+    done = subprocess.run(command, cwd=FOLDER, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     return program
 
 

@@ -9,12 +9,15 @@ import pytest
 
 from tests.kfake.cluster import KfakeCluster, build
 
+WHERE_GO_INSTALLS_ITSELF = "/usr/local/go/bin"
+
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("go") is None:
+    go = shutil.which("go") or shutil.which("go", path=WHERE_GO_INSTALLS_ITSELF)
+    if go is None:
         pytest.fail("kfake is written in Go: put Go 1.21 or newer on the PATH (https://go.dev/dl)")
-    return build(tmp_path_factory.mktemp("kfake"))
+    return build(go, tmp_path_factory.mktemp("kfake"))
 
 
 @pytest.fixture
