@@ -60,19 +60,26 @@ def register(spark: SparkSession) -> None:
     configured = context.pythonExec
     context.pythonExec = _python_of_workers(context)
     try:
-        spark.dataSource.register(KafkaSinkDataSource)
+        _register_class(spark)
     finally:
         context.pythonExec = configured
     _registered.add(spark)
 
 
-def _register_on_server(spark: SparkSession) -> None:
+def _register_class(spark: SparkSession) -> bool:
+    """Whether Spark did not refuse because it has found the sink by itself, as Spark 4.0 does."""
     try:
         spark.dataSource.register(KafkaSinkDataSource)
     except Exception as error:
         if _ALREADY_FOUND not in str(error):
             raise
-        return  # the server's own Python has it, and Spark found it there
+        return False
+    return True
+
+
+def _register_on_server(spark: SparkSession) -> None:
+    if not _register_class(spark):
+        return
     try:
         # Spark makes an instance on the server, which says that it cannot be read from.
         _ = spark.read.format(KafkaSinkDataSource.name()).load().schema

@@ -99,6 +99,10 @@ class Program:
         spark_kafka_sink.write(self.rows().select("key"), self.options(name))
 
     def format(self, name: str) -> None:
+        import pyspark_kafka_sink
+
+        # Of no use where Spark finds the sink by itself, and must do no harm there: 4.0 refuses it.
+        pyspark_kafka_sink.register(self.spark)
         self.save(self.rows(), self.options(name))
 
     def format_exactly_once(self, name: str) -> None:
