@@ -34,6 +34,7 @@ PAIRS = (
     Pair("4.2.1", "3.12"),
     Pair("4.3.0", "3.11"),
     Pair("4.3.0", "3.13"),
+    Pair("4.3.0", "3.14"),
 )
 """Each Spark with the oldest and the newest Python that both it and this sink take."""
 
