@@ -4,6 +4,7 @@
 # make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.13, brokers from Kafka 2.1 to today's
 #                 and others; needs Go as well: 40 minutes
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
+# make lost   20 times each: executors, Python workers and nodes killed while Spark writes: an hour or two
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
@@ -42,7 +43,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
+.PHONY: demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -107,6 +108,9 @@ simulate: $(VENV)/dev.installed
 
 simulate-queries: $(VENV)/dev.installed
 	$(BIN)/python -m tests.simulation.queries 0 20000
+
+lost: $(VENV)/dev.installed
+	$(BIN)/python -m tests.clusters.lost --keep
 
 exactly-once: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.exactly_once

@@ -18,7 +18,7 @@ _FILES = 100
 _VALUE_BYTES = 100
 
 
-def _rows(ids: DataFrame, sequence: str, pause_ms: int) -> DataFrame:
+def rows_of(ids: DataFrame, sequence: str, pause_ms: int) -> DataFrame:
     """``pause_ms``: after each 1,000 rows of a task, so that the job outlasts the fault."""
     pause = f"substring(java_method('java.lang.Thread', 'sleep', {pause_ms}L), 1, 0)"
     padding = f"repeat('x', {_VALUE_BYTES - ID_DIGITS})"
@@ -33,7 +33,7 @@ def run_batch(
 ) -> None:
     """``df.write``: four tasks, two at a time."""
     ids = spark.range(0, records, 1, _BATCH_TASKS)
-    frame = _rows(ids, "spark_partition_id()", pause_ms)
+    frame = rows_of(ids, "spark_partition_id()", pause_ms)
     frame.write.format("pykafka-sink").mode("append").options(**options).save()
 
 
@@ -45,7 +45,7 @@ def run_stream(
     if not source.exists():
         _write_files(spark, records, source)
     ids = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", "2")
-    frame = _rows(ids.parquet(str(source)), f"id div {records // _FILES} % 2", pause_ms)
+    frame = rows_of(ids.parquet(str(source)), f"id div {records // _FILES} % 2", pause_ms)
     query = (
         frame.writeStream.format("pykafka-sink")
         .options(**options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -135,6 +136,14 @@ class StandaloneCluster:
         for process in [psutil.Process(worker.pid), *_children(psutil.Process(worker.pid))]:
             _kill(process)
         worker.wait()
+
+    def is_worker_running(self, number: int) -> bool:
+        """Whether it was started, and has not ended since."""
+        return number in self._workers and self._workers[number].poll() is None
+
+    def decommission_worker(self, number: int) -> None:
+        """The signal that announces the end of its node."""
+        self.worker(number).send_signal(signal.SIGPWR)
 
     def start_worker(self, number: int, is_waited_for: bool = True) -> None:
         """One that was killed, again; or one more, if ``number`` is the next one."""

@@ -1,0 +1,198 @@
+"""Executors, Python workers and nodes that are lost while a batch or a stream writes to a real Kafka.
+
+python -m tests.clusters.lost                                   # 20 runs of each kill, 3 of the rest
+python -m tests.clusters.lost --missing --keep                  # what an interruption has left
+python -m tests.clusters.lost --faults node --jobs stream --guarantees exactly-once --runs 1
+
+Each run writes 100,000 rows on a standalone cluster of two workers, and something is lost at an
+instant that its number chooses. What is in the topic then is read back by another client. Writes
+tests/clusters/lost_results.json and the table in docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.chaos.readers import lingering
+from tests.chaos.verdict import judge
+from tests.clusters.lost import table
+from tests.clusters.lost.application import (
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    PARTITIONS,
+    Application,
+    application,
+)
+from tests.clusters.lost.faults import CONFS, DYNAMIC, FAULTS, KILLS, Fault, Note
+from tests.clusters.lost.instants import await_instant, choose
+from tests.clusters.lost.jobs import JOBS, RECORDS
+from tests.local_kafka import PatientKafka
+
+_KEY = ("fault", "job", "guarantee", "number")
+RUNS_OF_KILLS, RUNS_OF_OTHERS = 20, 3
+
+
+class Running:
+    """A job in a thread: Spark waits in it for its end."""
+
+    def __init__(self, app: Application, job: str, options: dict[str, str], fault: Fault) -> None:
+        self.failure = ""
+        self._app = app
+        self._run = lambda: JOBS[job](app.spark, options, fault.shape, app.folder)
+        self._thread = threading.Thread(target=self._note_failure)
+        self._thread.start()
+
+    def _note_failure(self) -> None:
+        try:
+            # Spark finds Python data sources only in threads that have an active session.
+            self._app.spark.createDataFrame([], "id BIGINT")
+            self._run()
+        except Exception as error:
+            self.failure = str(error)[:600]
+
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+def suffer(
+    app: Application, fault: Fault, key: tuple[str, str, str, int], running: Running, topic: str
+) -> Note:
+    """What was done to the job, and when; ``missed`` if it had ended before."""
+    _, job, guarantee, _ = key
+    rng = random.Random(" ".join(map(str, key)))
+    if fault.meanwhile is not None:
+        return fault.meanwhile(app, rng, running.is_over)
+    assert fault.happen is not None
+    instant = choose(rng, job, guarantee, fault.of_tasks)
+    held = await_instant(app, instant, topic, running.is_over)
+    if held is None:
+        return {"instant": str(instant), "missed": True}
+    try:
+        return {"instant": str(instant), **fault.happen(app, held, rng)}
+    finally:
+        if held.trap is not None:
+            app.traps.release(held.trap)
+
+
+def run(app: Application, key: tuple[str, str, str, int]) -> dict[str, Any]:
+    """One job and its fault; what came out of it."""
+    name, job, guarantee, number = key
+    fault = FAULTS[name]
+    if fault.group != DYNAMIC:
+        app.make_whole()
+    topic = "-".join(map(str, key)).replace(" ", "-")
+    app.kafka.create_topic(topic, PARTITIONS)
+    started = time.monotonic()
+    running = Running(app, job, app.options(topic, guarantee), fault)
+    try:
+        note = suffer(app, fault, key, running, topic)
+    finally:
+        running.join()
+    seconds = round(time.monotonic() - started, 1)
+    if "missed" not in note:
+        fault.after(app, note)
+    verdict = judge(app.kafka.bootstrap_servers, topic, PARTITIONS, RECORDS)
+    return {
+        "fault": name,
+        "what": fault.what,
+        "job": job,
+        "guarantee": guarantee,
+        "number": number,
+        "topic": topic,
+        **note,
+        **verdict._asdict(),
+        "seconds": seconds,
+        "failure": running.failure,
+    }
+
+
+def is_good(result: dict[str, Any]) -> bool:
+    """Nothing lost; with exactly-once nothing doubled, out of order or left open."""
+    wrong = result["lost"] or result["failure"] or result.get("missed")
+    if result["guarantee"] == EXACTLY_ONCE:
+        wrong = wrong or result["doubled"] or result["out_of_order"] or result.get("left_open")
+    return not wrong
+
+
+def look_for_open(kafka: LocalKafka, results: list[dict[str, Any]]) -> None:
+    """Note what Kafka's own tool lists as open under each run's prefix."""
+    found = lingering(kafka, "")
+    for result in results:
+        if result["guarantee"] == EXACTLY_ONCE:
+            result["left_open"] = [i for i in found if i.startswith(f"{result['topic']}.")]
+
+
+def keys_of(arguments: argparse.Namespace, group: str) -> list[tuple[str, str, str, int]]:
+    """All runs on one application, so that an interruption leaves some of each kind."""
+    runs = {
+        name: arguments.runs or (RUNS_OF_KILLS if name in KILLS else RUNS_OF_OTHERS)
+        for name in arguments.faults
+        if FAULTS[name].group == group
+    }
+    done = {tuple(r[k] for k in _KEY) for r in table.read()} if arguments.missing else set()
+    return [
+        (name, job, guarantee, number)
+        for number in range(arguments.first, arguments.first + max(runs.values(), default=0))
+        for name in runs
+        if number < arguments.first + runs[name]
+        for job in arguments.jobs
+        for guarantee in arguments.guarantees
+        if (name, job, guarantee, number) not in done
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", nargs="*", default=list(FAULTS), choices=list(FAULTS))
+    parser.add_argument("--jobs", nargs="*", default=list(JOBS))
+    parser.add_argument("--guarantees", nargs="*", default=[EXACTLY_ONCE, AT_LEAST_ONCE])
+    parser.add_argument("--runs", type=int, default=0, help="of each; 0: 20 of kills, 3 of others")
+    parser.add_argument("--first", type=int, default=0, help="number of the first run")
+    parser.add_argument("--missing", action="store_true", help="only runs that are not kept")
+    parser.add_argument("--keep", action="store_true", help="write results and table")
+    arguments = parser.parse_args()
+    results: list[dict[str, Any]] = []
+    with PatientKafka() as kafka, tempfile.TemporaryDirectory() as folder:
+        for group, conf in CONFS.items():
+            rounds = [list(keys) for _, keys in groupby(keys_of(arguments, group), lambda k: k[3])]
+            if not rounds:
+                continue
+            with application(kafka, Path(folder) / group.replace(" ", "-"), conf) as app:
+                for keys in rounds:
+                    for key in keys:
+                        results.append(run(app, key))
+                        print(json.dumps(results[-1]), flush=True)
+                    keep(kafka, results, arguments.keep)
+        keep(kafka, results, arguments.keep)
+    bad = [result for result in results if not is_good(result)]
+    for result in bad:
+        print("not as it must be:", json.dumps(result), flush=True)
+    return 1 if bad else 0
+
+
+def keep(kafka: LocalKafka, results: list[dict[str, Any]], is_asked: bool) -> None:
+    """So that what an interruption leaves is whole. What is open is looked for again later: an
+    attempt that was killed may not have ended yet.
+    """
+    look_for_open(kafka, results)
+    if is_asked:
+        table.write(results)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")
+    sys.exit(main())
