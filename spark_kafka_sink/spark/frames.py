@@ -41,6 +41,11 @@ _NO_QUERY = (
     "same, e.g. the query's name"
 )
 
+_A_STREAM = (
+    "this DataFrame is a stream, and is written with "
+    "df.writeStream.foreachBatch(spark_kafka_sink.batch_writer(options))"
+)
+
 # One thread at a time plans or ends something under a prefix: its connections are shared.
 _turns: dict[str, Lock] = {}
 os.register_at_fork(after_in_child=_turns.clear)
@@ -145,6 +150,8 @@ class _Write:
 
     def run(self) -> None:
         """All of it."""
+        if self._df.isStreaming:
+            raise ConfigError(_A_STREAM)
         positions = find_columns(self._df.schema, self._options.topic)
         # A query that has begun a second micro-batch has committed one.
         check_surroundings(self._options, is_stream=bool(self._batch_id))

@@ -30,6 +30,7 @@ class Frame:
     """A DataFrame of which Spark has run these partitions. It is none of Spark Connect."""
 
     schema = ONE_COLUMN
+    isStreaming = False  # noqa: N815
 
     def __init__(self, partitions: list[int], **properties: str) -> None:
         self.partitions = partitions
@@ -59,6 +60,13 @@ def test_a_message_from_each_partition() -> None:
     for partitions in ([0, 2], [0, 1, 1], [1]):
         with pytest.raises(KafkaSinkError, match="not one for each partition"):
             frames.write(Frame(partitions), OPTIONS)  # type: ignore[arg-type]
+
+
+def test_a_stream_is_told_how_it_is_written() -> None:
+    stream = Frame([])
+    stream.isStreaming = True
+    with pytest.raises(ConfigError, match=r"foreachBatch\(spark_kafka_sink\.batch_writer\(options"):
+        frames.write(stream, OPTIONS)  # type: ignore[arg-type]
 
 
 def test_values_are_written_as_spark_writes_them() -> None:

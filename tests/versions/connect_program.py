@@ -12,11 +12,22 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import spark_kafka_sink
 from tests.versions.program import FILES, forget_last, write_file
 
 ROWS = 3000
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """The server gives the process of a function 10 s to begin, whatever else the machine does."""
+    while True:
+        try:
+            return writer.start()
+        except Exception as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
 
 
 def main() -> None:
@@ -48,8 +59,7 @@ def main() -> None:
             for number in range(first, first + FILES):
                 write_file(files, number)
             writer = frame.writeStream.foreachBatch(sink).trigger(availableNow=True)
-            query = writer.option("checkpointLocation", str(checkpoint)).start()
-            query.awaitTermination()
+            started(writer.option("checkpointLocation", str(checkpoint))).awaitTermination()
             if first == 0 and "once" in way:
                 forget_last(checkpoint / "commits")
 
