@@ -64,3 +64,10 @@ def test_links_that_lead_nowhere_are_seen(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_there_are_links() -> None:
     assert sum(len(_LINK.findall(prose(ROOT / document))) for document in DOCUMENTS) > 100
+
+
+def test_the_site_shows_every_document() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    shown = set(re.findall(r"- (?:\w+: )?([\w/-]+\.md)$", navigation, re.MULTILINE))
+    documents = {path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")}
+    assert documents - shown == set()

@@ -71,3 +71,14 @@ def test_licences_are_told_of_every_dependency() -> None:
     rows = re.findall(r"^\| ([\w-]+) \|", (ROOT / "THIRD-PARTY.md").read_text("utf-8"), re.M)
     assert len(names) >= 9
     assert set(names) <= set(rows)
+
+
+def test_the_recipe_has_the_bounds_of_the_package() -> None:
+    """Rendered by make test-publishing; here as text."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("\ndependencies = [\n")[2].partition("\n]")[0]
+    bounds = re.findall(r'"([\w-]+)(>=[\d.]+)"', section)
+    recipe = (ROOT / "release" / "recipe" / "recipe.yaml").read_text(encoding="utf-8")
+    assert len(bounds) >= 9
+    for name, bound in bounds:
+        assert re.search(rf"^    - (python-)?{name} {bound}$", recipe, re.MULTILINE), name
