@@ -4,7 +4,7 @@
 # make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.13, brokers from Kafka 2.1 to today's
 #                 and others; needs Go as well: 40 minutes
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
-# make lost   20 times each: executors, Python workers and nodes killed while Spark writes: an hour or two
+# make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make wheel   the package as a file, in dist/
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
@@ -110,7 +110,7 @@ simulate-queries: $(VENV)/dev.installed
 	$(BIN)/python -m tests.simulation.queries 0 20000
 
 lost: $(VENV)/dev.installed
-	$(BIN)/python -m tests.clusters.lost --keep
+	$(BIN)/python -m tests.clusters.lost --missing --keep
 
 exactly-once: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.exactly_once

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.exactly_once_table import exactly_once_table, query_faults_table
+from tests.clusters.lost import table as lost
 from tests.simulation import query_bugs
 from tests.simulation.bugs import BUGS, Bug
 from tests.simulation.sasl_bugs import SASL_BUGS
@@ -72,6 +73,7 @@ def render(text: str) -> str:
         "query bugs": bugs_table(query_bugs.BUGS),
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),
+        "lost": lost.lost_table(lost.read()),
     }
     for name, table in tables.items():
         text = replaced(text, name, table)

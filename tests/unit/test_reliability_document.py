@@ -6,6 +6,12 @@ from spark_kafka_sink.transactions.crash_points import POINTS
 from tests.chaos.exactly_once import VERSIONS, is_good
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION
 from tests.chaos.table import DOCUMENT, EXACTLY_ONCE, RESULTS, read, render
+from tests.clusters.lost import table as lost
+from tests.clusters.lost.__main__ import is_good as is_good_although_lost
+from tests.clusters.lost.application import AT_LEAST_ONCE
+from tests.clusters.lost.application import EXACTLY_ONCE as TRANSACTIONS
+from tests.clusters.lost.faults import KILLS
+from tests.clusters.lost.jobs import JOBS
 
 
 def test_the_tables_are_those_of_the_results():
@@ -38,3 +44,13 @@ def test_the_control_was_killed_at_every_step_too():
     (control,) = [r for r in read(EXACTLY_ONCE) if r["guarantee"] == "at-least-once"]
     done = {event["what"] for event in control["events"]}
     assert {f"driver killed at {point}" for point in POINTS} <= done
+
+
+def test_executors_were_lost_and_no_row_with_them():
+    results = lost.read()
+    for result in results:
+        assert is_good_although_lost(result), result
+    done = {(r["fault"], r["job"], r["guarantee"]) for r in results}
+    guarantees = (TRANSACTIONS, AT_LEAST_ONCE)
+    assert done >= {(f, j, g) for f in KILLS for j in JOBS for g in guarantees}
+    assert sum(r["doubled"] for r in results if r["guarantee"] == AT_LEAST_ONCE) > 0
