@@ -10,16 +10,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
+from tests.brokers_versions.versions import (
+    TOO_OLD_FOR_TRANSACTIONS,
+    VERSIONS,
+    WITH_ZOOKEEPER,
+)
 from tests.brokers_versions.zookeeper_kafka import ZooKeeperKafka
 from tests.compatibility import results
 from tests.local_kafka import PatientKafka
 from tests.spark.session import spark_session
 
-WITH_ZOOKEEPER = ("2.1.1", "2.8.2", "3.0.2")
-WITH_KRAFT = ("3.3.2", "3.9.1", "4.1.2", "4.3.0")
-VERSIONS = (*WITH_ZOOKEEPER, *WITH_KRAFT)
 COMMAND = "make test-versions"
-TOO_OLD_FOR_TRANSACTIONS = ("2.1.1", "2.8.2")
 
 
 def _on(versions: Iterable[str]) -> pytest.MarkDecorator:

@@ -1,17 +1,19 @@
 """Kafka brokers that need ZooKeeper: those before Kafka 3.3, which no LocalKafka runs.
 
-One broker and one ZooKeeper, from the jars that the broker's module depends on.
+Brokers and one ZooKeeper, from the jars that the brokers' module depends on.
 """
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.broker_process import BrokerProcess
@@ -30,7 +32,6 @@ _ZOOKEEPER_FOR_TODAYS_JAVA = ("zookeeper", "zookeeper-jute")
 """In place of 3.4, which Kafka had until 2.4: it takes the text of an address apart, and Java 14 has
 changed that text (ZOOKEEPER-3779). Kafka 2.1 runs with the jars of 2.8."""
 _ZOOKEEPER_VERSION = "3.5.9"
-BROKER_ID = 1
 _ZOOKEEPER = "zookeeper"
 # No JMX of log4j, which is not there, and no web server.
 _ZOOKEEPER_OPTIONS = (
@@ -42,23 +43,34 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1",)
 
 
 class ZooKeeperKafka:
-    """A context manager. What it has is named as in LocalKafka."""
+    """A context manager. What it has is named as in LocalKafka; ids of brokers begin at 1."""
 
-    def __init__(self, version: str, server_properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        server_properties: Mapping[str, str] | None = None,
+        brokers: int = 1,
+    ) -> None:
         self.version = version
+        self.broker_ids = tuple(range(1, brokers + 1))
         self._server_properties = dict(server_properties or {})
+        self._brokers: dict[int, BrokerProcess] = {}
 
     def __enter__(self) -> ZooKeeperKafka:
         self._java = find_java()
         self._jars = _jars(self.version)
-        self._port, self._zookeeper_port = free_ports(2, settings.HOST)
-        self._keeper = KeeperClient(Path("/tmp"))
+        self._zookeeper_port, *ports = free_ports(1 + len(self.broker_ids), settings.HOST)
+        self._ports = dict(zip(self.broker_ids, ports))
+        self._keeper = KeeperClient(Path(tempfile.gettempdir()))
         try:
-            self._broker = BrokerProcess(self._keeper, BROKER_ID, self._keeper.folder)
             self._start_zookeeper()
-            properties = settings.render_properties(self._properties())
-            self._broker.properties_file.write_text(properties, encoding="utf-8")
-            self.restart()
+            for broker_id in self.broker_ids:
+                broker = BrokerProcess(self._keeper, broker_id, self._keeper.folder)
+                self._brokers[broker_id] = broker
+                properties = settings.render_properties(self._properties(broker))
+                broker.properties_file.write_text(properties, encoding="utf-8")
+                self._launch(broker)
+            self._await_leaders()
         except BaseException:
             self._keeper.close()
             raise
@@ -74,38 +86,51 @@ class ZooKeeperKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{settings.HOST}:{self._port}"
+        return ",".join(f"{settings.HOST}:{port}" for port in self._ports.values())
 
-    def address(self, broker_id: int = BROKER_ID) -> tuple[str, int]:
-        assert broker_id == BROKER_ID
-        return settings.HOST, self._port
+    def address(self, broker_id: int) -> tuple[str, int]:
+        return settings.HOST, self._ports[broker_id]
 
-    def data_directory(self, broker_id: int = BROKER_ID) -> Path:
-        assert broker_id == BROKER_ID
-        return self._broker.data_directory
+    def data_directory(self, broker_id: int) -> Path:
+        return self._brokers[broker_id].data_directory
 
-    def kill(self, broker_id: int = BROKER_ID) -> None:
-        """Kill the broker, and wait until ZooKeeper has noticed: only then may it come back."""
-        assert broker_id == BROKER_ID
-        self._broker.kill()
-        assert eventually(lambda: b"/brokers/ids" not in self._ephemeral_nodes())
+    def stop(self, broker_id: int) -> None:
+        """Shut a broker down cleanly: it hands its partitions over before."""
+        self._brokers[broker_id].stop(PATIENCE_MS)
 
-    def restart(self, broker_id: int = BROKER_ID) -> None:
-        """Start the broker again, and wait until it serves."""
-        assert broker_id == BROKER_ID
-        self._broker.stop(PATIENCE_MS)
-        command = settings.broker_command(
-            self._java, self._jars, "512m", self._broker.folder, _QUICK_START
-        )
-        self._broker.start(command)
+    def kill(self, broker_id: int) -> None:
+        """Kill a broker, and wait until ZooKeeper has noticed: only then may it come back."""
+        self._brokers[broker_id].kill()
+        node = f"/brokers/ids/{broker_id}".encode()
+        assert eventually(lambda: node not in self._ephemeral_nodes())
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker again, after ``stop`` if it runs, and wait until it serves."""
+        self.stop(broker_id)
+        self._launch(self._brokers[broker_id])
         self._await_leaders()
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
-        """By confluent-kafka."""
+        """On all brokers; by confluent-kafka."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        (created,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
+        (created,) = admin.create_topics([NewTopic(name, partitions, len(self._ports))]).values()
         created.result(PATIENCE_S)
         self._await_leaders(name, partitions)
+
+    def await_in_sync(self) -> None:
+        """Wait until every partition has all its replicas in its ISR."""
+
+        def is_in_sync(known: ClusterMetadata) -> bool:
+            partitions = [p for topic in known.topics.values() for p in topic.partitions.values()]
+            return all(sorted(p.isrs) == sorted(p.replicas) for p in partitions)
+
+        self._await(is_in_sync)
+
+    def _launch(self, broker: BrokerProcess) -> None:
+        command = settings.broker_command(
+            self._java, self._jars, "512m", broker.folder, _QUICK_START
+        )
+        broker.start(command)
 
     def _start_zookeeper(self) -> None:
         folder = self._keeper.folder / _ZOOKEEPER
@@ -119,7 +144,7 @@ class ZooKeeperKafka:
         }
         file = folder / "zoo.cfg"
         file.write_text(settings.render_properties(properties), encoding="utf-8")
-        class_path = ":".join(str(jar) for jar in self._jars)
+        class_path = os.pathsep.join(str(jar) for jar in self._jars)
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         command = [self._java, *_ZOOKEEPER_OPTIONS, "-cp", class_path, main, str(file)]
         log = folder / "zookeeper.log"
@@ -131,41 +156,54 @@ class ZooKeeperKafka:
             with connection.makefile("rb") as stream:
                 return stream.read()
 
-    def _properties(self) -> dict[str, str]:
+    def _properties(self, broker: BrokerProcess) -> dict[str, str]:
+        replicas = str(len(self.broker_ids))
         return {
-            "broker.id": str(BROKER_ID),
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "broker.id": str(broker.broker_id),
+            "listeners": f"PLAINTEXT://{settings.HOST}:{self._ports[broker.broker_id]}",
             "zookeeper.connect": f"{settings.HOST}:{self._zookeeper_port}",
             # After that long, a broker that was killed may come back.
-            "zookeeper.session.timeout.ms": "2000",
-            "log.dirs": str(self._broker.data_directory),
-            "default.replication.factor": "1",
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
+            "zookeeper.session.timeout.ms": "6000",
+            "zookeeper.connection.timeout.ms": str(PATIENCE_MS),
+            "log.dirs": str(broker.data_directory),
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": "1",
             **settings.TEST_PROPERTIES,
             **self._server_properties,
         }
 
     def _await_leaders(self, topic: str | None = None, partitions: int = 0) -> None:
-        """Wait until the broker answers, and ``topic`` has all its leaders."""
+        """Wait until the brokers that run know each other, and ``topic`` has all its leaders."""
 
-        def is_ready() -> bool:
-            ended = self._keeper.wait([self._broker.name, _ZOOKEEPER], 0)
-            assert not ended, f"ended: {ended}\n{tail_of(self._broker.log_file)}"
-            admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-            try:
-                known = admin.list_topics(timeout=5)
-            except KafkaException:
+        def has_leaders(known: ClusterMetadata) -> bool:
+            running = {b.broker_id for b in self._brokers.values() if b.is_running}
+            if not running <= known.brokers.keys():
                 return False
             if topic is None:
-                return BROKER_ID in known.brokers
-            if topic not in known.topics:
-                return False
-            leaders = [p.leader for p in known.topics[topic].partitions.values()]
-            return leaders == [BROKER_ID] * partitions
+                return True
+            found = known.topics[topic].partitions.values() if topic in known.topics else []
+            return [p.leader in running for p in found] == [True] * partitions
 
-        assert eventually(is_ready), tail_of(self._broker.log_file)
+        self._await(has_leaders)
+
+    def _await(self, is_enough: Callable[[ClusterMetadata], bool]) -> None:
+        """Ask each broker that runs, until ``is_enough`` of what it knows of the cluster."""
+        running = [broker for broker in self._brokers.values() if broker.is_running]
+
+        def is_ready(broker: BrokerProcess) -> bool:
+            ended = self._keeper.wait([broker.name, _ZOOKEEPER], 0)
+            assert not ended, f"ended: {ended}\n{tail_of(broker.log_file)}"
+            address = f"{settings.HOST}:{self._ports[broker.broker_id]}"
+            admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+            try:
+                return is_enough(admin.list_topics(timeout=5))
+            except KafkaException:
+                return False
+
+        for broker in running:
+            assert eventually(lambda: is_ready(broker)), tail_of(broker.log_file)  # noqa: B023
 
 
 def _jars(version: str) -> list[Path]:

@@ -33,7 +33,8 @@ Central; up to 3.0 they ran with ZooKeeper, then without.
 - idempotence: sequences in the broker's log; acks of 0 and 1 without it; a producer that the broker
   has forgotten, as Kafka before 2.4 does when retention has deleted its records;
 - restart: the broker was killed with SIGKILL and started again in the middle of a task: all records
-  once and in order;
+  once and in order. 2.1 and 2.8 also in pairs, each broker leading in turn after clean shutdowns and
+  kills;
 - topic creation: `topic.creation.enable`. Before Kafka 2.4 with numbers of partitions and replicas,
   as those brokers have no defaults for it;
 - transactions: exactly-once's own, committed, aborted, and finished by the next driver after the

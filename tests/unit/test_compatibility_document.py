@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.brokers_versions.versions import TOO_OLD_FOR_TRANSACTIONS, VERSIONS
 from tests.compatibility import results, table
 from tests.compatibility.results import BROKER, FAILED, NO, PASSED, Result
 
@@ -30,6 +31,16 @@ def row_of(document: str, start: str) -> list[str]:
 def test_the_document_is_up_to_date():
     text = table.DOCUMENT.read_text(encoding="utf-8")
     assert text == table.render(results.read()), "run python -m tests.compatibility.table"
+
+
+def test_everything_was_run_on_every_broker_that_is_promised():
+    """What is refused there was seen to be refused."""
+    for kafka in VERSIONS:
+        run = {r.what: r for r in results.read() if (r.where, r.kafka) == (BROKER, kafka)}
+        assert run.keys() == set(table.BROKER_WHAT), kafka
+        no = {"transactions", "operators' commands"} if kafka in TOO_OLD_FOR_TRANSACTIONS else set()
+        for what, result in run.items():
+            assert result.outcome == (NO if what in no else PASSED), result
 
 
 class TestResults:
