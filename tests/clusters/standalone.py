@@ -63,7 +63,77 @@ class Executor(NamedTuple):
         return [p for p in self.python_processes() if p.ppid() != self.pid]
 
 
-class StandaloneCluster:
+class Processes:
+    """Processes that end together: each has the mark of all in its environment."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        """``folder``: for what they say. ``environment``: theirs, unless one has its own."""
+        self.folder = folder
+        self._mark = uuid.uuid4().hex
+        self._environment = dict(environment)
+        self._launched: list[subprocess.Popen[bytes]] = []
+
+    def processes(self) -> list[psutil.Process]:
+        """All that run now."""
+        return [p for p in psutil.process_iter() if self._is_ours(p)]
+
+    def log(self, name: str) -> str:
+        """What a process has said since it was launched last."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def launch(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """A process that is ended with the others; its output is in ``log(name)``."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Where there is such a command: ended with these tests, however they end. Executors end
+        # when their worker is gone.
+        setpriv = shutil.which("setpriv")
+        until_parent_ends = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
+        own = self._environment if environment is None else environment
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*until_parent_ends, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**own, _MARK: self._mark},
+            )
+        self._launched.append(process)
+        return process
+
+    def await_said(
+        self, name: str, process: subprocess.Popen[bytes], is_said: Callable[[str], bool]
+    ) -> None:
+        """Wait for something in the output of a process; it is an error if it ends before that."""
+        eventually(lambda: is_said(self.log(name)) or process.poll() is not None)
+        assert is_said(self.log(name)), f"{name}: {self.log(name)[-3000:]}"
+
+    def end(self) -> None:
+        """SIGKILL for all, also for those that have lost their parent."""
+        for process in self._launched:
+            process.kill()
+            process.wait()
+        self._launched.clear()
+
+        def all_ended() -> bool:
+            left = self.processes()
+            for process in left:
+                _kill(process)
+            return not left
+
+        assert eventually(all_ended), "there are processes that do not end"
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            is_running = process.status() != psutil.STATUS_ZOMBIE
+            return is_running and process.environ().get(_MARK) == self._mark
+        except psutil.Error:
+            return False  # it has ended, or is another user's
+
+
+class StandaloneCluster(Processes):
     """A context manager; ``master`` is its address for ``spark-submit``."""
 
     def __init__(
@@ -78,19 +148,14 @@ class StandaloneCluster:
         """``folder``: for logs and the executors' work. ``environment``: added to that of all
         its processes. ``hosts``: of the workers, one for each.
         """
-        self.folder = folder
+        daemons = {
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        super().__init__(folder, {**os.environ, **daemons, **(environment or {})})
         self.master = ""
         self._hosts = tuple(hosts)
         self._size = ("--cores", str(cores), "--memory", memory)
-        self._mark = uuid.uuid4().hex
-        self._environment = {
-            **os.environ,
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            **(environment or {}),
-            _MARK: self._mark,
-        }
-        self._launched: list[subprocess.Popen[bytes]] = []
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> StandaloneCluster:
@@ -101,7 +166,7 @@ class StandaloneCluster:
             for number in range(len(self._hosts)):
                 self._await_registered(number)
         except BaseException:
-            self._end_all()
+            self.end()
             raise
         return self
 
@@ -111,11 +176,8 @@ class StandaloneCluster:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._end_all()
-
-    def processes(self) -> list[psutil.Process]:
-        """All that run now."""
-        return [p for p in psutil.process_iter() if self._is_ours(p)]
+        self.end()
+        self._workers.clear()
 
     def executors(self, application: str | None = None) -> list[Executor]:
         """Those that run now, of one application or of all."""
@@ -156,11 +218,6 @@ class StandaloneCluster:
         if is_waited_for:
             self._await_registered(number)
 
-    def log(self, name: str) -> str:
-        """What ``master`` or ``worker-N`` has logged since it was started last."""
-        path = self.folder / f"{name}.log"
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-
     def logs_of_work(self) -> str:
         """All that executors and drivers of this cluster have written to stdout and stderr."""
         paths = sorted(self.folder.glob("work-*/*/**/std*"))
@@ -182,56 +239,6 @@ class StandaloneCluster:
     ) -> subprocess.Popen[bytes]:
         spark_class = str(SPARK_HOME / "bin" / "spark-class")
         return self.launch(name, [spark_class, f"{_DEPLOY}.{class_name}", *arguments])
-
-    def launch(
-        self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
-        """A process that is ended with the cluster; its output is in ``log(name)``."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # Where there is such a command: ended with these tests, however they end. Executors end
-        # when their worker is gone.
-        setpriv = shutil.which("setpriv")
-        until_parent_ends = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL"]
-        own = self._environment if environment is None else environment
-        with (self.folder / f"{name}.log").open("wb") as log:
-            process = subprocess.Popen(
-                [*until_parent_ends, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**own, _MARK: self._mark},
-            )
-        self._launched.append(process)
-        return process
-
-    def await_said(
-        self, name: str, process: subprocess.Popen[bytes], is_said: Callable[[str], bool]
-    ) -> None:
-        """Wait for something in the output of a process; it is an error if it ends before that."""
-        eventually(lambda: is_said(self.log(name)) or process.poll() is not None)
-        assert is_said(self.log(name)), f"{name}: {self.log(name)[-3000:]}"
-
-    def _end_all(self) -> None:
-        for process in self._launched:
-            process.kill()
-            process.wait()
-        self._launched.clear()
-        self._workers.clear()
-
-        def all_ended() -> bool:
-            left = self.processes()
-            for process in left:
-                _kill(process)
-            return not left
-
-        assert eventually(all_ended), "processes of the cluster do not end"
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            is_running = process.status() != psutil.STATUS_ZOMBIE
-            return is_running and process.environ().get(_MARK) == self._mark
-        except psutil.Error:
-            return False  # it has ended, or is another user's
 
 
 def _executors(worker: int, pid: int) -> Iterator[Executor]:
