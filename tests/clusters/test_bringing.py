@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.connect import Environment
+from spark_kafka_sink.cli import main
+from tests.clusters.connect import Environment, server_python
 from tests.clusters.standalone import CLIENT_CONF, SPARK_HOME, StandaloneCluster
 from tests.clusters.working import WORK, Job, clean_environment, run
 
@@ -38,6 +39,17 @@ def submit(cluster: StandaloneCluster, **conf: str) -> list[str]:
     settings = {**BARE, **{name.replace("__", "."): value for name, value in conf.items()}}
     words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
     return [SUBMIT, "--master", cluster.master, *words]
+
+
+def test_py_files(cluster: StandaloneCluster, job: Job, tmp_path: Path):
+    sink_zip = tmp_path / "sink.zip"
+    assert main(["package", "--output", str(sink_zip)]) == 0
+    command = [*submit(cluster), "--py-files", str(sink_zip), str(WORK)]
+    own = clean_environment(PYSPARK_PYTHON=server_python())
+    what = ("batch", "stream")
+    run([*command, *job.arguments(*what), "--register"], own)
+    for one in what:
+        job.check(one)
 
 
 @pytest.fixture(scope="module")
