@@ -121,6 +121,8 @@ class Metadata:
         self._last_success_ms: int | None = None
         self._retry_at_ms: int | None = None
         self._failed_attempts = 0
+        # How many answers in a row had nothing new.
+        self._equal_answers = 0
         self._trying_since_ms: int | None = None
         self._is_rebootstrapping = False
 
@@ -153,7 +155,7 @@ class Metadata:
     def request_update_now(self) -> None:
         """Refresh at once: something was just created that is worth asking for."""
         self._is_update_requested = True
-        self._failed_attempts = 0
+        self._failed_attempts = self._equal_answers = 0
         self._retry_at_ms = None
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
@@ -217,6 +219,7 @@ class Metadata:
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
         for name in self._forget_idle_topics(now_ms):
             problems.pop(name, None)
+        self._count_equal(nodes, topics, now_ms)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
         self.version += 1
         self._last_success_ms = now_ms
@@ -227,7 +230,19 @@ class Metadata:
             self.failed_update(now_ms)
         else:
             self._failed_attempts = 0
-            self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(0)
+            attempts = max(self._equal_answers - 1, 0)
+            self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(attempts)
+
+    def _count_equal(
+        self, nodes: Mapping[int, Node], topics: Mapping[str, TopicMetadata], now_ms: int
+    ) -> None:
+        """Whoever asks because something is wrong, and gets the same answer, asks less and less
+        often (KIP-580). Not who asks because ``metadata.max.age.ms`` is over.
+        """
+        has_news = nodes != self.snapshot.nodes or topics != self.snapshot.topics
+        last_ms = self._last_success_ms
+        is_old = last_ms is not None and now_ms - last_ms >= self._settings.max_age_ms
+        self._equal_answers = 0 if has_news or is_old else self._equal_answers + 1
 
     def _forget_idle_topics(self, now_ms: int) -> set[str]:
         """Returns which topics are of interest no longer."""

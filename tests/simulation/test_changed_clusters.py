@@ -82,3 +82,20 @@ def test_a_leader_that_is_not_among_the_brokers_is_asked_for_again_after_the_bac
     simulation.producer.flush()
     assert simulation.values()[0] == [b"a", b"b"]
     assert clock.ms - began_ms < 3000
+
+
+def test_who_gets_the_same_metadata_again_asks_less_often():
+    """The dead leader is named for a minute, by every answer."""
+    simulation = Simulation(acks="all")
+    cluster, clock = simulation.cluster, simulation.clock
+    cluster.create_topic("t", partitions=1, replicas=3)
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    cluster.crash(cluster.topics["t"].partitions[0].leader_id, election_delay_ms=60_000)
+    began_ms, asked = clock.ms, cluster.metadata_requests
+    simulation.append_to(0, [b"b"])
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"a", b"b"]
+    assert clock.ms - began_ms < 62_000
+    # retry.backoff.max.ms is a second, less a fifth by chance; the first few come sooner.
+    assert cluster.metadata_requests - asked < 60 / 0.8 + 5
