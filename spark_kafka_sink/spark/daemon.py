@@ -33,6 +33,13 @@ _TRIALS = 20
 # pyarrow's jemalloc starts a thread that gives memory back; after a fork it does so in the thread
 # that frees.
 _JEMALLOC = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
+# Its mimalloc (since pyarrow 18 the one that is used) takes 1 GiB of addresses in advance. Without
+# that, compute kernels take up to ten times as long: only where addresses are limited.
+_MIMALLOC = ("MIMALLOC_ARENA_RESERVE", "0")
+# spark.executor.pyspark.memory for each worker: pyspark.worker limits its addresses (RLIMIT_AS).
+_WORKER_MIB = "PYSPARK_EXECUTOR_MEMORY_MB"
+_MOST_OF_LIMIT = 0.5
+_SIZES = "/proc/self/statm"
 _STDOUT, _STDERR = 1, 2
 
 
@@ -40,10 +47,14 @@ class ThreadsStartedError(Exception):
     """Something that was loaded has started threads, which workers would not have."""
 
 
+class TooLittleMemoryError(Exception):
+    """What is loaded would leave a worker too little of the memory that it may have."""
+
+
 def load() -> None:
     """Have all loaded that a task of the sink needs, kernels included, and no thread.
 
-    Raises ThreadsStartedError, or whatever an import raises.
+    Raises ThreadsStartedError, TooLittleMemoryError, or whatever an import raises.
     """
     before = _threads()
     gc.disable()
@@ -52,6 +63,7 @@ def load() -> None:
     finally:
         gc.enable()
     _refuse_threads(before)
+    _refuse_small_limit()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         # Every worker would draw the same numbers. Python's own generator does this by itself.
@@ -62,10 +74,7 @@ def load() -> None:
 
 
 def _import_all() -> None:
-    name, value = _JEMALLOC
-    is_mine = name not in os.environ
-    os.environ.setdefault(name, value)
-    try:
+    with _environment(_JEMALLOC, *([_MIMALLOC] if _worker_mib() else [])):
         from spark_kafka_sink.record.kernels.cache import COMPILED
         from spark_kafka_sink.spark.task import load_all
 
@@ -74,9 +83,39 @@ def _import_all() -> None:
         for module in _OF_SPARK:
             with suppress(ModuleNotFoundError):
                 importlib.import_module(module)
+
+
+@contextmanager
+def _environment(*settings: tuple[str, str]) -> Iterator[None]:
+    """With these variables, where they have no value; workers do not have them."""
+    mine = {name: value for name, value in settings if name not in os.environ}
+    os.environ.update(mine)
+    try:
+        yield
     finally:
-        if is_mine:
+        for name in mine:
             del os.environ[name]
+
+
+def _worker_mib() -> int:
+    """MiB of addresses that Spark gives to each worker, 0 for any number."""
+    value = os.environ.get(_WORKER_MIB, "")
+    return int(value) if value.isdecimal() else 0
+
+
+def _refuse_small_limit() -> None:
+    """A worker has the addresses of what the daemon has loaded, whether its code uses it or not."""
+    limit = _worker_mib()
+    try:
+        pages = int(Path(_SIZES).read_text(encoding="ascii").split()[0])
+    except OSError:  # not Linux: Spark sets no limit that holds there
+        return
+    loaded = pages * os.sysconf("SC_PAGE_SIZE") >> 20
+    if limit and loaded > limit * _MOST_OF_LIMIT:
+        raise TooLittleMemoryError(
+            f"spark.executor.pyspark.memory leaves {limit} MiB for each worker, and what would be "
+            f"loaded takes {loaded} MiB of that: more than half"
+        )
 
 
 def _threads() -> list[str]:

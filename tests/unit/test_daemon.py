@@ -8,7 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,13 +24,15 @@ IN_A_CHILD = """
 import json, os
 from spark_kafka_sink.spark import daemon
 daemon.load()
-import gc, random, sys
+import gc, random, resource, sys
 import numpy as np
+limit = int(os.environ["PYSPARK_EXECUTOR_MEMORY_MB"]) << 20
 threads = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1
 told = []
 for _ in range(2):
     read, write = os.pipe()
     if os.fork() == 0:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))  # as pyspark.worker does
         square = np.ones((200, 200))
         from spark_kafka_sink.producer.pool import POOL
         from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
@@ -38,6 +40,7 @@ for _ in range(2):
             "numpy": np.random.random(), "python": random.random(),
             "ids": TRANSACTIONAL_IDS._worker, "idle": POOL.idle_count,
             "blas": float((square @ square)[0, 0]),
+            "room": len(bytearray(limit // 3)),
             "frozen": gc.get_freeze_count(), "collects": gc.isenabled(),
             "loaded": sorted({n.split(".")[0] for n in sys.modules}),
         }).encode())
@@ -46,18 +49,23 @@ for _ in range(2):
     with open(read) as file:
         told.append(json.load(file))
     os.wait()
-print(json.dumps([threads, "JE_ARROW_MALLOC_CONF" in os.environ, told]))
+print(json.dumps([threads, [n for n in os.environ if "MALLOC" in n], told]))
 """
+LIMIT = "PYSPARK_EXECUTOR_MEMORY_MB"
+"""How Spark tells its Python processes what spark.executor.pyspark.memory leaves for each worker."""
 
 
 @contextmanager
-def daemon(*arguments: str, path: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def daemon(
+    *arguments: str, path: Path | None = None, more: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """As Spark's JVM starts it: it ends when its standard input is closed."""
     folders = [str(folder) for folder in (path, REPOSITORY) if folder is not None]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(folders),
         "PYTHON_WORKER_FACTORY_SECRET": "secret",
+        **(more or {}),
     }
     with subprocess.Popen(
         [sys.executable, "-m", OURS, *arguments],
@@ -101,11 +109,15 @@ def running(process: subprocess.Popen[bytes]) -> str:
 
 def test_a_worker_has_all_loaded_and_nothing_of_another_workers_own():
     done = subprocess.run(
-        [sys.executable, "-c", IN_A_CHILD], capture_output=True, text=True, check=True
+        [sys.executable, "-c", IN_A_CHILD],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, LIMIT: "1200"},
     )
-    threads, is_set, (first, second) = json.loads(done.stdout)
+    threads, left_set, (first, second) = json.loads(done.stdout)
     assert threads == 1
-    assert not is_set
+    assert left_set == []
     for worker in (first, second):
         assert worker["idle"] == 0
         assert worker["blas"] == 200.0
@@ -151,6 +163,16 @@ def test_what_cannot_be_loaded_leaves_sparks_own_daemon(tmp_path, numba, reason)
         assert SPARKS_OWN in running(process)
         said = said_by(process)
     assert reason in said
+    assert "each loads it by itself" in said
+
+
+def test_where_workers_may_not_have_the_memory_of_what_would_be_loaded_it_is_sparks_own():
+    """spark.executor.pyspark.memory: pyspark.worker limits the addresses of each worker."""
+    with daemon("pyspark.worker", more={LIMIT: "300"}) as process:
+        assert new_worker(process) > 0
+        assert SPARKS_OWN in running(process)
+        said = said_by(process)
+    assert "spark.executor.pyspark.memory leaves 300 MiB for each worker" in said
     assert "each loads it by itself" in said
 
 
