@@ -15,6 +15,7 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
+from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
 
@@ -25,7 +26,7 @@ _MOST_LOGGED_PARTITIONS = 32
 
 
 @dataclass
-class KafkaCommitMessage(WriterCommitMessage):
+class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     """Everything that one task wrote is acknowledged.
 
     partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters

@@ -13,6 +13,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
 from spark_kafka_sink.spark.partition import write_partition
 from spark_kafka_sink.spark.versions import (
@@ -39,7 +40,7 @@ class RowsNotHandedOverError(KafkaSinkError):
     """Spark wants to commit what it has not given to the sink's tasks."""
 
 
-class TaskWriter:
+class TaskWriter(Enveloped):
     """What both writers have: a task does the same for a job and for a micro-batch."""
 
     def __init__(
