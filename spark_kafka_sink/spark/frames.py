@@ -197,7 +197,10 @@ class _Write:
     def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
         """What each task returns; raises if one has failed for good."""
         task = _task(self._options, positions, plan)
-        rows = self._df.mapInArrow(task, f"{_MESSAGE} binary").collect()
+        # Spark looks columns up by their names here, which fails for some, such as "a.b". The task
+        # needs none of them: it goes by positions.
+        plain = self._df.toDF(*(f"c{n}" for n in range(len(self._df.schema.fields))))
+        rows = plain.mapInArrow(task, f"{_MESSAGE} binary").collect()
         messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in rows]
         if sorted(m.partition_id for m in messages) != list(range(len(messages))):
             raise KafkaSinkError(

@@ -54,6 +54,17 @@ def test_a_data_frame_is_written_as_by_the_data_source(
     assert len(records(kafka, function)) == 500
 
 
+def test_columns_that_are_not_written_may_have_any_names(spark, kafka, new_topic, write, options):
+    names = ("user.id", "us``er", "a", "A", "s", "s.b", "")
+    rows = spark.range(0, 3, 1, 1).selectExpr(
+        *(f"named_struct('b', id) as `{name}`" for name in names), "cast(id as string) as value"
+    )
+    source, function = new_topic(1), new_topic(1)
+    write(rows, source)
+    spark_kafka_sink.write(rows, options(function))
+    assert ids(kafka, function) == ids(kafka, source) == [0, 1, 2]
+
+
 def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, options, tmp_path):
     topic, folder, checkpoint = new_topic(2), tmp_path / "in", tmp_path / "checkpoint"
     folder.mkdir()

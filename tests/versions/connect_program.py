@@ -35,7 +35,9 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     print(json.dumps({"spark": spark.version, "python": platform.python_version()}), flush=True)
-    rows = spark.range(0, ROWS, 1, 3).selectExpr("cast(id as string) as value")
+    rows = spark.range(0, ROWS, 1, 3).selectExpr(
+        "cast(id as string) as value", "id as `i.d`", "id as `i``d`", "id as Value"
+    )
 
     def options(way: str, **more: object) -> dict[str, object]:
         named = {name.replace("_", "."): value for name, value in more.items()}

@@ -81,7 +81,8 @@ class Program:
     # --- jobs --------------------------------------------------------------------------------
 
     def write(self, name: str) -> None:
-        spark_kafka_sink.write(self.rows(), self.options(name))
+        rows = self.rows().selectExpr("*", "id as `i.d`", "id as `i``d`", "id as ID")
+        spark_kafka_sink.write(rows, self.options(name))
         spark_kafka_sink.write(self.rows().filter("id < 0"), self.options(name))
 
     def write_exactly_once(self, name: str) -> None:
