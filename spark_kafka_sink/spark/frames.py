@@ -7,6 +7,7 @@ So that process asks the brokers, and commits: it must reach them.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+logger = logging.getLogger("spark_kafka_sink")
 
 _MESSAGE = "message"
 _RUN_ID_PROPERTY = "spark.jobGroup.id"
@@ -218,9 +221,13 @@ class _Write:
             commit_batch(self._options, messages, unit, self._batch_id)
 
     def _abort(self) -> None:
+        """After a failure, whose own error is what the user must see."""
         unknown = BatchSummary(tasks=None, failed_tasks=None, query_id=self._query_id)
-        with self._turn():
-            abort_batch(self._options, unknown, self._batch_id)
+        try:
+            with self._turn():
+                abort_batch(self._options, unknown, self._batch_id)
+        except Exception:
+            logger.warning("what failed could not be aborted, or not reported", exc_info=True)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -99,6 +99,24 @@ def test_what_writes_a_micro_batch_can_be_pickled_and_hides_secrets() -> None:
     assert pickle.loads(pickled)._options == sink._options
 
 
+@pytest.mark.parametrize("options", [OPTIONS, EXACTLY_ONCE])
+def test_a_failed_abort_does_not_take_the_place_of_the_error(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(Frame):
+        def collect(self) -> list[tuple[bytearray]]:
+            raise RuntimeError("the job's own")
+
+    def abort(*arguments: object) -> None:
+        raise OSError("of the abort")
+
+    monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job: None)
+    monkeypatch.setattr(frames, "abort_batch", abort)
+    with pytest.raises(RuntimeError, match="the job's own"):
+        frames.write(Failing([0]), options)  # type: ignore[arg-type]
+    assert "OSError: of the abort" in caplog.text
+
+
 class TestExactlyOnce:
     def test_a_micro_batch_needs_a_query(self) -> None:
         sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
