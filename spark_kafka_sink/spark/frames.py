@@ -13,6 +13,8 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from numbers import Number
+from os import PathLike
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,7 +120,7 @@ class BatchWriter:
     def __init__(self, options: Mapping[str, object]) -> None:
         given = _as_text(options)
         name, value = _EXACTLY_ONCE
-        self._names_writes = _WRITE_ID in given and given.get(name, "").lower() == value
+        self._names_writes = _WRITE_ID in given and given.get(name, "").strip().lower() == value
         if self._names_writes:
             if _WRITE_VERSION in given:
                 raise ConfigError(
@@ -255,14 +257,23 @@ def _task(options: SinkOptions, positions: ColumnPositions, plan: Plan | None) -
 def _as_text(options: Mapping[str, object]) -> dict[str, str]:
     """By lower-case name, with values as Spark's ``.option`` writes them.
 
-    Raises ConfigError for a name that is there in two spellings.
+    Raises ConfigError for a name that is there in two spellings, and for what is no option.
     """
     texts: dict[str, str] = {}
     for name, value in options.items():
-        if name.lower() in texts:
-            raise ConfigError(f"option '{name.lower()}' is there twice, in capitals and without")
-        if value is not None:
-            texts[name.lower()] = str(value).lower() if isinstance(value, bool) else str(value)
+        if not isinstance(name, str):
+            raise ConfigError(f"names of options are texts: {name!r} is none")
+        if value is None:
+            continue
+        key = name.lower()
+        if key in texts:
+            raise ConfigError(f"option '{key}' is there twice, in capitals and without")
+        if not isinstance(value, (str, Number, PathLike)):
+            raise ConfigError(
+                f"option '{key}' is of type {type(value).__name__}: it must be a text, a number or "
+                "a boolean. A list is a text with commas: 'a:9092,b:9092'"
+            )
+        texts[key] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
 
 

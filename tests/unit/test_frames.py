@@ -6,8 +6,11 @@ import os
 import pickle
 import subprocess
 import sys
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import numpy
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -78,6 +81,28 @@ def test_values_are_written_as_spark_writes_them() -> None:
     assert frames._as_text(given) == {"a": "true", "b": "5", "c": "1.5", "d": "Text"}
 
 
+def test_an_option_that_is_not_given_is_not_there() -> None:
+    assert frames._as_text({"topic": "a", "Topic": None, "TOPIC": None}) == {"topic": "a"}
+    assert frames._as_text({"Topic": None, "topic": "a"}) == {"topic": "a"}
+
+
+@pytest.mark.parametrize("value", [["a:1", "b:2"], ("a:1",), {"a": 1}, b"a:1", object()])
+def test_a_value_that_is_no_text_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"'x' is of type {type(value).__name__}: .*with commas"):
+        frames._as_text({"X": value})
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    for name in (1, None, b"topic"):
+        with pytest.raises(ConfigError, match=f"names of options are texts: {name!r}"):
+            frames._as_text({name: "x"})  # type: ignore[dict-item]
+
+
+def test_a_path_and_numbers_of_other_packages_are_values() -> None:
+    given = {"a": Path("/m"), "b": numpy.int64(5), "c": Decimal("1.5")}
+    assert frames._as_text(given) == {"a": "/m", "b": "5", "c": "1.5"}
+
+
 def test_options_are_refused_before_a_query_starts() -> None:
     with pytest.raises(ConfigError, match=r"did you mean|kafka\.acks"):
         spark_kafka_sink.batch_writer({**OPTIONS, "kafka.ack": "all"})
@@ -135,10 +160,12 @@ class TestExactlyOnce:
             raise KafkaSinkError("enough")
 
         monkeypatch.setattr(frames, "plan_transactions", plan)
-        sink = spark_kafka_sink.batch_writer({**EXACTLY_ONCE, "write.id": "w"})
-        with pytest.raises(KafkaSinkError, match="enough"):
-            sink(Frame([0]), 7)  # type: ignore[arg-type]
-        assert planned == [("w", 7, True)]
+        for guarantee in ("exactly-once", " Exactly-Once "):
+            given = {**EXACTLY_ONCE, "write.id": "w", "delivery.guarantee": guarantee}
+            sink = spark_kafka_sink.batch_writer(given)
+            with pytest.raises(KafkaSinkError, match="enough"):
+                sink(Frame([0]), 7)  # type: ignore[arg-type]
+        assert planned == [("w", 7, True)] * 2
 
     def test_drivers_beside_each_other_are_told_apart(self) -> None:
         """A cluster may give all of them the same folders, as Kubernetes does."""
