@@ -166,7 +166,7 @@ class _Write:
             messages = self._run_tasks(positions, plan)
             self._commit(messages, plan)
         except BaseException:
-            self._abort()
+            self._abort(plan)
             raise
         if call is not None:
             _last_calls[call.prefix] = call
@@ -222,12 +222,12 @@ class _Write:
         with self._turn():
             commit_batch(self._options, messages, unit, self._batch_id)
 
-    def _abort(self) -> None:
+    def _abort(self, plan: Plan | None) -> None:
         """After a failure, whose own error is what the user must see."""
         unknown = BatchSummary(tasks=None, failed_tasks=None, query_id=self._query_id)
         try:
             with self._turn():
-                abort_batch(self._options, unknown, self._batch_id)
+                abort_batch(self._options, unknown, self._batch_id, plan)
         except Exception:
             logger.warning("what failed could not be aborted, or not reported", exc_info=True)
 

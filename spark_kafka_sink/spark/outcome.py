@@ -18,7 +18,7 @@ from spark_kafka_sink.spark.commit import (
     report_commit,
 )
 from spark_kafka_sink.spark.versions import WriterCommitMessage
-from spark_kafka_sink.transactions.model import Unit
+from spark_kafka_sink.transactions.model import Plan, Unit
 
 
 def commit_batch(
@@ -47,13 +47,17 @@ def abort_batch(
     options: SinkOptions,
     messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     batch_id: int | None,
+    plan: Plan | None = None,
 ) -> None:
-    """Leave nothing open of a batch that failed, and report it."""
+    """Leave nothing open of a batch that failed, and report it.
+
+    plan: of the batch, where it is known. Then what was planned after it is left alone
+    """
     note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if isinstance(messages, BatchSummary):
         note = UNKNOWN_NOTE
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import abort_unit
 
-        note = complete_commands(abort_unit(options), options)
+        note = complete_commands(abort_unit(options, None if plan is None else plan.token), options)
     report_abort(messages, batch_id, options.metrics_path, note)

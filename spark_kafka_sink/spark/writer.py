@@ -66,7 +66,7 @@ class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good."""
-        abort_batch(self._options, messages, None)
+        abort_batch(self._options, messages, None, self._transactions)
 
 
 class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
@@ -91,7 +91,10 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         _keep_small(self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """A task of the micro-batch failed for good."""
+        """A task of the micro-batch failed for good.
+
+        Spark makes this writer anew, without a plan; a query has one micro-batch at a time.
+        """
         abort_batch(self._options, messages, batchId)
 
 

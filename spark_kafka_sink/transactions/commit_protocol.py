@@ -21,6 +21,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
 from spark_kafka_sink.transactions import holding, ownership, repair, replay
+from spark_kafka_sink.transactions.claims import is_taken
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.completion import Completion
 from spark_kafka_sink.transactions.crash_points import reached
@@ -77,6 +78,8 @@ class CommitProtocol:
         self._timeout_ms = config.transaction_timeout_ms
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._completion = Completion(client, self.log, config, clock)
+        # Of the last commit: what its own records have made of the token of its plan.
+        self._used: dict[DriverToken, DriverToken] = {}
 
     # --- planning ------------------------------------------------------------------------------
 
@@ -179,8 +182,7 @@ class CommitProtocol:
         if that is not the same, TransactionLostError if brokers have aborted some before.
         """
         reached("commit.begin")
-        deadline_ms = self._deadline()
-        decision = plan.decision
+        deadline_ms, decision = self._deadline(), plan.decision
         self._check_may_follow(decision, unit)
         if plan.is_repeated:
             return None
@@ -203,6 +205,7 @@ class CommitProtocol:
         decided_at_ms = self._clock.now_ms()
         reached("commit.decided")
         decided, token = self._completion.finish(decided, token, deadline_ms)
+        self._used = {plan.token: token}
         if decided.phase is not Phase.DONE:
             raise TransactionLostError(repair.explain(decided, self._config.prefix))
         times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
@@ -273,8 +276,11 @@ class CommitProtocol:
 
     # --- aborting ------------------------------------------------------------------------------
 
-    def abort(self, driver: Driver) -> Decision | None:
+    def abort(self, driver: Driver, planned: DriverToken | None = None) -> Decision | None:
         """Abort what is open, unless it is decided or not ours; the record that was found.
+
+        planned: of the plan that failed, where that is known. Raises FencedError, and does nothing,
+        where the same driver has planned again since: what is open belongs to that plan.
 
         Spark calls this after a failed ``commit`` too, which may have decided.
         """
@@ -283,6 +289,13 @@ class CommitProtocol:
         _, decision = self._read_settled(deadline_ms)
         if decision is None or decision.owner.driver_id != driver.driver_id:
             return decision
+        if planned is not None and self._is_planned_again(planned, deadline_ms):
+            if decision.phase is Phase.DECIDED:
+                return decision
+            raise FencedError(
+                "a later write of this process has taken over transactional.id.prefix "
+                f"'{self._config.prefix}': one write at a time, or a prefix for each"
+            )
         # A decision that is being written is settled by this: it is there, or never will be.
         token = self._take_over(deadline_ms)
         decision = self.log.read_current(deadline_ms)
@@ -292,6 +305,12 @@ class CommitProtocol:
         self.sweep(token, deadline_ms)
         reached("abort.swept")
         return decision
+
+    def _is_planned_again(self, planned: DriverToken, deadline_ms: int) -> bool:
+        """Whether anybody has taken the driver's id after the plan of this token and its commit."""
+        producer = self._used.get(planned, planned).producer
+        who = self._driver_transactional_id
+        return is_taken(self._client.admin, who, producer, deadline_ms) is True
 
     def sweep(
         self, token: DriverToken, deadline_ms: int, only: str | None = None

@@ -21,13 +21,22 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
+from spark_kafka_sink.transactions.errors import FencedError
 from spark_kafka_sink.transactions.ids import current_driver, own_environment
 from spark_kafka_sink.transactions.log_topic import (
     check_brokers,
     prepare_log_topic,
     warn_of_weak_topic,
 )
-from spark_kafka_sink.transactions.model import Driver, Phase, Plan, TaskTransaction, Unit, Write
+from spark_kafka_sink.transactions.model import (
+    Driver,
+    DriverToken,
+    Phase,
+    Plan,
+    TaskTransaction,
+    Unit,
+    Write,
+)
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -132,11 +141,16 @@ def commit_unit(
     return {**told, "commit_ms": _clock.now_ms() - started_ms}
 
 
-def abort_unit(options: SinkOptions) -> str:
-    """On the driver, after a failure; returns what is visible, in words. Never raises."""
+def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
+    """On the driver, after a failure; returns what is visible, in words. Never raises.
+
+    planned: of the plan that failed, where the caller knows it
+    """
     driver = _driver(options)
     try:
-        decision = _protocol(options).abort(driver)
+        decision = _protocol(options).abort(driver, planned)
+    except FencedError as error:
+        return f"nothing was done: {error}"
     except KafkaSinkError as error:
         # Spark has the failure that matters: this one must not take its place.
         return (

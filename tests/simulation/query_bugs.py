@@ -43,7 +43,7 @@ def _no_decision_log(original):  # type: ignore[no-untyped-def]
 
 
 def _unguarded_abort(original):  # type: ignore[no-untyped-def]
-    def abort(self, driver):  # type: ignore[no-untyped-def]
+    def abort(self, driver, planned=None):  # type: ignore[no-untyped-def]
         deadline_ms = self._deadline()
         self.sweep(self._take_over(deadline_ms), deadline_ms)
 

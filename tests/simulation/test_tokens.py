@@ -12,7 +12,8 @@ from spark_kafka_sink.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.model import Plan
+from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
+from spark_kafka_sink.transactions.model import Phase, Plan
 from tests.simulation.operating import PATIENCE_MS, CrashError, Lives, crash_at, driver, unit
 from tests.simulation.transactional import Transactional
 
@@ -66,6 +67,55 @@ def test_abort_makes_the_token_useless(lives: Lives) -> None:
     plan = lives.protocol.plan(driver(1), None)
     lives.protocol.abort(driver(1))
     assert not is_unused(lives, plan)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_abort_of_an_older_plan_leaves_a_newer_one_of_the_same_driver_alone(
+    lives: Lives, is_begun: bool
+) -> None:
+    """Two threads of one program write under the same prefix."""
+    older = lives.protocol.plan(driver(1, None), "older")
+    lives.write(older, 0, b"older")
+    newer = lives.protocol_of("p").plan(driver(1, None), "newer")
+    written = [lives.write(newer, 1, b"newer")] if is_begun else []
+    with pytest.raises(FencedError, match="a later write of this process has taken over"):
+        lives.protocol.abort(driver(1, None), older.token)
+    assert is_unused(lives, newer)
+    written.append(lives.write(newer, 2, b"newer"))
+    lives.protocol.commit(newer, unit(0, "newer"), written)
+    assert lives.visible() == [b"newer"] * len(written)
+
+
+def test_abort_leaves_alone_what_a_newer_plan_has_decided(lives: Lives) -> None:
+    older = lives.protocol.plan(driver(1, None), "older")
+    crash_at("commit.ending")
+    with pytest.raises(CrashError):
+        lives.batch(0, driver(1, None), job="newer")
+    lives.protocol.abort(driver(1, None), older.token)
+    lives.protocol.settle()
+    record = lives.protocol.log.read(lives.world.clock.ms + PATIENCE_MS)
+    assert record is not None
+    assert (record.phase, record.unit) == (Phase.DECIDED, unit(0, "newer"))
+
+
+def test_abort_after_a_commit_that_came_too_late_sweeps(lives: Lives) -> None:
+    """The commit has used the token of its plan itself: nobody else has taken over."""
+    plan = lives.protocol.plan(driver(1, None), "job")
+    written = [lives.write(plan, 0, b"late")]
+    left: list[str] = []
+
+    def lose(point: str) -> None:
+        if point == "commit.decided":
+            lives.world.init_once(written[0].transactional_id)
+            left.append(lives.write(plan, 1, b"of an attempt that lost").transactional_id)
+
+    crash_points.set_hook(lose)
+    with pytest.raises(TransactionLostError):
+        lives.protocol.commit(plan, unit(0, "job"), written)
+    crash_points.set_hook(None)
+    assert lives.open_ids() == left
+    lives.protocol.abort(driver(1, None), plan.token)
+    assert lives.open_ids() == []
 
 
 @pytest.mark.parametrize("error", ["COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"])

@@ -17,8 +17,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions.errors import FencedError
+from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 EXACTLY_ONCE = {
@@ -166,6 +170,25 @@ class TestExactlyOnce:
             with pytest.raises(KafkaSinkError, match="enough"):
                 sink(Frame([0]), 7)  # type: ignore[arg-type]
         assert planned == [("w", 7, True)] * 2
+
+    def test_a_write_that_fails_aborts_its_own_plan(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        token = DriverToken(7, 3, 0, 2)
+        owner = Driver("d", "h", 0, None, None)
+        plan = Plan("p", owner, token, Decision(owner), "job", 60_000)
+        aborted = []
+
+        class OfOthers:
+            def abort(self, driver: Driver, planned: DriverToken | None) -> None:
+                aborted.append(planned)
+                raise FencedError("a later write of this process has taken over")
+
+        monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job: plan)
+        monkeypatch.setattr(session, "_protocol", lambda options: OfOthers())
+        with pytest.raises(KafkaSinkError, match="not one for each partition"):
+            frames.write(Frame([1]), EXACTLY_ONCE)  # type: ignore[arg-type]
+        note = session.abort_unit(SinkOptions.parse(EXACTLY_ONCE), token)
+        assert note == "nothing was done: a later write of this process has taken over"
+        assert aborted == [token, token]
 
     def test_drivers_beside_each_other_are_told_apart(self) -> None:
         """A cluster may give all of them the same folders, as Kubernetes does."""
