@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("spark_kafka_sink")
 
 _MESSAGE = "message"
-_RUN_ID_PROPERTY = "spark.jobGroup.id"
+# Of the execution in which Spark calls a function for foreachBatch: each call has another one, and
+# nothing that the function does changes it, as a job group of its own would.
+_EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
 _WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
 _EXACTLY_ONCE = ("delivery.guarantee", "exactly-once")
 _NO_QUERY = (
@@ -57,10 +59,10 @@ os.register_at_fork(after_in_child=_turns.clear)
 
 
 class _Call(NamedTuple):
-    """A micro-batch of a query, and the run of the query that has called for it."""
+    """A micro-batch of a query, and the call of the function in which it is written."""
 
     prefix: str
-    run_id: str | None
+    execution_id: str | None
     query_id: str
     batch_id: int
 
@@ -181,8 +183,8 @@ class _Write:
             where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
             raise ConfigError(_NO_QUERY.format(where=where))
         prefix = self._options.exactly_once.prefix
-        run_id = _local_property(self._df, _RUN_ID_PROPERTY)
-        call = _Call(prefix, run_id, self._query_id, self._batch_id)
+        execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
+        call = _Call(prefix, execution_id, self._query_id, self._batch_id)
         if _last_calls.get(prefix) == call:
             raise ConfigError(
                 f"micro-batch {self._batch_id} of query {self._query_id} is written a second time "

@@ -85,14 +85,29 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     assert [line["batch_id"] for line in lines(tmp_path)] == [0, 0, 1]
     assert "dropped" in str(lines(tmp_path)[1]["replay"])
 
+    def grouped(df, batch_id: int) -> None:
+        """With jobs in a group of its own; then something fails."""
+        spark.sparkContext.setJobGroup("the user's own", "")
+        sink(df, batch_id)
+        assert fine, "something after the sink"
+
+    write_file(folder, 2)
+    fine = False
+    with pytest.raises(Exception, match="something after the sink"):
+        run(grouped)
+    fine = True
+    run(grouped)
+    assert ids(kafka, topic) == list(range(3 * ROWS_PER_FILE))
+    assert "dropped" in str(lines(tmp_path)[4]["replay"])
+
     def twice(df, batch_id: int) -> None:
         sink(df, batch_id)
         sink(df, batch_id)
 
-    write_file(folder, 2)
+    write_file(folder, 3)
     with pytest.raises(Exception, match="is written a second time under"):
         run(twice)
-    assert ids(kafka, topic) == list(range(3 * ROWS_PER_FILE))
+    assert ids(kafka, topic) == list(range(4 * ROWS_PER_FILE))
 
 
 def test_a_failed_job_leaves_nothing_visible(spark, kafka, new_topic, options, tmp_path):
