@@ -35,16 +35,16 @@ _LOCAL_SCHEME = "file:"
 
 # When each combination of cluster, security and topic was last found in order, in this process.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
-# Sets of options whose notes are in the log, in this process.
-_noted: set[SinkOptions] = set()
+# Notes that are in the log, in this process.
+_noted: set[str] = set()
 
 
 def log_notes(options: SinkOptions) -> None:
-    """Log what has no effect, once for each set of options."""
-    if options.notes and options not in _noted:
-        _noted.add(options)
-        ensure_log_handler()
-        for note in options.notes:
+    """Log what has no effect, once in this process: micro-batches have options of their own."""
+    for note in options.notes:
+        if note not in _noted:
+            _noted.add(note)
+            ensure_log_handler()
             logger.warning(note)
 
 

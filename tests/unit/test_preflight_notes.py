@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.preflight import check_metrics_path, log_notes
 
 
@@ -16,7 +18,7 @@ def options(**more: str) -> SinkOptions:
     return SinkOptions.parse({"kafka.bootstrap.servers": "noted:1", "topic": "t", **more})
 
 
-def test_each_set_of_options_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_has_no_effect_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Also when another write to the same cluster and topic was told about others before."""
     with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
         log_notes(options())
@@ -27,6 +29,18 @@ def test_each_set_of_options_is_told_once(caplog: pytest.LogCaptureFixture) -> N
         "option 'numpartitionsofmine' is not one of this sink's and has no effect",
         "option 'numpartitionsofyours' is not one of this sink's and has no effect",
     ]
+
+
+def test_micro_batches_of_a_named_write_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each has options of its own: its number is one of them."""
+    kept = len(preflight._noted)
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        for number in range(3):
+            log_notes(replace(options(numpartitionsoftheirs="1"), write_version=number))
+    assert caplog.messages == [
+        "option 'numpartitionsoftheirs' is not one of this sink's and has no effect",
+    ]
+    assert len(preflight._noted) == kept + 1
 
 
 def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
