@@ -11,13 +11,18 @@ import logging
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
+
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler  # Python 3.9 and 3.10 know no parameter of it
 
 logger = logging.getLogger("spark_kafka_sink")
 
@@ -226,9 +231,37 @@ def _append(line: str, path: str) -> None:
 
 
 def ensure_log_handler() -> None:
-    """Log to standard error, the driver's log, unless the application has set up logging."""
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
+    """Log to standard error, the driver's log, until the application sets up logging."""
+    mine = next((h for h in logger.handlers if isinstance(h, _StandIn)), None)
+    is_set_up = _is_logging_set_up()
+    if mine is None and not is_set_up:
+        logger.addHandler(_StandIn(has_level=logger.level == logging.NOTSET))
+    elif mine is not None and is_set_up:
+        logger.removeHandler(mine)
+        if mine.has_level and logger.level == logging.INFO:
+            logger.setLevel(logging.NOTSET)
+
+
+class _StandIn(_StreamHandler):
+    """For as long as there is no other handler: with one, each line would be there twice.
+
+    has_level: the level of the logger is set with it
+    """
+
+    def __init__(self, has_level: bool) -> None:
+        super().__init__(sys.stderr)
+        self.has_level = has_level
+        if has_level:
+            logger.setLevel(logging.INFO)
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self.addFilter(lambda _: not _is_logging_set_up())
+
+
+def _is_logging_set_up() -> bool:
+    """Whether a line of the sink reaches a handler of the application."""
+    at: logging.Logger | None = logger
+    while at is not None:
+        if any(not isinstance(handler, _StandIn) for handler in at.handlers):
+            return True
+        at = at.parent if at.propagate else None
+    return False

@@ -328,6 +328,8 @@ def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """The sink's logger in an application that has not set up logging: pytest has."""
     logger = logging.Logger("spark_kafka_sink")
     monkeypatch.setattr(commit, "logger", logger)
+    # There, loggers that keep what is enabled are told of changed levels.
+    monkeypatch.setitem(logging.Logger.manager.loggerDict, "bare", logger)
     return logger
 
 
@@ -349,3 +351,31 @@ def test_logging_that_is_set_up_is_left_alone(bare_logger: logging.Logger) -> No
     ensure_log_handler()
     assert bare_logger.handlers == [handler]
     assert bare_logger.level == logging.ERROR
+
+
+def test_logging_that_is_set_up_later_has_each_line_once_and_its_own_level(
+    bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare_logger.parent = application = logging.Logger("application")
+    report_commit([], 5, True, None)
+    application.addHandler(logging.StreamHandler(sys.stderr))
+    bare_logger.info("written by another module")
+    report_commit([], 6, True, None)
+    application.setLevel(logging.WARNING)
+    report_commit([], 7, True, None)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert " INFO spark_kafka_sink: {" in first
+    assert second == "written by another module"
+    assert json.loads(third)["batch_id"] == 6
+    assert bare_logger.handlers == []
+
+
+def test_a_level_that_the_application_has_set_stays(
+    bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare_logger.setLevel(logging.WARNING)
+    report_commit([], 5, True, None)
+    bare_logger.addHandler(logging.StreamHandler(sys.stderr))
+    report_commit([], 6, True, None)
+    assert capsys.readouterr().err == ""
+    assert bare_logger.level == logging.WARNING
