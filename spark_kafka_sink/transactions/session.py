@@ -45,7 +45,8 @@ _TASK_ABORT_TIMEOUT_MS = 5_000
 _clock = SystemClock()
 _sessions: dict[tuple[ProducerConfig, ExactlyOnceConfig], CommitProtocol] = {}
 _prepared_at_ms: dict[tuple[ProducerConfig, ExactlyOnceConfig], int] = {}
-_this_process: dict[str, str] = {}
+# The name of this process as a driver: made before any thread can ask for it, and anew by a fork.
+_this_process = own_environment()
 _own: ContextVar[Mapping[str, str] | None] = ContextVar("own environment", default=None)
 
 
@@ -72,8 +73,6 @@ def driving() -> Iterator[None]:
     """Within, this process is the driver itself, not one that Spark started for it: nothing in its
     environment tells it from the drivers beside it and before it.
     """
-    if not _this_process:
-        _this_process.update(own_environment())
     token = _own.set(_this_process)
     try:
         yield
@@ -185,7 +184,7 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
 
 def _forget() -> None:
     """A forked child must not use its parent's connections, nor its name."""
-    _this_process.clear()
+    _this_process.update(own_environment())
     _sessions.clear()
     _prepared_at_ms.clear()
 

@@ -251,6 +251,42 @@ class TestExactlyOnce:
         assert note == "nothing was done: a later write of this process has taken over"
         assert aborted == [token, token]
 
+    def test_all_threads_of_a_process_are_one_driver_and_a_fork_is_another(self) -> None:
+        """A module that is loaded anew: the first to ask are threads that begin together."""
+        code = (
+            "import os, threading\n"
+            "from spark_kafka_sink.config.sink_options import SinkOptions\n"
+            "from spark_kafka_sink.transactions import ids, session\n"
+            f"options = SinkOptions.parse({EXACTLY_ONCE!r})\n"
+            "both, read = threading.Barrier(2, timeout=60), threading.Event()\n"
+            "make = ids.own_environment\n"
+            "def wait_for_both():\n"
+            "    made = make()\n"
+            "    if both.wait(): read.wait(60)\n"
+            "    return made\n"
+            "session.own_environment = wait_for_both\n"
+            "found = []\n"
+            "def drive():\n"
+            "    with session.driving(): found.append(session._driver(options).driver_id)\n"
+            "    read.set()\n"
+            "def run(count):\n"
+            "    threads = [threading.Thread(target=drive) for _ in range(count)]\n"
+            "    for thread in threads: thread.start()\n"
+            "    for thread in threads: thread.join()\n"
+            "run(2)\n"
+            "session.own_environment = make\n"
+            "run(2)\n"
+            "assert len(found) == 4 and len(set(found)) == 1, found\n"
+            "pid = os.fork()\n"
+            "if pid == 0:\n"
+            "    found.clear(); run(2); print(*set(found), flush=True); os._exit(0)\n"
+            "os.waitpid(pid, 0)\n"
+            "print(*set(found))"
+        )
+        command = [sys.executable, "-c", code]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert len(set(run.stdout.split())) == 2
+
     def test_drivers_beside_each_other_are_told_apart(self) -> None:
         """A cluster may give all of them the same folders, as Kubernetes does."""
         code = (
