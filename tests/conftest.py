@@ -16,6 +16,9 @@ from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, usual_ports
 from tests.local_kafka import PatientKafka
 
+# They need the tools of a release, and are run without this file by `make test-publishing`.
+collect_ignore = ["publishing"]
+
 # How long an example takes is a matter of the machine's load, and so is "too slow".
 hypothesis.settings.register_profile(
     "any-load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
