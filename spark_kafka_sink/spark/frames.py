@@ -199,7 +199,8 @@ class _Write:
         if self._options.exactly_once is None:
             return None
         with self._turn():
-            return plan_transactions(self._options, self._is_job)
+            unit = None if self._is_job else Unit(self._query_id, self._batch_id, None)
+            return plan_transactions(self._options, self._is_job, unit)
 
     def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
         """What each task returns; raises if one has failed for good."""

@@ -12,7 +12,7 @@ from spark_kafka_sink.base.environment import refuse_disabled_compiler
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
-    from spark_kafka_sink.transactions.model import Plan
+    from spark_kafka_sink.transactions.model import Plan, Unit
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
@@ -40,12 +40,15 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> None:
     check_cluster(options, is_stream)
 
 
-def plan_transactions(options: SinkOptions, is_job: bool) -> Plan | None:
-    """Exactly-once: what the tasks need to know, once everything before them is settled."""
+def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan | None:
+    """Exactly-once: what the tasks need to know, once everything before them is settled.
+
+    unit: the micro-batch, where Spark has told it already
+    """
     if options.exactly_once is None:
         return None
     from spark_kafka_sink.spark.commands import completed_commands
     from spark_kafka_sink.transactions.session import plan_unit
 
     with completed_commands(options):
-        return plan_unit(options, is_job)
+        return plan_unit(options, is_job, unit)

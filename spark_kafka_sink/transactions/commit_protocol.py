@@ -118,6 +118,12 @@ class CommitProtocol:
         coordinator = self._client.coordinator(self._driver_transactional_id)
         return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
 
+    def check_may_follow(self, plan: Plan, unit: Unit) -> None:
+        """Raise, before the tasks, what ``commit`` would refuse after them: for who knows the unit
+        already when it plans.
+        """
+        self._check_may_follow(plan.decision, unit)
+
     def _settle_record(
         self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int
     ) -> None:

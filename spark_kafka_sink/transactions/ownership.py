@@ -87,7 +87,9 @@ def check_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: st
             f"record of an earlier one under transactional.id.prefix '{prefix}'. If it had one, "
             "the topic was deleted or restored, or transaction.log.topic or the prefix is not "
             "what it was: give the query back what it had. If the query wrote at-least-once "
-            f"until now: {_ACCEPT}. Nothing of this micro-batch is visible"
+            "until now, or its function for foreachBatch did not call the sink for the first "
+            f"micro-batches: {_ACCEPT}. Nothing of this micro-batch is visible. A function that "
+            "calls the sink for each micro-batch, also without rows, is not refused"
         )
 
 

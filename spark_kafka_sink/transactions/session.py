@@ -80,8 +80,11 @@ def driving() -> Iterator[None]:
         _own.reset(token)
 
 
-def plan_unit(options: SinkOptions, is_job: bool) -> Plan:
-    """On the driver, before the tasks of a micro-batch or job."""
+def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan:
+    """On the driver, before the tasks of a micro-batch or job.
+
+    unit: the micro-batch, where the caller knows it; what it may not follow is refused now
+    """
     write = None
     if options.write_id is not None and options.write_version is not None:
         write = Write(options.write_id, options.write_version)
@@ -95,7 +98,11 @@ def plan_unit(options: SinkOptions, is_job: bool) -> Plan:
     driver = _driver(options)
     if is_job:
         driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none
-    return _protocol(options).plan(driver, job_id, write)
+    protocol = _protocol(options)
+    plan = protocol.plan(driver, job_id, write)
+    if unit is not None:
+        protocol.check_may_follow(plan, unit)
+    return plan
 
 
 def _prepare(options: SinkOptions) -> None:

@@ -18,12 +18,14 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import session
-from spark_kafka_sink.transactions.errors import FencedError
-from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.errors import FencedError, MissingRecordError
+from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan, Unit
 
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 EXACTLY_ONCE = {
@@ -143,7 +145,7 @@ def test_a_failed_abort_does_not_take_the_place_of_the_error(
     def abort(*arguments: object) -> None:
         raise OSError("of the abort")
 
-    monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job: None)
+    monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job, unit: None)
     monkeypatch.setattr(frames, "abort_batch", abort)
     with pytest.raises(RuntimeError, match="the job's own"):
         frames.write(Failing([0]), options)  # type: ignore[arg-type]
@@ -157,7 +159,7 @@ class Kafka:
         self.planned: list[str | None] = []
         self.committed: list[str | None] = []
 
-    def plan(self, options: SinkOptions, is_job: bool) -> None:
+    def plan(self, options: SinkOptions, is_job: bool, unit: Unit | None) -> None:
         self.planned.append(options.topic)
 
     def commit(self, options: SinkOptions, *arguments: object) -> None:
@@ -220,7 +222,7 @@ class TestExactlyOnce:
             spark_kafka_sink.batch_writer({**EXACTLY_ONCE, "write.id": "w", "write.version": 1})
         planned = []
 
-        def plan(options: Any, is_job: bool) -> None:
+        def plan(options: Any, is_job: bool, unit: None) -> None:
             planned.append((options.write_id, options.write_version, is_job))
             raise KafkaSinkError("enough")
 
@@ -243,13 +245,34 @@ class TestExactlyOnce:
                 aborted.append(planned)
                 raise FencedError("a later write of this process has taken over")
 
-        monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job: plan)
+        monkeypatch.setattr(frames, "plan_transactions", lambda options, is_job, unit: plan)
         monkeypatch.setattr(session, "_protocol", lambda options: OfOthers())
         with pytest.raises(KafkaSinkError, match="not one for each partition"):
             frames.write(Frame([1]), EXACTLY_ONCE)  # type: ignore[arg-type]
         note = session.abort_unit(SinkOptions.parse(EXACTLY_ONCE), token)
         assert note == "nothing was done: a later write of this process has taken over"
         assert aborted == [token, token]
+
+    def test_what_a_micro_batch_may_not_follow_is_refused_before_rows_are_written(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        owner = Driver("d", "h", 0, "of query q", None)
+        plan = Plan("p", owner, DriverToken(7, 3, 0, 2), Decision(owner, is_query=True), None, 9)
+
+        class New(CommitProtocol):
+            def __init__(self) -> None:
+                self._config = ExactlyOnceConfig("p", 60_000, "decisions", 1, 1)
+
+            def plan(self, *arguments: object) -> Plan:
+                return plan
+
+        monkeypatch.setattr(session, "_protocol", lambda options: New())
+        monkeypatch.setattr(session, "_prepare", lambda options: None)
+        sink = spark_kafka_sink.batch_writer(EXACTLY_ONCE)
+        frame = Frame([0], "q")
+        monkeypatch.setattr(frame, "mapInArrow", None)
+        with pytest.raises(MissingRecordError, match="did not call the sink for the first micro"):
+            sink(frame, 1)  # type: ignore[arg-type]
 
     def test_all_threads_of_a_process_are_one_driver_and_a_fork_is_another(self) -> None:
         """A module that is loaded anew: the first to ask are threads that begin together."""
