@@ -19,9 +19,19 @@ else:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-        from spark_kafka_sink.spark.frames import batch_writer, write
-
+        try:
+            from spark_kafka_sink.spark.frames import batch_writer, write
+        except ImportError as error:
+            return _raises(error)
         return write if name == "write" else batch_writer
+
+    def _raises(error: ImportError) -> object:
+        """For lookers at names, such as ``hasattr``: without pyspark only a call is to fail."""
+
+        def cannot_be_used(*_: object, **__: object) -> object:
+            raise error
+
+        return cannot_be_used
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

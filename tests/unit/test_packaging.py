@@ -130,6 +130,26 @@ def test_without_pyspark_the_import_says_what_is_missing(tmp_path):
     assert "pykafka-sink needs pyspark 3.5 or newer" in run.stderr
 
 
+def test_the_names_of_the_package_are_there_without_pyspark_and_say_so_when_called(tmp_path):
+    """Whatever looks at a module's names, such as hasattr and inspect, expects no ImportError."""
+    code = """
+import inspect
+import spark_kafka_sink
+assert {"write", "batch_writer"} <= {name for name, _ in inspect.getmembers(spark_kafka_sink)}
+assert not hasattr(spark_kafka_sink, "read")
+from spark_kafka_sink import batch_writer, write
+for call in (lambda: write(None, {}), lambda: batch_writer(options={})):
+    try:
+        call()
+    except ImportError as error:
+        print(error)
+"""
+    run = run_with_pyspark(tmp_path, "3.4.4", code)
+    said = "pykafka-sink needs pyspark 3.5 or newer; this is pyspark 3.4.4"
+    assert run.stderr == ""
+    assert run.stdout.splitlines() == [said, said]
+
+
 def test_lower_bounds_are_stated():
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
