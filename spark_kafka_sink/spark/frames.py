@@ -22,6 +22,7 @@ from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
+from spark_kafka_sink.spark.envelope import Enveloped, EnvelopedValues
 from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
 from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, write_partition
@@ -116,7 +117,7 @@ def batch_writer(options: Mapping[str, object]) -> BatchWriter:
     return BatchWriter(options)
 
 
-class BatchWriter:
+class BatchWriter(Enveloped):
     """Writes micro-batches. It can be pickled, and called by a function of the user's own."""
 
     def __init__(self, options: Mapping[str, object]) -> None:
@@ -248,10 +249,12 @@ class _Write:
 def _task(options: SinkOptions, positions: ColumnPositions, plan: Plan | None) -> ArrowFunction:
     """What runs in each task. It yields one row, the message of that task."""
 
+    sent = EnvelopedValues(options, positions, plan)
+
     def write_to_kafka(arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        message = write_partition(arrow_batches, options, positions, plan)
+        message = write_partition(arrow_batches, *sent.values)
         yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
 
     return write_to_kafka

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
-import pickletools
 import re
 import shutil
 import subprocess
@@ -21,15 +21,14 @@ from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.metrics import PartitionReport
-from spark_kafka_sink.spark import envelope
+from spark_kafka_sink.spark import envelope, frames
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.envelope import EnvelopedValues, VersionMismatchError
 from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 
 PACKAGE = Path(spark_kafka_sink.__file__).parent
-OPTIONS = SinkOptions.parse(
-    {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.acks": "all"}
-)
+TEXTS = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "kafka.acks": "all"}
+OPTIONS = SinkOptions.parse(TEXTS)
 POSITIONS = ColumnPositions(value=0, key=1)
 MESSAGE = KafkaCommitMessage(3, 1, "q", {TopicPartition("t", 0): PartitionReport()})
 READ_ELSEWHERE = "import pickle, sys; pickle.load(sys.stdin.buffer)"
@@ -40,22 +39,22 @@ def sent() -> dict[str, object]:
         "batch writer": KafkaBatchWriter(OPTIONS, POSITIONS),
         "stream writer": KafkaStreamWriter(OPTIONS, POSITIONS),
         "message": MESSAGE,
+        "writer of micro-batches": frames.BatchWriter(TEXTS),
         "values": EnvelopedValues(OPTIONS, POSITIONS, None),
     }
 
 
-def names_in(pickled: bytes) -> set[str]:
-    """What is imported before anything is called, and by it, when this is unpickled."""
-    texts: list[str] = []
-    names = set()
-    for opcode, argument, _ in pickletools.genops(pickled):
-        if opcode.name == "STACK_GLOBAL":
-            names.add(".".join(texts[-2:]))
-        if opcode.name == "GLOBAL":
-            names.add(str(argument).replace(" ", "."))
-        if isinstance(argument, str):
-            texts.append(argument)
-    return {name for name in names if name.startswith(spark_kafka_sink.__name__)}
+class Unpickler(pickle.Unpickler):
+    """Notes what of the sink is imported by name; not by what is called then."""
+
+    def __init__(self, pickled: bytes) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self.names: set[str] = set()
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.startswith(spark_kafka_sink.__name__):
+            self.names.add(f"{module}.{name}")
+        return super().find_class(module, name)
 
 
 @pytest.mark.parametrize("dumps", [pickle.dumps, cloudpickle.dumps], ids=["pickle", "cloudpickle"])
@@ -64,8 +63,9 @@ def test_a_pickle_has_the_version_outside_and_all_else_inside(
     what: str, dumps: Callable[[Any], bytes]
 ):
     pickled = dumps(sent()[what])
-    assert names_in(pickled) == {"spark_kafka_sink.spark.envelope.open_envelope"}
-    arrived = pickle.loads(pickled)
+    unpickler = Unpickler(pickled)
+    arrived = unpickler.load()
+    assert unpickler.names == {"spark_kafka_sink.spark.envelope.open_envelope"}
     assert type(arrived) is type(sent()[what])
     assert vars(arrived) == vars(sent()[what])
 
@@ -82,6 +82,24 @@ def test_of_another_version_nothing_is_read(what: str, monkeypatch: pytest.Monke
     assert "pykafka-sink 9.8.7" in said
     assert f"pykafka-sink {spark_kafka_sink.__version__} in {PACKAGE} on " in said
     assert "install the same version" in said
+
+
+def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Its code is sent too, so that a Connect client's code runs in the server's installation."""
+    task = frames._task(OPTIONS, POSITIONS, None)
+    unpickler = Unpickler(cloudpickle.dumps(task))
+    unpickler.load()
+    assert unpickler.names == {
+        "spark_kafka_sink.spark.envelope.open_envelope",
+        "spark_kafka_sink.spark.partition.write_partition",
+    }
+    monkeypatch.setattr(envelope, "__version__", "9.8.7")
+    pickled = cloudpickle.dumps(task)
+    monkeypatch.undo()
+    with pytest.raises(VersionMismatchError):
+        pickle.loads(pickled)
 
 
 def test_an_installation_of_another_version_refuses_what_it_would_misread(tmp_path: Path):
