@@ -6,15 +6,13 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
@@ -25,46 +23,8 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.errors import FencedError, MissingRecordError
-from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan, Unit
-
-OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
-EXACTLY_ONCE = {
-    **OPTIONS,
-    "delivery.guarantee": "Exactly-Once",
-    "transactional.id.prefix": "p",
-}
-ONE_COLUMN = StructType([StructField("value", BinaryType())])
-
-
-class Frame:
-    """A DataFrame of which Spark has run these partitions. It is none of Spark Connect."""
-
-    schema = ONE_COLUMN
-    isStreaming = False  # noqa: N815
-
-    def __init__(self, partitions: list[int], query: str | None = None, call: int = 0) -> None:
-        self.partitions = partitions
-        self.properties = {"spark.jobGroup.id": "the user's own"}
-        if query is not None:
-            self.properties["sql.streaming.queryId"] = query
-            self.properties["spark.sql.execution.id"] = str(call)
-        self.sparkSession = self
-        self.sparkContext = self
-
-    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
-        return self.properties.get(name)
-
-    def toDF(self, *names: str) -> Frame:  # noqa: N802
-        assert len(names) == len(self.schema.fields)
-        return self
-
-    def mapInArrow(self, task: Any, schema: str) -> Frame:  # noqa: N802
-        assert schema == "message binary"
-        return self
-
-    def collect(self) -> list[tuple[bytearray]]:
-        messages = [KafkaCommitMessage(partition, 0) for partition in self.partitions]
-        return [(bytearray(pickle.dumps(message)),) for message in messages]
+from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan
+from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, OPTIONS, Frame
 
 
 @pytest.fixture(autouse=True)
@@ -150,63 +110,6 @@ def test_a_failed_abort_does_not_take_the_place_of_the_error(
     with pytest.raises(RuntimeError, match="the job's own"):
         frames.write(Failing([0]), options)  # type: ignore[arg-type]
     assert "OSError: of the abort" in caplog.text
-
-
-class Kafka:
-    """Of what reaches the brokers: which writes were planned, and committed."""
-
-    def __init__(self) -> None:
-        self.planned: list[str | None] = []
-        self.committed: list[str | None] = []
-
-    def plan(self, options: SinkOptions, is_job: bool, unit: Unit | None) -> None:
-        self.planned.append(options.topic)
-
-    def commit(self, options: SinkOptions, *arguments: object) -> None:
-        self.committed.append(options.topic)
-
-
-@pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
-    """None that runs: it is about what is settled in this process."""
-    written = Kafka()
-    monkeypatch.setattr(frames, "plan_transactions", written.plan)
-    monkeypatch.setattr(frames, "commit_batch", written.commit)
-    monkeypatch.setattr(frames, "abort_batch", lambda *arguments: None)
-    return written
-
-
-def sink(prefix: str, **more: str) -> Callable[[Frame, int], None]:
-    """For one micro-batch after the other. Prefixes are of one test each."""
-    options: dict[str, object] = {**EXACTLY_ONCE, "transactional.id.prefix": prefix}
-    options.update({name.replace("_", "."): value for name, value in more.items()})
-    return cast("Callable[[Frame, int], None]", spark_kafka_sink.batch_writer(options))
-
-
-class TestTheSameMicroBatch:
-    """Under one prefix, without a ``write.id``."""
-
-    def test_twice_in_one_call_of_the_function(self, kafka: Kafka) -> None:
-        first, second = sink("twice", topic="a"), sink("twice", topic="b")
-        first(Frame([0], "q"), 0)
-        with pytest.raises(ConfigError, match="micro-batch 0 of query q is written a second time"):
-            second(Frame([0], "q"), 0)
-        assert kafka.planned == ["a"]
-        for batch_id in (1, 2):
-            first(Frame([0], "q", call=batch_id), batch_id)
-
-    def test_in_a_call_that_comes_after_a_failure(self, kafka: Kafka) -> None:
-        """Its rows are compared and dropped; a group of jobs tells nothing of calls."""
-        write = sink("again")
-        for call in (0, 1):
-            write(Frame([0], "q", call), 5)
-        assert len(kafka.committed) == 2
-
-    def test_after_a_write_that_failed(self, kafka: Kafka) -> None:
-        write = sink("failed")
-        with pytest.raises(KafkaSinkError, match="not one for each partition"):
-            write(Frame([1], "q"), 5)
-        write(Frame([0], "q"), 5)
 
 
 class TestExactlyOnce:

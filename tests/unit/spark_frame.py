@@ -1,0 +1,49 @@
+"""A DataFrame that Spark has nothing to do with, for writes without a data source."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
+EXACTLY_ONCE = {
+    **OPTIONS,
+    "delivery.guarantee": "Exactly-Once",
+    "transactional.id.prefix": "p",
+}
+ONE_COLUMN = StructType([StructField("value", BinaryType())])
+
+
+class Frame:
+    """A DataFrame of which Spark has run these partitions. It is none of Spark Connect."""
+
+    schema = ONE_COLUMN
+    isStreaming = False  # noqa: N815
+
+    def __init__(self, partitions: list[int], query: str | None = None, call: int = 0) -> None:
+        self.partitions = partitions
+        self.properties = {"spark.jobGroup.id": "the user's own"}
+        if query is not None:
+            self.properties["sql.streaming.queryId"] = query
+            self.properties["spark.sql.execution.id"] = str(call)
+        self.sparkSession = self
+        self.sparkContext = self
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802
+        return self.properties.get(name)
+
+    def toDF(self, *names: str) -> Frame:  # noqa: N802
+        assert len(names) == len(self.schema.fields)
+        return self
+
+    def mapInArrow(self, task: Any, schema: str) -> Frame:  # noqa: N802
+        assert schema == "message binary"
+        return self
+
+    def collect(self) -> list[tuple[bytearray]]:
+        messages = [KafkaCommitMessage(partition, 0) for partition in self.partitions]
+        return [(bytearray(pickle.dumps(message)),) for message in messages]

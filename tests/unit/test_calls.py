@@ -1,0 +1,77 @@
+"""Writes that a prefix would take for one another: what one process knows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+import spark_kafka_sink
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark import frames
+from spark_kafka_sink.transactions.model import Unit
+from tests.unit.spark_frame import EXACTLY_ONCE, Frame
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "check_surroundings", lambda options, is_stream: None)
+
+
+class Kafka:
+    """Of what reaches the brokers: which writes were planned, and committed."""
+
+    def __init__(self) -> None:
+        self.planned: list[str | None] = []
+        self.committed: list[str | None] = []
+
+    def plan(self, options: SinkOptions, is_job: bool, unit: Unit | None) -> None:
+        self.planned.append(options.topic)
+
+    def commit(self, options: SinkOptions, *arguments: object) -> None:
+        self.committed.append(options.topic)
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
+    """None that runs: it is about what is settled in this process."""
+    written = Kafka()
+    monkeypatch.setattr(frames, "plan_transactions", written.plan)
+    monkeypatch.setattr(frames, "commit_batch", written.commit)
+    monkeypatch.setattr(frames, "abort_batch", lambda *arguments: None)
+    return written
+
+
+def sink(prefix: str, **more: str) -> Callable[[Frame, int], None]:
+    """For one micro-batch after the other. Prefixes are of one test each."""
+    options: dict[str, object] = {**EXACTLY_ONCE, "transactional.id.prefix": prefix}
+    options.update({name.replace("_", "."): value for name, value in more.items()})
+    return cast("Callable[[Frame, int], None]", spark_kafka_sink.batch_writer(options))
+
+
+class TestTheSameMicroBatch:
+    """Under one prefix, without a ``write.id``."""
+
+    def test_twice_in_one_call_of_the_function(self, kafka: Kafka) -> None:
+        first, second = sink("twice", topic="a"), sink("twice", topic="b")
+        first(Frame([0], "q"), 0)
+        with pytest.raises(ConfigError, match="micro-batch 0 of query q is written a second time"):
+            second(Frame([0], "q"), 0)
+        assert kafka.planned == ["a"]
+        for batch_id in (1, 2):
+            first(Frame([0], "q", call=batch_id), batch_id)
+
+    def test_in_a_call_that_comes_after_a_failure(self, kafka: Kafka) -> None:
+        """Its rows are compared and dropped; a group of jobs tells nothing of calls."""
+        write = sink("again")
+        for call in (0, 1):
+            write(Frame([0], "q", call), 5)
+        assert len(kafka.committed) == 2
+
+    def test_after_a_write_that_failed(self, kafka: Kafka) -> None:
+        write = sink("failed")
+        with pytest.raises(KafkaSinkError, match="not one for each partition"):
+            write(Frame([1], "q"), 5)
+        write(Frame([0], "q"), 5)
