@@ -16,11 +16,12 @@ from dataclasses import replace
 from numbers import Number
 from os import PathLike
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from spark_kafka_sink.spark.envelope import Enveloped, EnvelopedValues
 from spark_kafka_sink.spark.input_schema import find_columns
@@ -58,18 +59,8 @@ _A_STREAM = (
 _turns: dict[str, Lock] = {}
 os.register_at_fork(after_in_child=_turns.clear)
 
-
-class _Call(NamedTuple):
-    """A micro-batch of a query, and the call of the function in which it is written."""
-
-    prefix: str
-    execution_id: str | None
-    query_id: str
-    batch_id: int
-
-
-# The last micro-batch that was committed under each prefix, in this process.
-_last_calls: dict[str, _Call] = {}
+# The writes of this process that nobody else can tell from others.
+_calls = Calls()
 
 
 def write(df: DataFrame, options: Mapping[str, object]) -> None:
@@ -163,20 +154,20 @@ class _Write:
         positions = find_columns(self._df.schema, self._options.topic)
         # A query that has begun a second micro-batch has committed one.
         check_surroundings(self._options, is_stream=bool(self._batch_id))
-        call = self._check_call()
-        plan = self._plan()
+        call = self._this_call()
+        plan = self._plan(call)
         try:
             messages = self._run_tasks(positions, plan)
             self._commit(messages, plan)
         except BaseException:
             self._abort(plan)
+            if call is not None:
+                _calls.forget(call)
             raise
-        if call is not None:
-            _last_calls[call.prefix] = call
 
-    def _check_call(self) -> _Call | None:
-        """Raise ConfigError where the same micro-batch would be written twice under one prefix:
-        the second write would be taken for a repetition of the first.
+    def _this_call(self) -> Call | None:
+        """What tells this write of a micro-batch from others. Raises ConfigError where Spark does
+        not tell the query.
         """
         if self._options.exactly_once is None or self._is_job or self._batch_id is None:
             return None
@@ -184,24 +175,22 @@ class _Write:
             where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
             raise ConfigError(_NO_QUERY.format(where=where))
         prefix = self._options.exactly_once.prefix
-        execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
-        call = _Call(prefix, execution_id, self._query_id, self._batch_id)
-        if _last_calls.get(prefix) == call:
-            raise ConfigError(
-                f"micro-batch {self._batch_id} of query {self._query_id} is written a second time "
-                f"under transactional.id.prefix '{prefix}': give each write of a function "
-                "for foreachBatch a transactional.id.prefix of its own, or a write.id of its own"
-            )
         # A query's micro-batches belong together, wherever its checkpoint is.
         self._options = replace(self._options, checkpoint=f"of query {self._query_id}")
-        return call
+        execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
+        return Call(prefix, execution_id, self._query_id, self._batch_id)
 
-    def _plan(self) -> Plan | None:
+    def _plan(self, call: Call | None) -> Plan | None:
         if self._options.exactly_once is None:
             return None
         with self._turn():
+            if call is not None:
+                _calls.check(call)
             unit = None if self._is_job else Unit(self._query_id, self._batch_id, None)
-            return plan_transactions(self._options, self._is_job, unit)
+            plan = plan_transactions(self._options, self._is_job, unit)
+            if call is not None:
+                _calls.note(call)
+        return plan
 
     def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
         """What each task returns; raises if one has failed for good."""

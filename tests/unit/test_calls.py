@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import cast
 
 import pytest
@@ -69,6 +70,28 @@ class TestTheSameMicroBatch:
         for call in (0, 1):
             write(Frame([0], "q", call), 5)
         assert len(kafka.committed) == 2
+
+    def test_in_two_threads_of_a_function(self, kafka: Kafka) -> None:
+        """The second one comes when the first one's tasks run."""
+        first, second = sink("threads", topic="a"), sink("threads", topic="b")
+        refused: list[BaseException] = []
+
+        class Beside(Frame):
+            def collect(self) -> list[tuple[bytearray]]:
+                thread = Thread(target=beside)
+                thread.start()
+                thread.join()
+                return super().collect()
+
+        def beside() -> None:
+            try:
+                second(Frame([0], "q"), 0)
+            except ConfigError as error:
+                refused.append(error)
+
+        first(Beside([0], "q"), 0)
+        assert kafka.planned == kafka.committed == ["a"]
+        assert "is written a second time" in str(refused)
 
     def test_after_a_write_that_failed(self, kafka: Kafka) -> None:
         write = sink("failed")
