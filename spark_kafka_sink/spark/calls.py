@@ -1,8 +1,9 @@
-"""Two writes of one function for ``foreachBatch`` that a prefix would take for one.
+"""Writes that a prefix would take for one another, as far as one process can know.
 
-A decision log knows a micro-batch by its query and number. That it comes again is nothing unusual:
-what was written before is dropped. A second write in the same call of the function looks the same
-there; it is known here, in the process that has made the first one.
+A decision log knows a micro-batch by its query and number, a named write by its name and version.
+That one comes again is nothing unusual: what was written before is dropped. Another write under the
+same name and number looks the same there, and its rows would be dropped without a word; it is known
+here, in the process that has made the first one. What an earlier process has written is not known.
 """
 
 from __future__ import annotations
@@ -10,43 +11,103 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.transactions.model import Write
+
+_EACH = (
+    "give each write of a function for foreachBatch a transactional.id.prefix of its own, or a "
+    "write.id of its own"
+)
 
 
 class Call(NamedTuple):
-    """A write of a micro-batch, and the call of the function that makes it.
+    """A write that may come again.
 
-    execution_id: of Spark; each call of a function has another one
+    number: of the micro-batch, or write.version; topic: option topic
+    query_id: of the query whose micro-batch it is, where Spark tells it
+    execution_id: Spark's, of the call of a function for foreachBatch: each call has another one.
+    None outside of such a function, and where Spark does not tell it
     """
 
     prefix: str
-    execution_id: str | None
-    query_id: str
-    batch_id: int
+    number: int
+    topic: str | None
+    write_id: str | None = None
+    query_id: str | None = None
+    execution_id: str | None = None
+
+    @property
+    def scope(self) -> tuple[str, str | None]:
+        """Whose numbers its number is one of."""
+        return self.prefix, self.write_id
 
 
 class Calls:
-    """The last write under each prefix: under way, or done.
+    """The last write of each scope, under way and done.
 
-    Its methods are for one thread at a time for each prefix.
+    ``check`` and ``begin`` are for one thread at a time for each prefix.
     """
 
     def __init__(self) -> None:
-        self._last: dict[str, Call] = {}
+        self._begun: dict[tuple[str, str | None], Call] = {}
+        self._done: dict[tuple[str, str | None], Call] = {}
 
     def check(self, call: Call) -> None:
-        """Raise ConfigError for a second write of the same call."""
-        if self._last.get(call.prefix) == call:
-            raise ConfigError(
-                f"micro-batch {call.batch_id} of query {call.query_id} is written a second time "
-                f"under transactional.id.prefix '{call.prefix}': give each write of a function "
-                "for foreachBatch a transactional.id.prefix of its own, or a write.id of its own"
-            )
+        """Raise ConfigError for a write that would be taken for an earlier one, and is not it."""
+        for earlier in (self._begun.get(call.scope), self._done.get(call.scope)):
+            if earlier is None:
+                continue
+            if call.write_id is None:
+                _check_micro_batch(call, earlier)
+            else:
+                _check_named(call, call.write_id, earlier)
 
-    def note(self, call: Call) -> None:
-        """It begins."""
-        self._last[call.prefix] = call
+    def begin(self, call: Call) -> None:
+        """It is planned."""
+        self._begun[call.scope] = call
+
+    def finish(self, call: Call) -> None:
+        """It is written."""
+        self._done[call.scope] = call
+        self.forget(call)
 
     def forget(self, call: Call) -> None:
-        """It has failed: it may be tried again."""
-        if self._last.get(call.prefix) == call:
-            del self._last[call.prefix]
+        """It is not under way any more: one that has failed may be tried again."""
+        if self._begun.get(call.scope) is call:
+            del self._begun[call.scope]
+
+
+def _check_micro_batch(call: Call, earlier: Call) -> None:
+    if call._replace(topic=None) == earlier._replace(topic=None):
+        raise ConfigError(
+            f"micro-batch {call.number} of query {call.query_id} is written a second time "
+            f"under transactional.id.prefix '{call.prefix}': {_EACH}"
+        )
+
+
+def _check_named(call: Call, write_id: str, earlier: Call) -> None:
+    write, before = Write(write_id, call.number), Write(write_id, earlier.number)
+    if call.number > earlier.number:
+        return
+    is_same_call = call.execution_id is not None and call.execution_id == earlier.execution_id
+    if is_same_call and call.number == earlier.number:
+        raise ConfigError(
+            f"{write} is written a second time under transactional.id.prefix '{call.prefix}', and "
+            f"its rows would be dropped: {_EACH}"
+        )
+    if call.topic != earlier.topic:
+        raise ConfigError(
+            f"{write} is for {_topic(call)}, and would be dropped under transactional.id.prefix "
+            f"'{call.prefix}': {before} was for {_topic(earlier)}. A write.id is for one topic: "
+            "give this write a write.id of its own, or a transactional.id.prefix of its own"
+        )
+    if None not in (call.query_id, earlier.query_id) and call.query_id != earlier.query_id:
+        raise ConfigError(
+            f"{write} is a micro-batch of query {call.query_id}, and would be dropped under "
+            f"transactional.id.prefix '{call.prefix}': {before} was one of query "
+            f"{earlier.query_id}. Give this query a write.id of its own, also if it is the same "
+            "one with a new checkpoint"
+        )
+
+
+def _topic(call: Call) -> str:
+    return "the topics of its rows" if call.topic is None else f"topic '{call.topic}'"

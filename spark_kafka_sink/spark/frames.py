@@ -59,7 +59,7 @@ _A_STREAM = (
 _turns: dict[str, Lock] = {}
 os.register_at_fork(after_in_child=_turns.clear)
 
-# The writes of this process that nobody else can tell from others.
+# The writes of this process that may come again.
 _calls = Calls()
 
 
@@ -146,6 +146,7 @@ class _Write:
         self._is_job = is_job
         self._batch_id = batch_id
         self._query_id = None if batch_id is None else _local_property(df, QUERY_ID_PROPERTY)
+        self._call: Call | None = None
 
     def run(self) -> None:
         """All of it."""
@@ -154,42 +155,51 @@ class _Write:
         positions = find_columns(self._df.schema, self._options.topic)
         # A query that has begun a second micro-batch has committed one.
         check_surroundings(self._options, is_stream=bool(self._batch_id))
-        call = self._this_call()
-        plan = self._plan(call)
+        self._call = self._this_call()
+        plan = self._plan()
         try:
             messages = self._run_tasks(positions, plan)
             self._commit(messages, plan)
         except BaseException:
             self._abort(plan)
-            if call is not None:
-                _calls.forget(call)
+            if self._call is not None:
+                _calls.forget(self._call)
             raise
 
     def _this_call(self) -> Call | None:
-        """What tells this write of a micro-batch from others. Raises ConfigError where Spark does
-        not tell the query.
+        """What tells this write from others, if it may come again. Raises ConfigError where Spark
+        does not tell the query of a micro-batch that has no other name.
         """
-        if self._options.exactly_once is None or self._is_job or self._batch_id is None:
+        options = self._options
+        if options.exactly_once is None or (self._is_job and options.write_id is None):
             return None
-        if self._query_id is None:
-            where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
-            raise ConfigError(_NO_QUERY.format(where=where))
-        prefix = self._options.exactly_once.prefix
-        # A query's micro-batches belong together, wherever its checkpoint is.
-        self._options = replace(self._options, checkpoint=f"of query {self._query_id}")
-        execution_id = _local_property(self._df, _EXECUTION_ID_PROPERTY)
-        return Call(prefix, execution_id, self._query_id, self._batch_id)
+        number = self._batch_id if options.write_version is None else options.write_version
+        assert number is not None
+        if not self._is_job:
+            if self._query_id is None:
+                where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
+                raise ConfigError(_NO_QUERY.format(where=where))
+            # A query's micro-batches belong together, wherever its checkpoint is.
+            self._options = replace(options, checkpoint=f"of query {self._query_id}")
+        return Call(
+            prefix=options.exactly_once.prefix,
+            number=number,
+            topic=options.topic,
+            write_id=options.write_id,
+            query_id=self._query_id,
+            execution_id=_local_property(self._df, _EXECUTION_ID_PROPERTY),
+        )
 
-    def _plan(self, call: Call | None) -> Plan | None:
+    def _plan(self) -> Plan | None:
         if self._options.exactly_once is None:
             return None
         with self._turn():
-            if call is not None:
-                _calls.check(call)
+            if self._call is not None:
+                _calls.check(self._call)
             unit = None if self._is_job else Unit(self._query_id, self._batch_id, None)
             plan = plan_transactions(self._options, self._is_job, unit)
-            if call is not None:
-                _calls.note(call)
+            if self._call is not None:
+                _calls.begin(self._call)
         return plan
 
     def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
@@ -214,6 +224,8 @@ class _Write:
             unit = Unit(self._query_id, self._batch_id, None)
         with self._turn():
             commit_batch(self._options, messages, unit, self._batch_id)
+            if self._call is not None:
+                _calls.finish(self._call)
 
     def _abort(self, plan: Plan | None) -> None:
         """After a failure, whose own error is what the user must see."""

@@ -70,7 +70,7 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     folder.mkdir()
     frame = read_files(spark, folder).repartition(2)
 
-    def run(function) -> None:
+    def run(function, checkpoint=checkpoint) -> None:
         writer = frame.writeStream.foreachBatch(function).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(checkpoint)).start()
         assert query.awaitTermination(PATIENCE_S)
@@ -108,6 +108,14 @@ def test_a_micro_batch_that_is_repeated_is_there_once(spark, kafka, new_topic, o
     with pytest.raises(Exception, match="is written a second time under"):
         run(twice)
     assert ids(kafka, topic) == list(range(4 * ROWS_PER_FILE))
+
+    named, other_topic = exactly_once("frames named", **{"write.id": "w"}), new_topic(1)
+    sinks = [
+        spark_kafka_sink.batch_writer(options(t, **named)) for t in (new_topic(1), other_topic)
+    ]
+    with pytest.raises(Exception, match="version 0 of write.id 'w' is written a second time"):
+        run(lambda df, batch_id: [sink(df, batch_id) for sink in sinks], tmp_path / "named")
+    assert ids(kafka, other_topic) == []
 
 
 def test_a_failed_job_leaves_nothing_visible(spark, kafka, new_topic, options, tmp_path):

@@ -7,13 +7,20 @@ from threading import Thread
 from typing import cast
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames
 from spark_kafka_sink.transactions.model import Unit
-from tests.unit.spark_frame import EXACTLY_ONCE, Frame
+from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, Frame
+
+
+class WithTopics(Frame):
+    """Whose rows say where they go."""
+
+    schema = StructType([*ONE_COLUMN.fields, StructField("topic", StringType())])
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +105,51 @@ class TestTheSameMicroBatch:
         with pytest.raises(KafkaSinkError, match="not one for each partition"):
             write(Frame([1], "q"), 5)
         write(Frame([0], "q"), 5)
+
+
+class TestNamedWrites:
+    """That come again are dropped by the decision log, without being looked at."""
+
+    def test_to_another_topic(self, kafka: Kafka) -> None:
+        """As on Spark Connect, which tells nothing of query and call."""
+        first, second = (sink("topics", topic=topic, write_id="w") for topic in "ab")
+        first(Frame([0]), 7)
+        for batch_id in (6, 7):
+            with pytest.raises(ConfigError, match="is for topic 'b', .* 7 .* was for topic 'a'"):
+                second(Frame([0]), batch_id)
+        assert kafka.planned == ["a"]
+        sink("topics", topic="b", write_id="v")(Frame([0]), 7)
+        sink("other topics", topic="b", write_id="w")(Frame([0]), 7)
+        second(Frame([0]), 8)
+
+    def test_of_jobs_to_another_topic(self, kafka: Kafka) -> None:
+        options = {**EXACTLY_ONCE, "transactional.id.prefix": "jobs", "write.id": "w"}
+        for _ in range(2):
+            frames.write(Frame([0]), {**options, "write.version": 7})  # type: ignore[arg-type]
+        del options["topic"]
+        with pytest.raises(
+            ConfigError, match="is for the topics of its rows, and would be dropped"
+        ):
+            frames.write(WithTopics([0]), {**options, "write.version": 7})  # type: ignore[arg-type]
+
+    def test_a_second_time_in_one_call_of_the_function(self, kafka: Kafka) -> None:
+        write = sink("named twice", write_id="w")
+        write(Frame([0], "q"), 7)
+        with pytest.raises(ConfigError, match="version 7 of write.id 'w' is written a second time"):
+            write(Frame([0], "q"), 7)
+        write(Frame([0], "q", call=1), 7)
+        write(Frame([0], "q", call=2), 8)
+
+    def test_of_another_query(self, kafka: Kafka) -> None:
+        write = sink("queries", write_id="w")
+        write(Frame([0], "q"), 7)
+        with pytest.raises(ConfigError, match="version 7 .* was one of query q. .*new checkpoint"):
+            write(Frame([0], "r", call=1), 0)
+
+    def test_that_were_written_and_then_failed(self, kafka: Kafka) -> None:
+        first, second = (sink("then failed", topic=topic, write_id="w") for topic in "ab")
+        first(Frame([0], "q"), 7)
+        with pytest.raises(KafkaSinkError, match="not one for each partition"):
+            first(Frame([1], "q", call=1), 7)
+        with pytest.raises(ConfigError, match="was for topic 'a'"):
+            second(Frame([0], "q", call=2), 7)

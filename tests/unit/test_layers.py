@@ -41,7 +41,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
-    "spark.calls": set(),
+    "spark.calls": {"transactions.model"},
     "spark.commands": {"config"},
     "spark.commit": {
         "producer.metrics",
