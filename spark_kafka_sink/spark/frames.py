@@ -28,7 +28,7 @@ from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
 from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, write_partition
 from spark_kafka_sink.spark.planning import check_surroundings, parse_options, plan_transactions
-from spark_kafka_sink.transactions.model import Plan, Unit
+from spark_kafka_sink.transactions.model import Plan, Unit, checkpoint_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,7 +180,7 @@ class _Write:
                 where = "Spark Connect" if _is_connect(self._df) else "a thread of your own"
                 raise ConfigError(_NO_QUERY.format(where=where))
             # A query's micro-batches belong together, wherever its checkpoint is.
-            self._options = replace(options, checkpoint=f"of query {self._query_id}")
+            self._options = replace(options, checkpoint=checkpoint_of(self._query_id))
         return Call(
             prefix=options.exactly_once.prefix,
             number=number,

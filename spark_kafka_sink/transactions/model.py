@@ -109,6 +109,11 @@ class Unit(NamedTuple):
 NO_UNIT = Unit(None, None, None)
 
 
+def checkpoint_of(query_id: str) -> str:
+    """What stands for a checkpoint's location where the query is known, and the location is not."""
+    return f"of query {query_id}"
+
+
 class StoredRecord(NamedTuple):
     """A record of the decision log as it is; an empty value stands for one that was removed."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from spark_kafka_sink.base.errors import ConfigError, TransactionError
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.errors import (
@@ -10,7 +12,15 @@ from spark_kafka_sink.transactions.errors import (
     OutcomeError,
     PrefixInUseError,
 )
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Driver, Phase, Unit, Write
+from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
+    Decision,
+    Driver,
+    Phase,
+    Unit,
+    Write,
+    checkpoint_of,
+)
 
 _MOST_WRITE_IDS = 100
 _ACCEPT = "start it once with transaction.log.missing=accept"
@@ -29,7 +39,10 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
             "not decided becomes visible"
         )
     if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
-        raise PrefixInUseError(_in_use(str(owner), prefix))
+        query_id = decision.unit.query_id
+        # The same query, which was written by the data source until now.
+        if query_id is None or driver.checkpoint != checkpoint_of(query_id):
+            raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
     if job_id is None:
         return
     if decision.unit.query_id is not None:
@@ -104,11 +117,12 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
     )
 
 
-def _in_use(by: str, prefix: str) -> str:
+def _in_use(by: str, prefix: str, checkpoint: str | None = None) -> str:
+    location = "LOCATION" if checkpoint is None else shlex.quote(checkpoint)
     return (
         f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "
         "its own; if it is the same query, and its checkpoint has another location now: "
-        f"pykafka-sink transactions rebind --prefix {prefix} --checkpoint LOCATION; if the other "
+        f"pykafka-sink transactions rebind --prefix {prefix} --checkpoint {location}; if the other "
         "one is gone for good, or its checkpoint was deleted on purpose: pykafka-sink transactions "
         f"release --prefix {prefix}"
     )

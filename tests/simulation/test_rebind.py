@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from spark_kafka_sink.transactions.errors import PrefixInUseError
@@ -33,6 +35,35 @@ def test_a_replay_after_the_checkpoint_was_rebound_is_dropped(operated: Operated
     assert operated.visible() == [A, B, b"c"]
     with pytest.raises(PrefixInUseError):
         operated.batch(9, [A], driver(3, OLD))
+
+
+def test_a_query_goes_on_with_foreach_batch(operated: Operated) -> None:
+    """There its id is known before the tasks, and its checkpoint's location is not."""
+    operated.batch(7, [A, B], driver(1, OLD))
+    operated.batch(7, [A, B], driver(2, "of query q-1"))
+    operated.batch(8, [b"c"], driver(2, "of query q-1"))
+    assert operated.visible() == [A, B, b"c"]
+    with pytest.raises(PrefixInUseError, match="--checkpoint s3://lake/ck; if"):
+        operated.batch(9, [A], driver(3, OLD))
+    operated.operations.rebind(OLD, agree)
+    operated.batch(9, [A], driver(3, OLD))
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_the_value_that_a_refusal_names_is_not_refused_again(
+    operated: Operated, has_committed: bool
+) -> None:
+    if has_committed:
+        operated.batch(7, [A], driver(1, OLD))
+    else:
+        operated.protocol.plan(driver(1, OLD), None)
+    other = driver(2, "of query q-2" if has_committed else "of query q-1")
+    with pytest.raises(PrefixInUseError) as refused:
+        operated.protocol.plan(other, None)
+    words = shlex.split(str(refused.value).split("; if the other")[0].partition("another")[2])
+    assert words[-1] == other.checkpoint
+    operated.operations.rebind(words[-1], agree)
+    operated.protocol.plan(other, None)
 
 
 def test_what_is_decided_is_finished_after_it(operated: Operated) -> None:
