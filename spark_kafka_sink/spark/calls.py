@@ -44,7 +44,7 @@ class Call(NamedTuple):
 class Calls:
     """The last write of each scope, under way and done.
 
-    ``check`` and ``begin`` are for one thread at a time for each prefix.
+    ``check`` to ``begin`` is for one thread at a time for each prefix.
     """
 
     def __init__(self) -> None:
@@ -52,14 +52,20 @@ class Calls:
         self._done: dict[tuple[str, str | None], Call] = {}
 
     def check(self, call: Call) -> None:
-        """Raise ConfigError for a write that would be taken for an earlier one, and is not it."""
-        for earlier in (self._begun.get(call.scope), self._done.get(call.scope)):
-            if earlier is None:
-                continue
-            if call.write_id is None:
-                _check_micro_batch(call, earlier)
-            else:
-                _check_named(call, call.write_id, earlier)
+        """Raise ConfigError for a write that would be taken for one under way, or, if it has no
+        name, for one that is done.
+        """
+        if call.scope in self._begun:
+            _check(call, self._begun[call.scope])
+        if call.write_id is None and call.scope in self._done:
+            _check(call, self._done[call.scope])
+
+    def check_dropped(self, call: Call) -> None:
+        """Raise ConfigError for a named write that the decision log says is done, and that is
+        another one than this process has made. ``release`` makes a log forget names.
+        """
+        if call.scope in self._done:
+            _check(call, self._done[call.scope])
 
     def begin(self, call: Call) -> None:
         """It is planned."""
@@ -74,6 +80,13 @@ class Calls:
         """It is not under way any more: one that has failed may be tried again."""
         if self._begun.get(call.scope) is call:
             del self._begun[call.scope]
+
+
+def _check(call: Call, earlier: Call) -> None:
+    if call.write_id is None:
+        _check_micro_batch(call, earlier)
+    else:
+        _check_named(call, call.write_id, earlier)
 
 
 def _check_micro_batch(call: Call, earlier: Call) -> None:

@@ -199,6 +199,8 @@ class _Write:
             unit = None if self._is_job else Unit(self._query_id, self._batch_id, None)
             plan = plan_transactions(self._options, self._is_job, unit)
             if self._call is not None:
+                if plan is not None and plan.is_repeated:
+                    _calls.check_dropped(self._call)
                 _calls.begin(self._call)
         return plan
 

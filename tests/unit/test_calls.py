@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Thread
 from typing import cast
 
@@ -13,7 +14,14 @@ import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames
-from spark_kafka_sink.transactions.model import Unit
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    Plan,
+    Unit,
+    Write,
+)
 from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, Frame
 
 
@@ -29,17 +37,29 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Kafka:
-    """Of what reaches the brokers: which writes were planned, and committed."""
+    """Of what reaches the brokers: which writes were planned, committed and dropped."""
 
     def __init__(self) -> None:
         self.planned: list[str | None] = []
         self.committed: list[str | None] = []
+        self.log = Decision(Driver("d", "h", 0, None, None))
 
-    def plan(self, options: SinkOptions, is_job: bool, unit: Unit | None) -> None:
+    def plan(self, options: SinkOptions, is_job: bool, unit: Unit | None) -> Plan:
         self.planned.append(options.topic)
+        token = DriverToken(7, 3, 0, 2)
+        is_repeated = self.log.has(_write(options))
+        return Plan("p", self.log.owner, token, self.log, None, 0, is_repeated=is_repeated)
 
     def commit(self, options: SinkOptions, *arguments: object) -> None:
         self.committed.append(options.topic)
+        if not self.log.has(_write(options)):
+            self.log = replace(self.log, write=_write(options)).done()
+
+
+def _write(options: SinkOptions) -> Write | None:
+    if options.write_id is None or options.write_version is None:
+        return None
+    return Write(options.write_id, options.write_version)
 
 
 @pytest.fixture
@@ -117,10 +137,30 @@ class TestNamedWrites:
         for batch_id in (6, 7):
             with pytest.raises(ConfigError, match="is for topic 'b', .* 7 .* was for topic 'a'"):
                 second(Frame([0]), batch_id)
-        assert kafka.planned == ["a"]
+        assert kafka.committed == ["a"]
         sink("topics", topic="b", write_id="v")(Frame([0]), 7)
         sink("other topics", topic="b", write_id="w")(Frame([0]), 7)
         second(Frame([0]), 8)
+
+    def test_after_release(self, kafka: Kafka) -> None:
+        """The decision log has forgotten the name: nothing is dropped."""
+        first, second = (sink("released", topic=topic, write_id="w") for topic in "ab")
+        first(Frame([0], "q"), 7)
+        kafka.log = Decision(kafka.log.owner)
+        second(Frame([0], "r", call=1), 0)
+        assert kafka.committed == ["a", "b"]
+
+    def test_to_another_topic_beside_each_other(self, kafka: Kafka) -> None:
+        first, second = (sink("beside", topic=topic, write_id="w") for topic in "ab")
+
+        class Beside(Frame):
+            def collect(self) -> list[tuple[bytearray]]:
+                with pytest.raises(ConfigError, match="would be dropped"):
+                    second(Frame([0]), 7)
+                return super().collect()
+
+        first(Beside([0]), 7)
+        assert kafka.planned == kafka.committed == ["a"]
 
     def test_of_jobs_to_another_topic(self, kafka: Kafka) -> None:
         options = {**EXACTLY_ONCE, "transactional.id.prefix": "jobs", "write.id": "w"}
