@@ -81,6 +81,10 @@ class CommitProtocol:
         # Of the last commit: what its own records have made of the token of its plan.
         self._used: dict[DriverToken, DriverToken] = {}
 
+    def close(self) -> None:
+        """Close every connection."""
+        self._client.admin.close()
+
     # --- planning ------------------------------------------------------------------------------
 
     def plan(self, driver: Driver, job_id: str | None, write: Write | None = None) -> Plan:

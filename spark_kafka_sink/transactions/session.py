@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -43,23 +44,63 @@ logger = logging.getLogger("spark_kafka_sink")
 _TASK_ABORT_TIMEOUT_MS = 5_000
 
 _clock = SystemClock()
-_sessions: dict[tuple[ProducerConfig, ExactlyOnceConfig], CommitProtocol] = {}
-_prepared_at_ms: dict[tuple[ProducerConfig, ExactlyOnceConfig], int] = {}
+_Key = tuple[ProducerConfig, ExactlyOnceConfig]
+
+# The last one to be used comes last. A program may have a password that changes with each write, or
+# a prefix for each job: those that are not used any more are closed.
+_MOST_UNUSED = 16
+_sessions: dict[_Key, CommitProtocol] = {}
+_in_use: set[_Key] = set()
+_guard = Lock()
+_prepared_at_ms: dict[_Key, int] = {}
 # The name of this process as a driver: made before any thread can ask for it, and anew by a fork.
 _this_process = own_environment()
 _own: ContextVar[Mapping[str, str] | None] = ContextVar("own environment", default=None)
 
 
-def _protocol(options: SinkOptions) -> CommitProtocol:
+def _key(options: SinkOptions) -> _Key:
     assert options.exactly_once is not None
-    key = (options.producer, options.exactly_once)
-    protocol = _sessions.get(key)
-    if protocol is None:
-        client = TransactionClient(AdminClient.of(options.producer, _clock))
-        patience_ms = options.producer.max_block_ms
-        protocol = CommitProtocol(client, options.exactly_once, _clock, patience_ms)
+    return options.producer, options.exactly_once
+
+
+@contextmanager
+def _session(options: SinkOptions) -> Iterator[CommitProtocol]:
+    """Within, nobody closes it: writes under other prefixes go on in other threads."""
+    key = _key(options)
+    with _guard:
+        _in_use.add(key)
+    try:
+        yield _protocol(options)
+    finally:
+        with _guard:
+            _in_use.discard(key)
+
+
+def _protocol(options: SinkOptions) -> CommitProtocol:
+    key = _key(options)
+    with _guard:
+        protocol = _sessions.pop(key, None)
+        for unused in _to_close(key):
+            _sessions.pop(unused).close()
+            _prepared_at_ms.pop(unused, None)
+        if protocol is not None:
+            _sessions[key] = protocol
+            return protocol
+    client = TransactionClient(AdminClient.of(options.producer, _clock))
+    patience_ms = options.producer.max_block_ms
+    protocol = CommitProtocol(client, key[1], _clock, patience_ms)
+    with _guard:
         _sessions[key] = protocol
     return protocol
+
+
+def _to_close(key: _Key) -> list[_Key]:
+    """Those of the same prefix and cluster in another configuration, and the oldest of too many."""
+    unused = [other for other in _sessions if other not in _in_use]
+    place = key[0].bootstrap_servers, key[1].prefix
+    earlier = [o for o in unused if (o[0].bootstrap_servers, o[1].prefix) == place]
+    rest = [other for other in unused if other not in earlier]
+    return earlier + rest[: max(0, len(rest) - _MOST_UNUSED)]
 
 
 def _driver(options: SinkOptions) -> Driver:
@@ -98,17 +139,17 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
     driver = _driver(options)
     if is_job:
         driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none
-    protocol = _protocol(options)
-    plan = protocol.plan(driver, job_id, write)
-    if unit is not None:
-        protocol.check_may_follow(plan, unit)
+    with _session(options) as protocol:
+        plan = protocol.plan(driver, job_id, write)
+        if unit is not None:
+            protocol.check_may_follow(plan, unit)
     return plan
 
 
 def _prepare(options: SinkOptions) -> None:
     """Check cluster and log topic, at most every ``metadata.max.age.ms``."""
     assert options.exactly_once is not None
-    key = (options.producer, options.exactly_once)
+    key = _key(options)
     now_ms = _clock.now_ms()
     prepared_at_ms = _prepared_at_ms.get(key)
     max_age_ms = options.producer.metadata_max_age_ms
@@ -132,10 +173,11 @@ def commit_unit(
     """
     started_ms = _clock.now_ms()
     times: CommitTimes | None = CommitTimes()
-    if plan is None:
-        _protocol(options).commit_nothing(unit, _driver(options))
-    else:
-        times = _protocol(options).commit(plan, unit, transactions)
+    with _session(options) as protocol:
+        if plan is None:
+            protocol.commit_nothing(unit, _driver(options))
+        else:
+            times = protocol.commit(plan, unit, transactions)
     told: dict[str, Any] = {"transactions": len(transactions)}
     if plan is not None and plan.is_repeated:
         told["replay"] = f"dropped: {plan.write}, or a later one, was written before"
@@ -154,7 +196,8 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
     """
     driver = _driver(options)
     try:
-        decision = _protocol(options).abort(driver, planned)
+        with _session(options) as protocol:
+            decision = protocol.abort(driver, planned)
     except FencedError as error:
         return f"nothing was done: {error}"
     except KafkaSinkError as error:
@@ -190,7 +233,12 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
 
 
 def _forget() -> None:
-    """A forked child must not use its parent's connections, nor its name."""
+    """A forked child must not use its parent's connections, nor its name; and another thread of the
+    parent may have the lock.
+    """
+    global _guard
+    _guard = Lock()
+    _in_use.clear()
     _this_process.update(own_environment())
     _sessions.clear()
     _prepared_at_ms.clear()

@@ -79,6 +79,7 @@ ONLY_IN: dict[str, set[str]] = {
         "producer.monitor",
         "security",
         "producer.producer",
+        "transactions.session",
         "jobs",
         "localkafka.keeper_client",
         "spark.frames",

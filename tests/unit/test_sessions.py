@@ -1,0 +1,89 @@
+"""What a process keeps between its writes: connections of few configurations, not of all it ever had."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+
+
+def options(prefix: str, password: str = "p", servers: str = "127.0.0.1:1") -> SinkOptions:
+    return SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": servers,
+            "topic": "t",
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": prefix,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "u",
+            "kafka.sasl.password": password,
+        }
+    )
+
+
+def use(what: SinkOptions) -> CommitProtocol:
+    with session._session(what) as protocol:
+        return protocol
+
+
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CommitProtocol]]:
+    """Those that were closed."""
+    found: list[CommitProtocol] = []
+    close = CommitProtocol.close
+
+    def note(protocol: CommitProtocol) -> None:
+        found.append(protocol)
+        close(protocol)
+
+    monkeypatch.setattr(CommitProtocol, "close", note)
+    monkeypatch.setattr(session, "_sessions", {})
+    monkeypatch.setattr(session, "_prepared_at_ms", {})
+    yield found
+    for protocol in session._sessions.values():
+        close(protocol)
+
+
+def test_the_same_configuration_has_the_same_connections(closed: list[CommitProtocol]) -> None:
+    assert use(options("a")) is use(options("a"))
+    assert closed == []
+
+
+def test_a_password_that_changes_with_each_write(closed: list[CommitProtocol]) -> None:
+    elsewhere = use(options("a", servers="127.0.0.1:2"))
+    made = []
+    for number in range(5):
+        what = options("a", f"token-{number}")
+        session._prepared_at_ms[session._key(what)] = number
+        made.append(use(what))
+    assert closed == made[:-1]
+    assert list(session._sessions.values()) == [elsewhere, made[-1]]
+    assert list(session._prepared_at_ms.values()) == [4]
+
+
+def test_a_prefix_for_each_job(closed: list[CommitProtocol]) -> None:
+    """The one that was used longest ago goes first, but none that another thread is using."""
+    with session._session(options("long")) as long:
+        first = use(options("first"))
+        made = [use(options(f"job-{number}")) for number in range(session._MOST_UNUSED)]
+        assert use(options("first")) is first
+        made += [use(options(f"more-{number}")) for number in range(5)]
+        assert closed == made[:5]
+        assert long not in closed
+    assert len(session._sessions) == session._MOST_UNUSED + 2
+
+
+def test_a_fork_has_none(closed: list[CommitProtocol]) -> None:
+    use(options("a"))
+    with session._guard:
+        pid = os.fork()
+        if pid == 0:
+            is_usable = not session._sessions and session._guard.acquire(timeout=60)
+            os._exit(0 if is_usable else 1)
+    assert os.waitpid(pid, 0)[1] == 0
