@@ -36,7 +36,9 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
         raise FencedError(
             f"this {driver} was superseded by {owner.since()} under "
             f"transactional.id.prefix '{prefix}'. It stops; nothing that it has "
-            "not decided becomes visible"
+            "not decided becomes visible. In one application the data source is a driver, and "
+            "spark_kafka_sink.write and batch_writer are another one: give each of the two a "
+            "prefix of its own"
         )
     if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
         query_id = decision.unit.query_id

@@ -140,6 +140,21 @@ def test_an_older_driver_cannot_decide_and_cannot_come_back(lives: Lives) -> Non
     assert lives.visible() == [b"0-0", b"0-1"]
 
 
+def test_the_data_source_and_the_functions_of_one_application_do_not_take_turns(
+    lives: Lives,
+) -> None:
+    """They are two drivers. A job of the first is refused also when that of the second is done:
+    nobody can tell it from a driver that had hung, and is awake again.
+    """
+    data_source, functions = driver(1, None), driver(2, None)
+    lives.batch(0, data_source, job="a")
+    lives.batch(1, functions, job="b")
+    with pytest.raises(FencedError, match=r"the data source is a driver, .* prefix of its own"):
+        lives.batch(2, data_source, job="c")
+    lives.batch(3, functions, job="d")
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1", b"3-0", b"3-1"]
+
+
 def test_a_driver_fenced_between_check_and_decision_writes_nothing(lives: Lives) -> None:
     old = lives.protocol.plan(driver(1), None)
     written = [lives.write(old, 0, b"old")]
