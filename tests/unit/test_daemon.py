@@ -24,7 +24,7 @@ IN_A_CHILD = """
 import json, os
 from spark_kafka_sink.spark import daemon
 daemon.load()
-import gc, random, resource, sys
+import gc, mmap, random, resource, sys
 import numpy as np
 limit = int(os.environ["PYSPARK_EXECUTOR_MEMORY_MB"]) << 20
 threads = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1
@@ -40,7 +40,7 @@ for _ in range(2):
             "numpy": np.random.random(), "python": random.random(),
             "ids": TRANSACTIONAL_IDS._worker, "idle": POOL.idle_count,
             "blas": float((square @ square)[0, 0]),
-            "room": len(bytearray(limit // 3)),
+            "room": len(mmap.mmap(-1, limit // 2)),
             "frozen": gc.get_freeze_count(), "collects": gc.isenabled(),
             "loaded": sorted({n.split(".")[0] for n in sys.modules}),
         }).encode())
@@ -129,7 +129,7 @@ def test_a_worker_has_all_loaded_nothing_of_anothers_own_and_room_for_its_own_da
         check=True,
         env={
             **os.environ,
-            LIMIT: "1200",
+            LIMIT: "2400",  # enough also when kernels have to be compiled first
             "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY)]),
         },
     )
