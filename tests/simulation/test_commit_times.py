@@ -44,7 +44,14 @@ def test_the_line_of_a_micro_batch_has_them_unless_it_is_a_replay(
     lives: Lives, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_protocol", lambda options: lives.protocol)
-    options = SinkOptions.parse({"kafka.bootstrap.servers": "simulated:1", "topic": "t"})
+    options = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "simulated:1",
+            "topic": "t",
+            "delivery.guarantee": "exactly-once",
+            "transactional.id.prefix": "p",
+        }
+    )
     ages = {"oldest_transaction_ms", "decided_for_ms"}
     for number, is_replay in enumerate((False, True), start=1):
         plan = lives.protocol.plan(driver(number), None)
