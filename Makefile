@@ -25,7 +25,7 @@
 # make security-life   tokens and sessions that end, keys and passwords that change, under load: 15 minutes
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
-# make scale   1,000 partitions, metadata of 10,000
+# make scale   1,000 partitions, tasks of a job, 200 topics, and 10,000 simulated producers: 20 minutes
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
 # make bench-kernels   kernels beside memcpy, against the stored baseline
 # make bench-exactly-once   what exactly-once costs, 20 minutes
@@ -155,6 +155,9 @@ soak: $(VENV)/dev.installed
 
 scale: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos.scale
+	$(BIN)/python -m tests.chaos.spark_scale
+	$(BIN)/python -m tests.simulation.fleet_storms
+	$(BIN)/python -m tests.chaos.scale_table
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff check .

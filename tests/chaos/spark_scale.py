@@ -154,7 +154,8 @@ def run(spark: SparkSession, kafka: LocalKafka, jmx_port: int, job: Job) -> Cost
         writer = writer.option("metrics.path", metrics.name)
         if job.is_exactly_once:
             writer = writer.option("delivery.guarantee", "exactly-once")
-            writer = writer.option("write.id", prefix).option("transactional.id.prefix", prefix)
+            writer = writer.option("transactional.id.prefix", prefix)
+            writer = writer.option("transaction.log.replication.factor", "1")
         processes.reset_peaks()
         sampler.start()
         began_ms = time.time_ns() // 1_000_000

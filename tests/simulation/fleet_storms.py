@@ -118,18 +118,26 @@ def storms(size: int, capacity: Capacity, start_within_ms: int = 1_000, **option
     return life
 
 
+def keep(result: dict[str, Any]) -> None:
+    """In the file of results, in place of an older one of the same fleet."""
+    kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    by_fleet = {(r["producers"], r["connections are"]): r for r in [*kept, result]}
+    fleets = sorted(by_fleet, key=lambda fleet: (fleet[0], fleet[1].lower()))
+    text = json.dumps([by_fleet[fleet] for fleet in fleets], indent=1)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
+
+
 def main(sizes: tuple[int, ...]) -> int:
-    results = []
+    failed = 0
     for size in sizes:
         for name, capacity in (("clear text", CLEAR_TEXT), ("TLS", TLS)):
             began = time.monotonic()
             steps = storms(size, capacity).steps
-            results.append({"producers": size, "connections are": name, "steps": steps})
+            keep({"producers": size, "connections are": name, "steps": steps})
+            failed += sum(step["failed"] for step in steps.values())
             print(size, name, f"{time.monotonic() - began:.0f} s", flush=True)
             print(json.dumps(steps, indent=1), flush=True)
-    if sizes == SIZES:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    return int(any(step["failed"] for r in results for step in r["steps"].values()))
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
