@@ -17,10 +17,9 @@ from typing import Any
 
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.interface import NetworkEvent
-from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests.simulation.cluster import SimCluster
-from tests.simulation.network import Channel, NetworkFaults, Server, SimNetwork
+from tests.simulation.network import Channel, ClientNetwork, Server, SimNetwork
 from tests.simulation.time import Scheduler, SimClock
 
 NOTHING_YET = -1
@@ -77,28 +76,13 @@ class Traffic:
         }
 
 
-class FleetNetwork(SimNetwork):
+class FleetNetwork(ClientNetwork):
     """One producer's network: nothing waits in it, and brokers take their time."""
 
     def __init__(self, fleet: Fleet, on_news: Callable[[], None]) -> None:
-        root = fleet.network
+        super().__init__(fleet.network)
         self._fleet, self._on_news = fleet, on_news
-        self._root = root
-        self._scheduler = root._scheduler
-        self._rng = root._rng
-        self._servers = root._servers
-        self.names = root.names
-        self._resolver = Resolver(self._look_up_all)
-        self._channels = {}
-        self._events = []
-        self._is_woken = False
-        self.polls = 0
         self.asked_to_wait_ms = 0
-        root.members.append(self)
-
-    @property
-    def faults(self) -> NetworkFaults:  # type: ignore[override]
-        return self._root.faults
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
         """What has arrived. The fleet lets the producer run again when the wait would be over."""

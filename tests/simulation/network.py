@@ -249,3 +249,24 @@ class SimNetwork:
 
     def _chance(self, probability: float) -> bool:
         return probability > 0 and self._rng.random() < probability
+
+
+class ClientNetwork(SimNetwork):
+    """One client's network in a world of several: events are its own, brokers and faults shared."""
+
+    def __init__(self, root: SimNetwork) -> None:
+        self._root = root
+        self._scheduler = root._scheduler
+        self._rng = root._rng
+        self._servers = root._servers
+        self.names = root.names
+        self._resolver = Resolver(self._look_up_all)
+        self._channels = {}
+        self._events = []
+        self._is_woken = False
+        self.polls = 0
+        root.members.append(self)
+
+    @property
+    def faults(self) -> NetworkFaults:  # type: ignore[override]
+        return self._root.faults

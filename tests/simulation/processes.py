@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_kafka_sink.network.interface import Address, NetworkEvent
-from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol.types import Buffer
-from tests.simulation.network import NetworkFaults, SimNetwork
+from tests.simulation.network import ClientNetwork, SimNetwork
 from tests.simulation.time import Scheduler, SimClock
 
 Condition = Callable[[], bool]
@@ -205,26 +204,12 @@ class World:
                 self._give_floor(actor)
 
 
-class MemberNetwork(SimNetwork):
-    """One client's network in a world of several: events are its own, brokers and faults shared."""
+class MemberNetwork(ClientNetwork):
+    """The network of one client of a process: who waits for it lets the other actors run."""
 
     def __init__(self, root: SimNetwork, process: Process) -> None:
-        self._root = root
+        super().__init__(root)
         self._process = process
-        self._scheduler = root._scheduler
-        self._rng = root._rng
-        self._servers = root._servers
-        self.names = root.names
-        self._resolver = Resolver(self._look_up_all)
-        self._channels = {}
-        self._events = []
-        self._is_woken = False
-        self.polls = 0
-        root.members.append(self)
-
-    @property
-    def faults(self) -> NetworkFaults:  # type: ignore[override]
-        return self._root.faults
 
     def connect(self, channel_id: int, address: Address, host: str) -> None:
         if self._process.is_alive:
