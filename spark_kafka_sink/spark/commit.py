@@ -175,14 +175,14 @@ def _by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]
 
 
 def report_commit(
-    messages: Sequence[WriterCommitMessage | None],
+    messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     micro_batch_id: int | None,
     is_logged: bool,
     path: str | None,
     **more: Any,
 ) -> None:
     """Say that a batch is written: in the log if ``is_logged``, and as a line of ``path``."""
-    summary = BatchSummary.merge(messages)
+    summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     if is_logged:
         _log(logging.INFO, summary.as_json("commit", micro_batch_id, is_for_log=True, **more))
     if path is not None:

@@ -225,7 +225,7 @@ class _Write:
         else:
             unit = Unit(self._query_id, self._batch_id, None)
         with self._turn():
-            commit_batch(self._options, messages, unit, self._batch_id)
+            commit_batch(self._options, messages, unit, self._batch_id, self._query_id)
             if self._call is not None:
                 _calls.finish(self._call)
 

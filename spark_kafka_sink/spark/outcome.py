@@ -26,10 +26,12 @@ def commit_batch(
     messages: Sequence[WriterCommitMessage | None],
     unit: Unit,
     batch_id: int | None = None,
+    query_id: str | None = None,
 ) -> None:
     """Make visible what the tasks have written, and report it.
 
     batch_id: of a micro-batch that is written as a job, as ``unit`` says
+    query_id: of the query, where that is known without messages, of which there may be none
     """
     more: dict[str, Any] = {}
     if options.exactly_once is not None:
@@ -40,7 +42,9 @@ def commit_batch(
         with completed_commands(options):
             more = commit_unit(options, common_plan(written), unit, transactions)
     batch_id = unit.batch_id if batch_id is None else batch_id
-    report_commit(messages, batch_id, options.metrics_log, options.metrics_path, **more)
+    summary = BatchSummary.merge(messages)
+    summary.query_id = summary.query_id or query_id
+    report_commit(summary, batch_id, options.metrics_log, options.metrics_path, **more)
 
 
 def abort_batch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -92,6 +93,17 @@ def test_what_writes_a_micro_batch_can_be_pickled_and_hides_secrets() -> None:
     pickled = pickle.dumps(sink)
     assert b"marked-hush" not in pickled
     assert pickle.loads(pickled)._options == sink._options
+
+
+@pytest.mark.parametrize("partitions", [[], [0]])
+def test_the_line_of_a_micro_batch_names_its_query_also_without_tasks(
+    partitions: list[int], tmp_path: Path
+) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    sink = spark_kafka_sink.batch_writer({**OPTIONS, "metrics.path": metrics})
+    sink(Frame(partitions, query="q"), 7)  # type: ignore[arg-type]
+    line = json.loads(metrics.read_text(encoding="utf-8"))
+    assert (line["query_id"], line["batch_id"]) == ("q", 7)
 
 
 @pytest.mark.parametrize("options", [OPTIONS, EXACTLY_ONCE])
