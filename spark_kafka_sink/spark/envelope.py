@@ -31,13 +31,6 @@ class Enveloped:
         return open_envelope, (__version__, pickle.dumps((type(self), self.__dict__)))
 
 
-class EnvelopedValues(Enveloped):
-    """For functions that are sent: their values, to be unpacked where they run."""
-
-    def __init__(self, *values: Any) -> None:
-        self.values = values
-
-
 def open_envelope(version: str, content: bytes) -> Enveloped:
     """The object that was sent. version: of the sink that has made ``content``.
 

@@ -23,10 +23,10 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
-from spark_kafka_sink.spark.envelope import Enveloped, EnvelopedValues
+from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
-from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, write_partition
+from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, with_names, write_partition
 from spark_kafka_sink.spark.planning import check_surroundings, parse_options, plan_transactions
 from spark_kafka_sink.transactions.model import Plan, Unit, checkpoint_of
 
@@ -206,10 +206,11 @@ class _Write:
 
     def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
         """What each task returns; raises if one has failed for good."""
-        task = _task(self._options, positions, plan)
-        # Spark looks columns up by their names here, which fails for some, such as "a.b". The task
-        # needs none of them: it goes by positions.
-        plain = self._df.toDF(*(f"c{n}" for n in range(len(self._df.schema.fields))))
+        names = self._df.schema.names
+        task = Task(self._options, positions, plan, names).function()
+        # Spark looks columns up by their names here, which fails for some, such as "a.b". They have
+        # their own names again in the task.
+        plain = self._df.toDF(*(f"c{n}" for n in range(len(names))))
         rows = plain.mapInArrow(task, f"{_MESSAGE} binary").collect()
         messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in rows]
         if sorted(m.partition_id for m in messages) != list(range(len(messages))):
@@ -249,18 +250,34 @@ class _Write:
             yield
 
 
-def _task(options: SinkOptions, positions: ColumnPositions, plan: Plan | None) -> ArrowFunction:
-    """What runs in each task. It yields one row, the message of that task."""
+class Task(Enveloped):
+    """What runs in each task. names: of the columns, for interceptors."""
 
-    sent = EnvelopedValues(options, positions, plan)
+    def __init__(
+        self, options: SinkOptions, positions: ColumnPositions, plan: Plan | None, names: list[str]
+    ) -> None:
+        self._options = options
+        self._positions = positions
+        self._plan = plan
+        self._names = names
 
-    def write_to_kafka(arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One row, the message of this task."""
         import pyarrow as pa
 
-        message = write_partition(arrow_batches, *sent.values)
+        named = with_names(arrow_batches, self._names)
+        message = write_partition(named, self._options, self._positions, self._plan)
         yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
 
-    return write_to_kafka
+    def function(self) -> ArrowFunction:
+        """As Spark wants it. Its code is sent, too, and names nothing but this object: so another
+        version of the sink says that it is one.
+        """
+
+        def write_to_kafka(arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return self.write(arrow_batches)
+
+        return write_to_kafka
 
 
 def _as_text(options: Mapping[str, object]) -> dict[str, str]:

@@ -6,7 +6,7 @@ processes. The producer and its kernels are imported in the task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -58,3 +58,17 @@ def write_partition(
     del first
     write_rows(rows, options, positions, message, transactions)
     return message
+
+
+def with_names(
+    arrow_batches: Iterable[pa.RecordBatch], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The same Arrow batches, their columns called ``names``."""
+    import pyarrow as pa
+
+    def named(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        fields = [field.with_name(name) for field, name in zip(arrow_batch.schema, names)]
+        return pa.RecordBatch.from_arrays(arrow_batch.columns, schema=pa.schema(fields))
+
+    # Not a generator: that would keep an Arrow batch while it waits for the next one.
+    return map(named, arrow_batches)

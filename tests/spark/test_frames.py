@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 import spark_kafka_sink
@@ -52,6 +53,25 @@ def test_a_data_frame_is_written_as_by_the_data_source(
     with pytest.raises(SchemaError, match="Required attribute 'value' not found"):
         spark_kafka_sink.write(rows.select("key"), options(function))
     assert len(records(kafka, function)) == 500
+
+
+class NamesAsKeys:
+    """An interceptor, which finds columns by their names."""
+
+    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = pa.array(["|".join(arrow_batch.schema.names)] * arrow_batch.num_rows)
+        return arrow_batch.set_column(arrow_batch.schema.get_field_index("key"), "key", names)
+
+
+def test_interceptors_get_columns_by_their_own_names(spark, kafka, new_topic, write, options):
+    rows = spark.range(0, 3, 1, 1).selectExpr(
+        "cast(id as string) as value", "'' as key", "id as `a.b`"
+    )
+    source, function, own = new_topic(1), new_topic(1), f"{__name__}:NamesAsKeys"
+    write(rows, source, interceptors=own)
+    spark_kafka_sink.write(rows, options(function, interceptors=own))
+    assert records(kafka, function) == records(kafka, source)
+    assert {record[1] for record in records(kafka, function)} == {b"value|key|a.b"}
 
 
 def test_columns_that_are_not_written_may_have_any_names(spark, kafka, new_topic, write, options):

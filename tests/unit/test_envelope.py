@@ -23,7 +23,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.metrics import PartitionReport
 from spark_kafka_sink.spark import envelope, frames
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from spark_kafka_sink.spark.envelope import EnvelopedValues, VersionMismatchError
+from spark_kafka_sink.spark.envelope import VersionMismatchError
 from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 
 PACKAGE = Path(spark_kafka_sink.__file__).parent
@@ -40,7 +40,7 @@ def sent() -> dict[str, object]:
         "stream writer": KafkaStreamWriter(OPTIONS, POSITIONS),
         "message": MESSAGE,
         "writer of micro-batches": frames.BatchWriter(TEXTS),
-        "values": EnvelopedValues(OPTIONS, POSITIONS, None),
+        "task": frames.Task(OPTIONS, POSITIONS, None, ["value"]),
     }
 
 
@@ -88,13 +88,10 @@ def test_a_function_that_spark_runs_in_tasks_has_all_its_values_inside(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Its code is sent too, so that a Connect client's code runs in the server's installation."""
-    task = frames._task(OPTIONS, POSITIONS, None)
+    task = frames.Task(OPTIONS, POSITIONS, None, ["value"]).function()
     unpickler = Unpickler(cloudpickle.dumps(task))
     unpickler.load()
-    assert unpickler.names == {
-        "spark_kafka_sink.spark.envelope.open_envelope",
-        "spark_kafka_sink.spark.partition.write_partition",
-    }
+    assert unpickler.names == {"spark_kafka_sink.spark.envelope.open_envelope"}
     monkeypatch.setattr(envelope, "__version__", "9.8.7")
     pickled = cloudpickle.dumps(task)
     monkeypatch.undo()

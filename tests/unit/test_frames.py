@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -262,11 +263,27 @@ def test_importing_the_package_imports_nothing_of_it() -> None:
         spark_kafka_sink.wrote  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_the_message_of_a_task_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_has_columns_by_their_own_names_and_returns_its_message_as_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     message = KafkaCommitMessage(3, 1)
-    monkeypatch.setattr(frames, "write_partition", lambda *arguments: message)
+    got = []
+
+    def write(arrow_batches: Iterator[pa.RecordBatch], *arguments: object) -> KafkaCommitMessage:
+        got.extend(arrow_batches)
+        return message
+
+    monkeypatch.setattr(frames, "write_partition", write)
     options = planning.parse_options(OPTIONS)
     positions = frames.find_columns(ONE_COLUMN, "t")
-    (row,) = frames._task(options, positions, None)(iter([]))
+    types = {"c0": pa.binary(), "c1": pa.list_(pa.field("element", pa.int32(), nullable=False))}
+    fields = [pa.field(name, kind, nullable=name == "c1") for name, kind in types.items()]
+    sent = pa.record_batch([[b"v"], [[1]]], schema=pa.schema(fields))
+    task = frames.Task(options, positions, None, ["value", "a.b"]).function()
+    (row,) = task(iter([sent]))
     assert row.schema.equals(pa.schema([("message", pa.binary())]))
     assert pickle.loads(row.column(0)[0].as_py()) == message
+    (written,) = got
+    named = [fields[0].with_name("value"), fields[1].with_name("a.b")]
+    assert written.schema.equals(pa.schema(named), check_metadata=True)
+    assert written.columns == sent.columns
