@@ -14,8 +14,9 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Sequence
+from pathlib import Path
 
-from tests.clusters.standalone import CLIENT_CONF, HERE, SPARK_HOME, StandaloneCluster
+from tests.clusters.standalone import CLIENT_CONF, HERE, StandaloneCluster
 from tests.clusters.working import REPOSITORY, clean_environment
 
 CLIENT = "4.2.0"
@@ -54,17 +55,30 @@ def client_python() -> str:
     return Environment("client", _OF_CLIENT, sees_packages_of_tests=False).python
 
 
-def client_environment(url: str, **more: str) -> dict[str, str]:
-    """Of a client: there is no Java to be found."""
-    paths = {"PATH": os.path.dirname(client_python()), "JAVA_HOME": "/nowhere"}
+def client_environment(url: str, python: str | None = None, **more: str) -> dict[str, str]:
+    """Of a client: there is no Java to be found. ``python``: its interpreter."""
+    paths = {"PATH": os.path.dirname(python or client_python()), "JAVA_HOME": "/nowhere"}
     return clean_environment(SPARK_REMOTE=url, **paths, **more)
 
 
-def start_server(cluster: StandaloneCluster, name: str, with_sink: bool) -> str:
-    """The address of a new server, whose executors are the cluster's."""
-    python = server_python()
+def start_server(
+    cluster: StandaloneCluster,
+    name: str,
+    with_sink: bool,
+    python: str | None = None,
+    jars: Sequence[Path] = (),
+) -> str:
+    """The address of a new server, whose executors are the cluster's.
+
+    ``python``: its interpreter, if the cluster is of another Spark than the tests. ``jars``: what
+    that Spark has not.
+    """
     path = str(REPOSITORY) if with_sink else "/nowhere"
-    own = clean_environment(PYSPARK_PYTHON=python, SPARK_HOME=str(SPARK_HOME), PYTHONPATH=path)
+    own = clean_environment(
+        PYSPARK_PYTHON=python or server_python(),
+        SPARK_HOME=str(cluster.spark_home),
+        PYTHONPATH=path,
+    )
     conf = {
         **CLIENT_CONF,
         "spark.connect.grpc.binding.address": HERE,
@@ -73,10 +87,9 @@ def start_server(cluster: StandaloneCluster, name: str, with_sink: bool) -> str:
         "spark.executor.cores": "1",
         "spark.executorEnv.PYTHONPATH": path,
     }
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
-    command += [word for item in conf.items() for word in ("--conf", "=".join(item))]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-    command += ["--name", name, "spark-internal"]
-    process = cluster.launch(name, command, own)
+    words = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", name]
+    if jars:
+        words += ["--jars", ",".join(map(str, jars))]
+    process = cluster.launch(name, cluster.submit(*words, "spark-internal", conf=conf), own)
     cluster.await_said(name, process, lambda text: _STARTED.search(text) is not None)
     return f"sc://{HERE}:{_STARTED.findall(cluster.log(name))[0]}"

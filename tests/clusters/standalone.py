@@ -144,14 +144,17 @@ class StandaloneCluster(Processes):
         hosts: Sequence[str] = (HERE, HERE),
         cores: int = 1,
         memory: str = "1g",
+        spark_home: Path = SPARK_HOME,
     ) -> None:
         """``folder``: for logs and the executors' work. ``environment``: added to that of all
-        its processes. ``hosts``: of the workers, one for each.
+        its processes. ``hosts``: of the workers, one for each. ``spark_home``: of another Spark.
         """
         daemons = {
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_HOME": str(spark_home),
         }
+        self.spark_home = spark_home
         super().__init__(folder, {**os.environ, **daemons, **(environment or {})})
         self.master = ""
         self._hosts = tuple(hosts)
@@ -218,6 +221,12 @@ class StandaloneCluster(Processes):
         if is_waited_for:
             self._await_registered(number)
 
+    def submit(self, *arguments: str, conf: Mapping[str, str] = CLIENT_CONF) -> list[str]:
+        """A command: this cluster's ``spark-submit``. ``arguments``: further ones, and the job."""
+        settings = [word for item in conf.items() for word in ("--conf", "=".join(item))]
+        spark_submit = str(self.spark_home / "bin" / "spark-submit")
+        return [spark_submit, "--master", self.master, *settings, *arguments]
+
     def logs_of_work(self) -> str:
         """All that executors and drivers of this cluster have written to stdout and stderr."""
         paths = sorted(self.folder.glob("work-*/*/**/std*"))
@@ -237,7 +246,7 @@ class StandaloneCluster(Processes):
     def _launch(
         self, name: str, class_name: str, arguments: Sequence[str]
     ) -> subprocess.Popen[bytes]:
-        spark_class = str(SPARK_HOME / "bin" / "spark-class")
+        spark_class = str(self.spark_home / "bin" / "spark-class")
         return self.launch(name, [spark_class, f"{_DEPLOY}.{class_name}", *arguments])
 
 

@@ -13,12 +13,11 @@ import pytest
 
 from spark_kafka_sink.cli import main
 from tests.clusters.connect import Environment, server_python
-from tests.clusters.standalone import CLIENT_CONF, SPARK_HOME, StandaloneCluster
+from tests.clusters.standalone import CLIENT_CONF, StandaloneCluster
 from tests.clusters.working import WORK, Job, clean_environment, run
 
 pytestmark = pytest.mark.long
 
-SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 # Executors have no home, and nothing of this checkout on their path.
 BARE = {
     **CLIENT_CONF,
@@ -35,16 +34,10 @@ if folder:
 """
 
 
-def submit(cluster: StandaloneCluster, **conf: str) -> list[str]:
-    settings = {**BARE, **{name.replace("__", "."): value for name, value in conf.items()}}
-    words = [word for item in settings.items() for word in ("--conf", "=".join(item))]
-    return [SUBMIT, "--master", cluster.master, *words]
-
-
 def test_py_files(cluster: StandaloneCluster, job: Job, tmp_path: Path):
     sink_zip = tmp_path / "sink.zip"
     assert main(["package", "--output", str(sink_zip)]) == 0
-    command = [*submit(cluster), "--py-files", str(sink_zip), str(WORK)]
+    command = cluster.submit("--py-files", str(sink_zip), str(WORK), conf=BARE)
     own = clean_environment(PYSPARK_PYTHON=server_python())
     what = ("batch", "stream")
     run([*command, *job.arguments(*what), "--register"], own)
@@ -85,10 +78,11 @@ def test_a_packed_environment_brings_the_sink_and_its_compiled_kernels(
     own = clean_environment(PYSPARK_PYTHON="./env/bin/python", NOTES_OF_INTERPRETERS=str(notes))
     own.pop("NUMBA_CACHE_DIR", None)
     conf = {
-        "spark__executorEnv__NOTES_OF_INTERPRETERS": str(notes),
-        "spark__executorEnv__NUMBA_CACHE_DIR": "",
+        **BARE,
+        "spark.executorEnv.NOTES_OF_INTERPRETERS": str(notes),
+        "spark.executorEnv.NUMBA_CACHE_DIR": "",
     }
-    command = [*submit(cluster, **conf), "--archives", f"{packed}#env", str(WORK)]
+    command = cluster.submit("--archives", f"{packed}#env", str(WORK), conf=conf)
     started = time.time()
     run([*command, *job.arguments("batch", "exactly-once stream")], own, cwd=here)
     for what in ("batch", "exactly-once stream"):

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
 
 import pyspark
 import pytest
 
-from tests.clusters.standalone import CLIENT_CONF, QUICK_CONF, SPARK_HOME, StandaloneCluster
+from tests.clusters.standalone import QUICK_CONF, SPARK_HOME, StandaloneCluster
 from tests.clusters.working import WORK, Job, check_and_record, run, with_this_python
 from tests.compatibility import results
 
 pytestmark = pytest.mark.long
 
-SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 REFUSED = "Cluster deploy mode is currently not supported for python applications on standalone"
-
-
-def settings(conf: Mapping[str, str]) -> list[str]:
-    return [word for item in conf.items() for word in ("--conf", "=".join(item))]
 
 
 def test_local_cluster(job: Job):
@@ -30,17 +24,15 @@ def test_local_cluster(job: Job):
 
 
 def test_standalone_client_mode(cluster: StandaloneCluster, job: Job):
-    command = [SUBMIT, "--master", cluster.master, *settings(CLIENT_CONF), str(WORK)]
-    run([*command, *job.arguments()], with_this_python())
+    run(cluster.submit(str(WORK), *job.arguments()), with_this_python())
     check_and_record(job, "standalone client", pyspark.__version__)
 
 
 def test_standalone_cluster_mode_is_refused_by_spark_for_python(
     cluster: StandaloneCluster, job: Job
 ):
-    command = [SUBMIT, "--master", cluster.master, "--deploy-mode", "cluster", str(WORK)]
     done = subprocess.run(
-        [*command, *job.arguments()],
+        cluster.submit("--deploy-mode", "cluster", str(WORK), *job.arguments(), conf={}),
         env=with_this_python(),
         capture_output=True,
         text=True,
@@ -55,12 +47,11 @@ def test_standalone_cluster_mode_by_a_submit_within_the_cluster(
 ):
     """The way around: the master starts ``spark-submit`` itself on a worker, in client mode."""
     [jar] = (SPARK_HOME / "jars").glob("spark-core_*.jar")
-    inner = ["--master", cluster.master, *settings(CLIENT_CONF), str(WORK), *job.arguments()]
-    command = [SUBMIT, "--master", cluster.master, "--deploy-mode", "cluster"]
-    command += ["--conf", "spark.standalone.submit.waitAppCompletion=true"]
-    command += ["--driver-memory", "700m"]
-    command += ["--class", "org.apache.spark.deploy.SparkSubmit", f"file://{jar}", *inner]
-    said = run(command, with_this_python())
+    _, *inner = cluster.submit(str(WORK), *job.arguments())
+    words = ["--deploy-mode", "cluster", "--driver-memory", "700m"]
+    words += ["--class", "org.apache.spark.deploy.SparkSubmit", f"file://{jar}", *inner]
+    conf = {"spark.standalone.submit.waitAppCompletion": "true"}
+    said = run(cluster.submit(*words, conf=conf), with_this_python())
     assert "FINISHED" in said
     assert cluster.logs_of_work().count("done: ") == len(results.WHAT)
     check_and_record(job, "standalone cluster", pyspark.__version__)

@@ -1,4 +1,4 @@
-"""YARN: the driver in a container of the cluster."""
+"""YARN: the driver in a container of the cluster, or outside."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hadoop_conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield conf
 
 
-def submit(hadoop_conf: Path, job: Job, mode: str, *what: str) -> None:
+def submit(hadoop_conf: Path, job: Job, mode: str) -> None:
     """Python, this checkout and the compiled kernels are named in the environment of containers."""
     own = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
     if "NUMBA_CACHE_DIR" in os.environ:
@@ -46,10 +46,15 @@ def submit(hadoop_conf: Path, job: Job, mode: str, *what: str) -> None:
     }
     settings = [word for item in conf.items() for word in ("--conf", "=".join(item))]
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", "yarn"]
-    command += ["--deploy-mode", mode, *settings, str(WORK), *job.arguments(*what)]
+    command += ["--deploy-mode", mode, *settings, str(WORK), *job.arguments()]
     run(command, clean_environment(HADOOP_CONF_DIR=str(hadoop_conf), **own))
 
 
 def test_cluster_mode(hadoop_conf: Path, job: Job):
     submit(hadoop_conf, job, "cluster")
-    check_and_record(job, "yarn", pyspark.__version__)
+    check_and_record(job, "yarn cluster", pyspark.__version__)
+
+
+def test_client_mode(hadoop_conf: Path, job: Job):
+    submit(hadoop_conf, job, "client")
+    check_and_record(job, "yarn client", pyspark.__version__)

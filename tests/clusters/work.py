@@ -5,12 +5,17 @@
 FOLDER has the input of streams, one file per micro-batch, and takes their checkpoints. Each WHAT
 writes to a topic of its own, TOPIC-WHAT (a blank in WHAT is a "-"). With SPARK_REMOTE it is a client
 of Spark Connect. It imports nothing of these tests.
+
+Spark 3.5 has no data sources in Python that write: there it writes with the sink's functions, which
+its Python must have. FOLDER/refused-stream is made when Spark has refused the stream.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -68,7 +73,7 @@ class Work:
     def _finish(self, writer: Any, what: str) -> None:
         """Until the end of the input; Spark 4 keeps what has stopped a query for the caller."""
         checkpoint = f"{self._folder}/checkpoint-{what.replace(' ', '-')}"
-        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query = started(writer.option("checkpointLocation", checkpoint).trigger(availableNow=True))
         query.awaitTermination()
         error = query.exception()
         if error is not None:
@@ -88,6 +93,51 @@ class Work:
             rows.write.format("pykafka-sink").mode("append").options(**options).save()
 
         self._finish(self._input().writeStream.foreachBatch(save), what)
+
+
+class WorkOfFunctions(Work):
+    """The same by ``write`` and ``batch_writer``; a stream by the data source must be refused."""
+
+    def _batch(self, what: str, **more: str) -> None:
+        import spark_kafka_sink
+
+        numbers = self._spark.range(0, BATCH_ROWS, 1, 4)
+        rows = numbers.selectExpr("cast(id as string) key", "cast(id as string) value")
+        spark_kafka_sink.write(rows, {**self._options(what), **more})
+
+    def _stream(self, what: str, **more: str) -> None:
+        try:
+            super()._stream(what, **more)
+        except Exception as error:
+            if "Failed to find the data source: pykafka-sink" not in str(error):
+                raise
+            Path(self._folder, f"refused-{what}").touch()
+        else:
+            raise AssertionError("this Spark has data sources")
+
+    def _exactly_once_stream(self, what: str) -> None:
+        options = {**EXACTLY_ONCE, "transactional.id.prefix": f"{self._topic}-stream"}
+        if "SPARK_REMOTE" in os.environ:
+            options["write.id"] = "stream"  # Spark Connect does not tell functions the query's id.
+        self._foreach_batch(what, **options)
+
+    def _foreach_batch(self, what: str, **more: str) -> None:
+        import spark_kafka_sink
+
+        sink = spark_kafka_sink.batch_writer({**self._options(what), **more})
+        self._finish(self._input().writeStream.foreachBatch(sink), what)
+
+
+def started(writer: Any) -> Any:
+    """Its query. A Spark Connect server gives the process of a function 10 s to begin, whatever
+    else the machine does.
+    """
+    while True:
+        try:
+            return writer.start()
+        except Exception as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
 
 
 def main() -> None:
@@ -111,7 +161,8 @@ def main() -> None:
         import pyspark_kafka_sink
 
         pyspark_kafka_sink.register(spark)
-    work = Work(spark, arguments.servers, arguments.topic, arguments.folder)
+    kind = WorkOfFunctions if spark.version.startswith("3.") else Work
+    work = kind(spark, arguments.servers, arguments.topic, arguments.folder)
     for what in arguments.what or work.kinds:
         work.run(what)
     spark.stop()

@@ -18,8 +18,10 @@ SPARK = """\
 ## Spark
 
 Where the sink runs: "local" is `local[…]`; "local-cluster" is Spark's own, with executors in
-processes of their own; "standalone" is a master and two workers, with the driver outside
-("client") or in the cluster ("cluster"); "connect" is a client of a Spark Connect server.
+processes of their own; "standalone" is a master and two workers, "yarn" Hadoop's MiniYARNCluster,
+with the driver outside ("client") or in the cluster ("cluster"); "connect" is a client of a Spark
+Connect server on a standalone cluster. On Spark 3.5 all is written by the functions of
+[spark-versions.md](spark-versions.md).
 """
 
 BROKERS = """\

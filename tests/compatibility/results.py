@@ -28,7 +28,15 @@ PASSED, FAILED, NO = "passed", "failed", "no"
 
 WHAT = ("batch", "stream", "foreachBatch", "exactly-once batch", "exactly-once stream")
 """What Spark does with the sink."""
-WHERE = ("local", "local-cluster", "standalone client", "standalone cluster", "connect", "yarn")
+WHERE = (
+    "local",
+    "local-cluster",
+    "standalone client",
+    "standalone cluster",
+    "connect",
+    "yarn client",
+    "yarn cluster",
+)
 """Where Spark runs."""
 BROKER = "broker"
 """In ``where``: the producer and a broker, without Spark."""

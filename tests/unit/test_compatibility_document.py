@@ -43,6 +43,16 @@ def test_everything_was_run_on_every_broker_that_is_promised():
             assert result.outcome == (NO if what in no else PASSED), result
 
 
+@pytest.mark.parametrize("where", ["local", "standalone client", "connect"])
+@pytest.mark.parametrize("spark", table.SPARKS)
+def test_everything_was_run_with_every_spark_in_the_places_that_all_have(spark, where):
+    """What is refused there was seen to be refused."""
+    run = [r for r in results.read() if (table.minor(r.spark), r.where) == (spark, where)]
+    for what in results.WHAT:
+        no = (spark, what) == ("3.5", "stream")
+        assert {r.outcome for r in run if r.what == what} == {NO if no else PASSED}, what
+
+
 class TestResults:
     def test_of_the_same_key_are_replaced(self, tmp_path):
         path = tmp_path / "results.json"

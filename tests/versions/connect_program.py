@@ -1,40 +1,26 @@
-"""``write`` and ``batch_writer`` with Spark Connect. Runs in a client, which starts a server.
+"""``write`` and ``batch_writer`` with Spark Connect. Runs in a client that has the sink.
 
-``python connect_program.py SERVERS FOLDER PREFIX``, as program.py.
+``python connect_program.py SERVERS FOLDER PREFIX``, as program.py; SPARK_REMOTE is the server.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import spark_kafka_sink
+from tests.clusters.work import started
 from tests.versions.program import FILES, forget_last, write_file
 
 ROWS = 3000
 
 
-def started(writer: DataStreamWriter) -> StreamingQuery:
-    """The server gives the process of a function 10 s to begin, whatever else the machine does."""
-    while True:
-        try:
-            return writer.start()
-        except Exception as error:
-            if "Python worker failed to connect back" not in str(error):
-                raise
-
-
 def main() -> None:
     servers, folder, prefix = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
-    print(json.dumps({"spark": spark.version, "python": platform.python_version()}), flush=True)
+    spark = SparkSession.builder.getOrCreate()
     rows = spark.range(0, ROWS, 1, 3).selectExpr(
         "cast(id as string) as value", "id as `i.d`", "id as `i``d`", "id as Value"
     )

@@ -37,6 +37,17 @@ PAIRS = (
     Pair("4.3.0", "3.14"),
 )
 """Each Spark with the oldest and the newest Python that both it and this sink take."""
+ON_CLUSTERS = (
+    Pair("3.5.7", "3.11"),
+    Pair("4.0.2", "3.12"),
+    Pair("4.1.4", "3.13"),
+    Pair("4.2.1", "3.12"),
+    Pair("4.3.0", "3.13"),
+)
+"""One pair of each minor version: what runs on clusters and with Spark Connect."""
+
+_OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos")
+"""What Spark Connect needs, and the functions of foreachBatch on its server."""
 
 
 def interpreter(version: str) -> str | None:
@@ -64,16 +75,17 @@ def _candidates(version: str) -> Iterator[str]:
 def environment(pair: Pair, python: str) -> Path:
     """The interpreter of an environment with ``pair.spark`` and this repository's package.
 
-    pandas: Spark 3.5 asks for it before mapInArrow, and no Spark 4 takes pandas 3.
+    pandas: Spark 3.5 asks for it before mapInArrow, and no Spark 4 takes pandas 3. Not as
+    ``pyspark[connect]``, of which 3.5's wants a NumPy that is too old for the newest pyarrow.
     """
     folder = FOLDER / str(pair)
     made_of = folder / "made-of.txt"
+    packages = ["--editable", str(ROOT), f"pyspark=={pair.spark}", "pandas<3", *_OF_CONNECT]
     pyproject = (ROOT / "pyproject.toml").read_bytes()
-    content = hashlib.sha256(pyproject).hexdigest()
+    content = hashlib.sha256(pyproject + repr(packages).encode()).hexdigest()
     if not made_of.exists() or made_of.read_text(encoding="utf-8") != content:
         subprocess.run([python, "-m", "venv", str(folder)], check=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-        packages = ["--editable", str(ROOT), f"pyspark=={pair.spark}", "pandas<3"]
         subprocess.run([*pip, "install", "--quiet", *packages], check=True)
         made_of.write_text(content, encoding="utf-8")
     return folder / "bin" / "python"

@@ -15,14 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import spark_kafka_sink
 
-HAS_DATA_SOURCES = int(pyspark.__version__.split(".")[0]) >= 4
 ROWS = 3000
 FILES, ROWS_OF_A_FILE = 4, 50
 
@@ -230,8 +228,6 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     print(json.dumps({"spark": spark.version, "python": platform.python_version()}), flush=True)
     program = Program(spark, servers, Path(folder), prefix)
-    if not HAS_DATA_SOURCES and not names:
-        names = [name for name in program.ways if not name.startswith(("format", "stream"))]
     program.run(names)
     spark.stop()
 
