@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
+import shutil
 import sys
-import tarfile
 import time
-import venv
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.cli import main
-from tests.clusters.connect import Environment, server_python
+from tests.clusters.connect import server_python
 from tests.clusters.standalone import CLIENT_CONF, StandaloneCluster
 from tests.clusters.working import WORK, Job, clean_environment, run
+from tests.snippets import blocks, command_lines
 
 pytestmark = pytest.mark.long
 
@@ -47,34 +47,31 @@ def test_py_files(cluster: StandaloneCluster, job: Job, tmp_path: Path):
 
 @pytest.fixture(scope="module")
 def packed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with the wheel, what it needs, and its compiled kernels; no pyspark."""
+    """A folder in which the document's lines were run: the archive, and ./env for the driver."""
     folder = tmp_path_factory.mktemp("packed")
-    venv.create(folder / "made", symlinks=True)
-    python = str(folder / "made" / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    subprocess.run([*pip, str(wheel)], check=True)
+    shutil.copy(wheel, folder)
+    own = clean_environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    for name in ("NUMBA_CACHE_DIR", "VIRTUAL_ENV"):
+        own.pop(name, None)
+    (block,) = (b for b in blocks("docs/clusters.md", "") if "venv-pack" in b.text)
+    make, warm_up, *others, submitted = command_lines(block)
+    run(["bash", "-c", make], own, cwd=folder)
     (site_packages,) = (folder / "made").glob("lib/python*/site-packages")
     (site_packages / "sitecustomize.py").write_text(NOTE_WHO_RUNS, encoding="utf-8")
-    own = {n: v for n, v in clean_environment().items() if n != "NUMBA_CACHE_DIR"}
-    said = run([str(folder / "made" / "bin" / "pykafka-sink"), "warm-up"], own)
-    assert f"they are in {site_packages}" in said
-    packer = Environment("packing", ["venv-pack", "setuptools<81"], sees_packages_of_tests=False)
-    archive = folder / "env.tar.gz"
-    prefix = ["--prefix", str(folder / "made"), "--output", str(archive)]
-    quick = ["--quiet", "--compress-level", "1"]
-    run([str(packer.folder / "bin" / "venv-pack"), *quick, *prefix], own)
-    return archive
+    assert f"they are in {site_packages}" in run(["bash", "-c", warm_up], own, cwd=folder)
+    for line in others:
+        run(["bash", "-c", line], own, cwd=folder)
+    assert submitted.startswith("PYSPARK_PYTHON=./env/bin/python spark-submit ")
+    assert " --archives env.tar.gz#env " in submitted
+    return folder
 
 
 def test_a_packed_environment_brings_the_sink_and_its_compiled_kernels(
     cluster: StandaloneCluster, job: Job, packed: Path, tmp_path: Path
 ):
     # Spark looks for sources, and plans, with the path that executors use: there is ./env here, too.
-    here, notes = tmp_path / "here", tmp_path / "notes"
-    (here / "env").mkdir(parents=True)
+    notes = tmp_path / "notes"
     notes.mkdir()
-    with tarfile.open(packed) as archive:
-        archive.extractall(here / "env")
     own = clean_environment(PYSPARK_PYTHON="./env/bin/python", NOTES_OF_INTERPRETERS=str(notes))
     own.pop("NUMBA_CACHE_DIR", None)
     conf = {
@@ -82,9 +79,9 @@ def test_a_packed_environment_brings_the_sink_and_its_compiled_kernels(
         "spark.executorEnv.NOTES_OF_INTERPRETERS": str(notes),
         "spark.executorEnv.NUMBA_CACHE_DIR": "",
     }
-    command = cluster.submit("--archives", f"{packed}#env", str(WORK), conf=conf)
+    command = cluster.submit("--archives", "env.tar.gz#env", str(WORK), conf=conf)
     started = time.time()
-    run([*command, *job.arguments("batch", "exactly-once stream")], own, cwd=here)
+    run([*command, *job.arguments("batch", "exactly-once stream")], own, cwd=packed)
     for what in ("batch", "exactly-once stream"):
         job.check(what)
         assert [line["metrics"]["compile_ms"] for line in job.metrics(what)] == [0] * job.units(
