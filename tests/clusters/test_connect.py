@@ -69,12 +69,18 @@ def test_without_the_sink_on_the_server_register_says_what_is_missing(
     assert 'spark.addArtifacts("sink.zip", pyfile=True) before register(spark)' in said
 
 
+@pytest.mark.parametrize(
+    ("what", "more"),
+    [
+        (("batch", "exactly-once batch", "foreachBatch"), ["--register"]),
+        (("foreachBatch",), ["--functions"]),
+    ],
+)
 def test_the_sink_comes_with_the_session_as_an_artifact(
-    url_without_sink: str, job: Job, sink_zip: str
+    what: tuple[str, ...], more: list[str], url_without_sink: str, job: Job, sink_zip: str
 ):
     own = client_environment(url_without_sink, PYTHONPATH=sink_zip)
-    brought = ["--artifact", sink_zip, "--register"]
-    what = ("batch", "exactly-once batch", "foreachBatch")
+    brought = ["--artifact", sink_zip, *more]
     run([client_python(), str(WORK), *job.arguments(*what), *brought], own)
     for one in what:
         job.check(one)

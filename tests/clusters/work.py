@@ -1,6 +1,6 @@
 """A job that does all that the sink can do, one after the other, wherever Spark runs.
 
-    python work.py BOOTSTRAP_SERVERS TOPIC FOLDER [WHAT ...] [--set NAME=VALUE ...] [--register] [--artifact ZIP]
+    python work.py BOOTSTRAP_SERVERS TOPIC FOLDER [WHAT ...] [--set NAME=VALUE ...] [--register] [--artifact ZIP] [--functions]
 
 FOLDER has the input of streams, one file per micro-batch, and takes their checkpoints. Each WHAT
 writes to a topic of its own, TOPIC-WHAT (a blank in WHAT is a "-"). With SPARK_REMOTE it is a client
@@ -148,6 +148,9 @@ def main() -> None:
     parser.add_argument("what", nargs="*")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--register", action="store_true")
+    parser.add_argument(
+        "--functions", action="store_true", help="also where Spark has data sources"
+    )
     parser.add_argument("--artifact", help="with Spark Connect: a zip file for this session")
     arguments = parser.parse_args()
     builder = SparkSession.builder
@@ -161,8 +164,10 @@ def main() -> None:
         import pyspark_kafka_sink
 
         pyspark_kafka_sink.register(spark)
-    kind = WorkOfFunctions if spark.version.startswith("3.") else Work
-    work = kind(spark, arguments.servers, arguments.topic, arguments.folder)
+    by_functions = arguments.functions or spark.version.startswith("3.")
+    work = (WorkOfFunctions if by_functions else Work)(
+        spark, arguments.servers, arguments.topic, arguments.folder
+    )
     for what in arguments.what or work.kinds:
         work.run(what)
     spark.stop()
