@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pyspark
 import pytest
@@ -15,6 +16,14 @@ from tests.compatibility import results
 pytestmark = pytest.mark.long
 
 REFUSED = "Cluster deploy mode is currently not supported for python applications on standalone"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """Its workers name the Python that a driver in the cluster takes."""
+    own = {"PYSPARK_PYTHON": sys.executable}
+    with StandaloneCluster(tmp_path_factory.mktemp("standalone"), own) as standalone:
+        yield standalone
 
 
 def test_local_cluster(job: Job):
