@@ -10,6 +10,7 @@ import pytest
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.clusters.standalone import StandaloneCluster
 from tests.clusters.working import Job
+from tests.spark.conftest import new_topic  # noqa: F401
 
 
 @pytest.fixture(scope="module")
