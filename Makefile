@@ -2,7 +2,7 @@
 # make test   ruff, mypy --strict, pytest with real Kafka and real Spark: about 10 minutes on 2 cores
 # make test-long   more of the same: drivers, executors and interpreters of their own; 6 minutes
 # make test-versions   Spark 3.5 to 4.3 with Python 3.9 to 3.14, standalone clusters and Connect of each,
-#                 brokers from Kafka 2.1 to today's and others; needs Go as well: 50 minutes
+#                 brokers from Kafka 2.1 to today's and others; needs Go as well: an hour
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
