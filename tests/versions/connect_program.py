@@ -33,7 +33,7 @@ def main() -> None:
         return options(
             way,
             delivery_guarantee="exactly-once",
-            transactional_id_prefix=way,
+            transactional_id_prefix=f"{prefix}{way}",
             transaction_log_replication_factor=1,
             **more,
         )
