@@ -19,6 +19,7 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.network.connector import (
     NOT_AUTHENTICATED_IN_TIME,
     SESSION_OVER_AT_ONCE,
@@ -73,6 +74,7 @@ class NetworkClient:
         self._clock = clock
         self._rng = rng
         self._connector = Connector(settings, network, rng, converse)
+        self.nodes: NodesMetrics = {}
         self._connections: dict[int, NodeConnection] = {}
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
@@ -187,7 +189,7 @@ class NetworkClient:
         self._write(connection, buffers, now_ms)
 
     def _write(self, connection: NodeConnection, buffers: list[Buffer], now_ms: int) -> None:
-        connection.last_used_ms = now_ms
+        connection.note_sent(buffers, now_ms)
         self._network.send(connection.channel_id, buffers)
 
     def wakeup(self) -> None:
@@ -228,7 +230,8 @@ class NetworkClient:
     def _connection(self, node: Node) -> NodeConnection:
         connection = self._connections.get(node.node_id)
         if connection is None:
-            connection = self._connections[node.node_id] = NodeConnection(node)
+            metrics = self.nodes.setdefault(node.node_id, NodeMetrics())
+            connection = self._connections[node.node_id] = NodeConnection(node, metrics=metrics)
         return connection
 
     def _connect(self, connection: NodeConnection, node: Node, now_ms: int) -> None:
@@ -325,8 +328,10 @@ class NetworkClient:
 
     def _handle_received(self, connection: NodeConnection, data: bytes, now_ms: int) -> None:
         assert connection.protocol is not None
+        connection.metrics.incoming_bytes += len(data)
         try:
             for event in connection.protocol.receive(data, now_ms):
+                connection.metrics.responses += 1
                 if isinstance(event, ResponseReceived):
                     self._handle_response(connection, event, now_ms)
                 elif isinstance(event, Outgoing):
@@ -341,10 +346,7 @@ class NetworkClient:
     def _handle_response(
         self, connection: NodeConnection, received: ResponseReceived, now_ms: int
     ) -> None:
-        connection.last_used_ms = now_ms
-        if not connection.has_answered:
-            connection.has_answered = True
-            connection.last_failure = None
+        connection.note_response(now_ms)
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent
         if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:

@@ -86,8 +86,9 @@ class Connector:
             authentication = Authentication(lambda: converse(host), self._rng)
             deadline_ms = connection.set_up_deadline_ms
         connection.protocol = Connection(self._settings.client_id, authentication)
-        connection.last_used_ms = now_ms
+        connection.metrics.connected()
         buffers = connection.protocol.open(now_ms, deadline_ms)
+        connection.note_sent(buffers, now_ms)
         self._network.send(connection.channel_id, buffers)
 
 

@@ -8,7 +8,7 @@ Source: ``ClusterConnectionStates``, ``InFlightRequests``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 from enum import Enum, auto
 from typing import NamedTuple
@@ -16,10 +16,12 @@ from typing import NamedTuple
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import LocalProtocolError
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import Connection, InFlightRequest
 from spark_kafka_sink.protocol.schema import Message, Request
+from spark_kafka_sink.protocol.types import Buffer
 
 NO_CHANNEL = -1
 
@@ -163,6 +165,7 @@ class NodeConnection:
         make the next attempt's time longer; a connection that was lost later says nothing about it
     has_answered: whether a request other than the connection's own was answered
     resume_at_ms: when a state that is a pause, BACKING_OFF or a throttled one, ends
+    metrics: of the node, whatever its connections were
     """
 
     node: Node
@@ -178,6 +181,7 @@ class NodeConnection:
     last_used_ms: int = 0
     resume_at_ms: int = 0
     last_failure: str | None = None
+    metrics: NodeMetrics = field(default_factory=NodeMetrics)
 
     @property
     def in_flight(self) -> Collection[InFlightRequest]:
@@ -218,6 +222,18 @@ class NodeConnection:
         if next_state is None:
             raise LocalProtocolError(f"{self.node}: {event.name} while {self.state.name}")
         self.state = next_state
+
+    def note_sent(self, buffers: Sequence[Buffer], now_ms: int) -> None:
+        """A request is on its way."""
+        self.last_used_ms = now_ms
+        self.metrics.sent(sum(map(len, buffers)))
+
+    def note_response(self, now_ms: int) -> None:
+        """A request other than the connection's own was answered."""
+        self.last_used_ms = now_ms
+        if not self.has_answered:
+            self.has_answered = True
+            self.last_failure = None
 
     def throttle(self, until_ms: int) -> None:
         """Send nothing before ``until_ms``."""
@@ -287,5 +303,7 @@ class NodeConnection:
         """Forget the channel and all that was learned through it."""
         self.change(event)
         self.channel_id = NO_CHANNEL
+        if self.protocol is not None:
+            self.metrics.disconnected()
         self.protocol = None
         self.has_answered = False

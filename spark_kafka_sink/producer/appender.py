@@ -166,6 +166,7 @@ class Appender:
     def _check_sizes(self, records: ArrowRecords) -> None:
         """Raises RecordTooLargeError, as ``KafkaProducer.ensureValidRecordSize``."""
         size, row = largest_record(records.rows_count, records.columns)
+        self._metrics.record_size_max = max(self._metrics.record_size_max, size)
         limits = {
             "max.request.size": self._config.max_request_size,
             "buffer.memory": self._pool.memory_bytes,
@@ -255,6 +256,9 @@ class Appender:
     def _fill_reserve(self, missing: int) -> None:
         """Take a few pages more than needed, so that the next rows need not ask."""
         self._open_batches.fill_reserve(min(self._pool.free_count, max(missing, _RESERVE_PAGES)))
+        self._metrics.buffer_used_max_bytes = max(
+            self._metrics.buffer_used_max_bytes, self._pool.used_bytes
+        )
 
     def _buffer_exhausted(self, missing: int) -> BufferExhaustedError:
         held = self._accumulator.bytes_by_partition()

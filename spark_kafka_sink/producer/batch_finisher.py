@@ -115,6 +115,8 @@ class BatchFinisher:
         metrics.records += detached.records_count
         metrics.uncompressed_bytes += detached.size_bytes
         metrics.compressed_bytes += size_bytes
+        metrics.batch_size_max = max(metrics.batch_size_max, size_bytes)
+        metrics.compression_rate_sum += size_bytes / detached.size_bytes
         return ProducerBatch(
             topic_partition=detached.topic_partition,
             buffers=buffers,
@@ -126,6 +128,7 @@ class BatchFinisher:
             base_timestamp=detached.base_timestamp,
             max_timestamp=detached.max_timestamp,
             created_at_ms=self._clock.now_ms(),
+            opened_at_ms=detached.opened_at_ms,
         )
 
 

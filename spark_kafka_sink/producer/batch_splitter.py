@@ -78,6 +78,7 @@ class BatchSplitter:
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
             created_at_ms=batch.created_at_ms,
+            opened_at_ms=batch.opened_at_ms,
         )
 
 

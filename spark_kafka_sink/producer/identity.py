@@ -50,6 +50,11 @@ class IdentitySource(Protocol):
         """Whether something is to be known before what is written may be handed over."""
         ...
 
+    @property
+    def began_after_ms(self) -> int:
+        """From the first request until a transaction has begun; 0 before, and without one."""
+        ...
+
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is needed; returns after how long to call again."""
         ...
@@ -65,6 +70,7 @@ class NoIdentity:
     last_failure: str | None = None
     failure: Exception | None = None
     awaits_check = False
+    began_after_ms = 0
 
     def __init__(self) -> None:
         self.state: BatchNumbering = NoNumbering()

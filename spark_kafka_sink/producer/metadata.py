@@ -131,6 +131,10 @@ class Metadata:
         """Of topics, as the current snapshot has them."""
         return self.snapshot.problems
 
+    def age_ms(self, now_ms: int) -> int:
+        """How old the snapshot is; 0 before there is one."""
+        return 0 if self._last_success_ms is None else now_ms - self._last_success_ms
+
     # --- what to ask, and when -----------------------------------------------------------------
 
     @property

@@ -6,11 +6,15 @@ milliseconds in reports.
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.producer_batch import ProducerBatch
 
 _NS_PER_MS = 1_000_000
 
@@ -20,56 +24,101 @@ class ProducerMetrics:
     """Counters. Both threads write them: those of batches by turns, as they finish batches, the
     others one thread each.
 
-    records, uncompressed_bytes, compressed_bytes: of finished batches
-    requests, retries, record_retries: produce requests sent; batches and records sent again
-    batch_splits: batches that were too large
-    compile_ns: time the worker spent compiling kernels for first use, before its first task's rows
-    other *_ns: time the task thread spent encoding, compressing, waiting for buffer memory, waiting
-        for metadata and waiting for acknowledgements
+    Sums, but for those in ``MAXIMA``. ``metrics/fields.py`` says what each of them is.
     """
 
     records: int = 0
     batches: int = 0
     uncompressed_bytes: int = 0
     compressed_bytes: int = 0
+    batch_size_max: int = 0
+    compression_rate_sum: float = 0.0
+    record_size_max: int = 0
     requests: int = 0
+    records_sent: int = 0
+    batches_sent: int = 0
+    queue_time_ms: int = 0
+    queue_time_max_ms: int = 0
+    requests_in_flight_max: int = 0
+    responses: int = 0
     request_latency_ms: int = 0
     request_latency_max_ms: int = 0
     retries: int = 0
     record_retries: int = 0
+    record_errors: int = 0
     batch_splits: int = 0
     throttle_time_ms: int = 0
+    throttle_time_max_ms: int = 0
+    connections: int = 0
+    metadata_age_max_ms: int = 0
+    buffer_total_bytes: int = 0
+    buffer_used_max_bytes: int = 0
     compile_ns: int = 0
+    input_wait_ns: int = 0
     encode_ns: int = 0
     compress_ns: int = 0
     buffer_wait_ns: int = 0
     metadata_wait_ns: int = 0
     ack_wait_ns: int = 0
+    transaction_begin_ns: int = 0
+    task_ns: int = 0
 
     def add(self, other: ProducerMetrics) -> None:
         """Merge another task's counters into this one."""
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            is_maximum = field.name in _MAXIMA
-            setattr(self, field.name, max(mine, theirs) if is_maximum else mine + theirs)
+        for name in _NAMES:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            setattr(self, name, max(mine, theirs) if name in MAXIMA else mine + theirs)
 
     def reset(self) -> None:
         """Back to nothing."""
         for field in fields(self):
-            setattr(self, field.name, 0)
+            setattr(self, field.name, field.default)
+
+    def note_sent(self, batches: Iterable[ProducerBatch]) -> None:
+        """Count one produce request, which may hold batches that were sent before."""
+        self.requests += 1
+        for batch in batches:
+            self.batches_sent += 1
+            self.records_sent += batch.records_count
+            queue_time_ms = batch.drained_at_ms - batch.opened_at_ms
+            self.queue_time_ms += queue_time_ms
+            self.queue_time_max_ms = max(self.queue_time_max_ms, queue_time_ms)
+
+    def note_answered(self, latency_ms: int, throttle_time_ms: int) -> None:
+        """Count one answer to a produce request."""
+        self.responses += 1
+        self.request_latency_ms += latency_ms
+        self.request_latency_max_ms = max(self.request_latency_max_ms, latency_ms)
+        self.throttle_time_ms += throttle_time_ms
+        self.throttle_time_max_ms = max(self.throttle_time_max_ms, throttle_time_ms)
 
     def report(self) -> dict[str, int | float]:
         """For logs: times in milliseconds."""
         values: dict[str, int | float] = {}
-        for name, value in asdict(self).items():
+        for name in _NAMES:
+            value = getattr(self, name)
             if name.endswith("_ns"):
                 values[name.removesuffix("_ns") + "_ms"] = round(value / _NS_PER_MS, 1)
             else:
-                values[name] = value
+                values[name] = value if isinstance(value, int) else round(value, 3)
         return values
 
 
-_MAXIMA = ("request_latency_max_ms",)
+MAXIMA = frozenset(
+    {
+        "batch_size_max",
+        "record_size_max",
+        "queue_time_max_ms",
+        "requests_in_flight_max",
+        "request_latency_max_ms",
+        "throttle_time_max_ms",
+        "metadata_age_max_ms",
+        "buffer_used_max_bytes",
+    }
+)
+"""Of several tasks the largest one, where all others add up."""
+
+_NAMES = tuple(field.name for field in fields(ProducerMetrics))
 
 
 @dataclass(slots=True)
@@ -77,7 +126,8 @@ class PartitionReport:
     """What of one partition was acknowledged.
 
     first_offset, last_offset: -1 when the broker did not say (acks=0). Other writers' records may
-    lie between them. compressed_bytes, uncompressed_bytes: of the batches.
+    lie between them. compressed_bytes, uncompressed_bytes: of the batches. record_retries: records
+    that were sent again, as often as that
     """
 
     first_offset: int = NO_OFFSET
@@ -85,6 +135,7 @@ class PartitionReport:
     records: int = 0
     compressed_bytes: int = 0
     uncompressed_bytes: int = 0
+    record_retries: int = 0
 
     def acknowledge(
         self, base_offset: int, records: int, compressed_bytes: int, uncompressed_bytes: int
@@ -103,6 +154,7 @@ class PartitionReport:
         self.records += other.records
         self.compressed_bytes += other.compressed_bytes
         self.uncompressed_bytes += other.uncompressed_bytes
+        self.record_retries += other.record_retries
 
     def _cover(self, first_offset: int, last_offset: int) -> None:
         is_first = self.first_offset == NO_OFFSET

@@ -32,6 +32,7 @@ class DetachedBatch(NamedTuple):
     records_count: int
     base_timestamp: int
     max_timestamp: int
+    opened_at_ms: int
 
 
 class AppendStop(NamedTuple):
@@ -145,6 +146,7 @@ class OpenBatches:
             row[table.RECORDS_COUNT],
             row[table.BASE_TIMESTAMP],
             row[table.MAX_TIMESTAMP],
+            row[table.CREATED_AT_MS],
         )
 
     def copy_records(self, batch: DetachedBatch, out_address: int) -> None:

@@ -22,6 +22,7 @@ from spark_kafka_sink.base.errors import (
     TransactionError,
 )
 from spark_kafka_sink.base.model import PreparedTransaction, UnusedToken
+from spark_kafka_sink.base.node_metrics import NodesMetrics
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
@@ -52,6 +53,7 @@ _PAGE_BYTES = 32768
 _SMALLEST_PAGE_BYTES = 4096
 _FEWEST_PAGES = 16
 _CLOSE_TIMEOUT_S = 10.0
+_NS_PER_MS = 1_000_000
 
 
 class KafkaProducer:
@@ -111,6 +113,11 @@ class KafkaProducer:
         """What was acknowledged of the task's records so far."""
         return self._totals.report
 
+    @property
+    def nodes(self) -> NodesMetrics:
+        """What the task has exchanged with which broker so far."""
+        return self.client.nodes
+
     def append(self, arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
         """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
 
@@ -155,6 +162,15 @@ class KafkaProducer:
                 self._monitor.wait(left_ms)
         self.metrics.ack_wait_ns += self._clock.perf_ns() - started_ns
         self._raise_failure()
+        self._note_state()
+
+    def _note_state(self) -> None:
+        """What is not counted, but so at the end of a task."""
+        metrics = self.metrics
+        metrics.buffer_total_bytes = self.pool.memory_bytes
+        metrics.connections = sum(node.connections for node in list(self.nodes.values()))
+        metrics.metadata_age_max_ms = self._metadata.age_ms(self._clock.now_ms())
+        metrics.transaction_begin_ns = self.sender.transaction_began_after_ms * _NS_PER_MS
 
     @property
     def is_clean(self) -> bool:
@@ -171,6 +187,8 @@ class KafkaProducer:
         ``topics``: known beforehand, so that the next metadata request asks for them.
         """
         self._totals.reset()
+        for node in list(self.nodes.values()):
+            node.reset()
         if self._is_transactional:
             # The next task may begin a transaction too: no producer id before there is a batch.
             self._is_transactional = False

@@ -43,6 +43,7 @@ class ProducerBatch:
     pages: of the buffer pool, given back when the batch is complete
     size_bytes: of all buffers; uncompressed_bytes: header and records before compression
     created_at_ms: when the batch was finished; delivery.timeout.ms counts from here
+    opened_at_ms: when its first record was appended
     is_renumbered: since it was last sent; an answer that comes now is about its old numbers
     """
 
@@ -56,6 +57,7 @@ class ProducerBatch:
     base_timestamp: int
     max_timestamp: int
     created_at_ms: int
+    opened_at_ms: int
 
     producer: ProducerIdAndEpoch = NO_PRODUCER
     transactional_id: str | None = None

@@ -30,6 +30,7 @@ class ProducerIdRequester:
     """
 
     awaits_check = False
+    began_after_ms = 0
 
     def __init__(
         self,

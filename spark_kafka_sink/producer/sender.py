@@ -84,6 +84,7 @@ class Sender:
         self._appender = appender
         self._identity = identity
         self._metrics, self._report = totals
+        self._in_flight = 0
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
@@ -103,6 +104,11 @@ class Sender:
     def last_identity_failure(self) -> str | None:
         """Why what the identity asks for is not there yet."""
         return self._identity.last_failure
+
+    @property
+    def transaction_began_after_ms(self) -> int:
+        """How long it took until the transaction that batches are sent in had begun."""
+        return self._identity.began_after_ms
 
     @property
     def awaits_check(self) -> bool:
@@ -192,7 +198,7 @@ class Sender:
             for batch in batches:
                 self._accumulator.mute(batch.topic_partition)
         transaction, config = self.transaction, self._config
-        self._metrics.requests += 1
+        self._metrics.note_sent(batches)
         try:
             request = produce_request(
                 batches,
@@ -206,6 +212,7 @@ class Sender:
                 {topic.topic_id: topic.name for topic in request.topic_data},
             )
             check_adds_partitions(node, self._client.api_versions(node), transaction)
+            self._note_in_flight(self._in_flight + 1)
             self._client.send(
                 node,
                 request,
@@ -217,20 +224,24 @@ class Sender:
         except (UnsupportedVersionError, LocalProtocolError) as error:
             self.fail(error)
 
+    def _note_in_flight(self, requests: int) -> None:
+        self._in_flight = requests
+        self._metrics.requests_in_flight_max = max(self._metrics.requests_in_flight_max, requests)
+
     # --- answers -------------------------------------------------------------------------------
 
     def _complete_request(self, sent: SentBatches, result: ClientResponse, now_ms: int) -> None:
         if self._accumulator.failure is not None:
             return
-        metrics = self._metrics
-        metrics.request_latency_ms += result.latency_ms
-        metrics.request_latency_max_ms = max(metrics.request_latency_max_ms, result.latency_ms)
+        self._note_in_flight(self._in_flight - 1)
         if result.failure is not None:
             error = _REQUEST_TIMED_OUT if result.is_timeout else _NETWORK_EXCEPTION
             for batch in sent.batches:
                 self._complete(batch, result.node, error, result.failure, now_ms)
         elif isinstance(result.response, ProduceResponse):
-            metrics.throttle_time_ms += result.response.throttle_time_ms
+            measured = result.latency_ms, result.response.throttle_time_ms
+            self._metrics.note_answered(*measured)
+            self._client.nodes[result.node.node_id].answered(*measured)
             # All at once: a task that waits for memory wakes up to all that the answer sets free.
             with self._accumulator.monitor:
                 self._complete_answered(sent, result.response, result.node, now_ms)
@@ -288,6 +299,7 @@ class Sender:
         report.acknowledge(
             base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
         )
+        report.record_retries += batch.attempts * batch.records_count
         self._accumulator.unmute(batch.topic_partition)
         self._accumulator.complete(batch)
 
@@ -312,9 +324,11 @@ class Sender:
         if batch.attempts <= self._config.retries and is_worth_it:
             self._metrics.retries += 1
             self._metrics.record_retries += batch.records_count
+            self._client.nodes[node.node_id].record_retries += batch.records_count
             backoff = self._identity.retry_backoff(error)
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
+            self._metrics.record_errors += batch.records_count
             self.fail(delivery_errors.refused(batch, error, now_ms))
 
     def _split(self, batch: ProducerBatch) -> None:

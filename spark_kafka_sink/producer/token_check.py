@@ -142,6 +142,11 @@ class CheckedTransaction:
         return self._transaction.failure or self._check.failure
 
     @property
+    def began_after_ms(self) -> int:
+        """From the first request until the transaction has begun."""
+        return self._transaction.began_after_ms
+
+    @property
     def awaits_check(self) -> bool:
         """Whether it has begun, and the check is not done."""
         return self.state.has_begun and not self._check.is_done

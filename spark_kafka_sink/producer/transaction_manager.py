@@ -89,6 +89,8 @@ class TransactionManager:
         self._backoffs = backoffs
         self._coordinator = CoordinatorSearch(settings.transactional_id, client, metadata, asking)
         self._transaction_version = 0
+        self._asking_since_ms: int | None = None
+        self.began_after_ms = 0
 
     @property
     def last_failure(self) -> str | None:
@@ -106,6 +108,8 @@ class TransactionManager:
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send the next request if one is needed; returns after how long to call again."""
+        if self._asking_since_ms is None:
+            self._asking_since_ms = now_ms
         if self._asking.is_in_progress:
             return None
         partitions = self._partitions_to_add()
@@ -150,6 +154,8 @@ class TransactionManager:
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
             if not identity.is_near_the_end:  # otherwise another one is asked for
                 self.state.begin(identity, self._transaction_version)
+                assert self._asking_since_ms is not None, "it was asked"
+                self.began_after_ms = now_ms - self._asking_since_ms
             self._asking.succeed()
 
     # --- partitions, below transaction.version 2 -----------------------------------------------

@@ -96,6 +96,7 @@ def test_parts_of_a_split_batch_are_javas():
         rows[0].timestamp,
         max(row.timestamp for row in rows),
         0,
+        0,
     )
     producer = ProducerIdAndEpoch(numbers["id"], numbers["epoch"])
     batch.set_producer_state(producer, numbers["first_sequence"])

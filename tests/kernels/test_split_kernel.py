@@ -67,7 +67,7 @@ def test_parts_of_few_tiny_records_stay_within_their_buffer(
     records = records_at(FAR_MS, *[0] * (count - 1))
     size_bytes = RECORD_BATCH_OVERHEAD + len(records)
     whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)
-    batch = ProducerBatch(T0, [whole], [], size_bytes, size_bytes, count, 0, 0, FAR_MS, 0)
+    batch = ProducerBatch(T0, [whole], [], size_bytes, size_bytes, count, 0, 0, FAR_MS, 0, 0)
     parts = BatchSplitter(None).split(batch, size_bytes // 2)
     monkeypatch.undo()
     assert all((memory[-GUARD_BYTES:] == GUARD).all() for memory in guarded)
@@ -85,7 +85,7 @@ def test_few_tiny_records_that_a_codec_has_made_larger_are_split_to_fit(count: i
     assert compressor is not None
     whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + bytes(compressor.compress(records)))
     sizes = len(whole), RECORD_BATCH_OVERHEAD + len(records)
-    batch = ProducerBatch(T0, [whole], [], *sizes, count, compressor.codec_id, 0, 0, 0)
+    batch = ProducerBatch(T0, [whole], [], *sizes, count, compressor.codec_id, 0, 0, 0, 0)
     parts = BatchSplitter(compressor).split_to_fit(batch, len(whole) - 1)
     assert len(parts) > 1
     assert sum(part.records_count for part in parts) == count

@@ -30,6 +30,7 @@ def make_batch(
         base_timestamp=1,
         max_timestamp=2,
         created_at_ms=created_at_ms,
+        opened_at_ms=created_at_ms,
     )
 
 
