@@ -11,19 +11,12 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     error_for_code,
 )
-from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.client.configs import configs_of
 from spark_kafka_sink.client.topics import CREATION_TIMEOUT_MS
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.messages.describe_configs import (
-    BROKER_RESOURCE,
-    TOPIC_RESOURCE,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
+from spark_kafka_sink.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponseTopic
@@ -35,7 +28,6 @@ _MIN_ISR = "min.insync.replicas"
 _FEWEST_REPLICAS_WITH_A_CHOICE = 2
 _UNCLEAN = "unclean.leader.election.enable"
 _MAX_TIMEOUT = "transaction.max.timeout.ms"
-_NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
 
 
 def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
@@ -55,7 +47,7 @@ def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: in
 def longest_timeout_ms(admin: AdminClient, deadline_ms: int) -> int | None:
     """The brokers' transaction.max.timeout.ms; None where this principal may not see it."""
     broker = admin.nodes(deadline_ms)[0]
-    told = _configs(
+    told = configs_of(
         admin, broker, BROKER_RESOURCE, str(broker.node_id), [_MAX_TIMEOUT], deadline_ms
     )
     longest = told.get(_MAX_TIMEOUT)
@@ -94,7 +86,7 @@ def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms
 def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
     names = ["cleanup.policy", "min.insync.replicas", _UNCLEAN]
     node = admin.any_node(deadline_ms)
-    told = _configs(admin, node, TOPIC_RESOURCE, config.log_topic, names, deadline_ms)
+    told = configs_of(admin, node, TOPIC_RESOURCE, config.log_topic, names, deadline_ms)
     policy = told.get("cleanup.policy", "compact")
     if policy != "compact":
         raise ConfigError(
@@ -127,7 +119,7 @@ def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None
         if replicas < _FEWEST_REPLICAS_WITH_A_CHOICE:
             return
         node = admin.any_node(deadline_ms)
-        told = _configs(admin, node, TOPIC_RESOURCE, topic, [_MIN_ISR], deadline_ms)
+        told = configs_of(admin, node, TOPIC_RESOURCE, topic, [_MIN_ISR], deadline_ms)
     except KafkaSinkError as error:
         logger.info(f"{_MIN_ISR} of topic {topic} not checked: {error}")
         return
@@ -191,33 +183,3 @@ def _create(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> 
         f"the decision log, topic '{config.log_topic}', cannot be created with "
         f"transaction.log.replication.factor = {config.log_replication_factor}: {error}{hint}"
     )
-
-
-def _configs(
-    admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
-) -> dict[str, str]:
-    """Configuration of a topic or broker; empty, and told in the log, when there is none to be had:
-    this principal may not see it, or ``node`` does not answer.
-    """
-    what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
-    call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
-    attempts = 0
-    while True:
-        (answer,) = admin.request_all([call], deadline_ms)
-        results = answer.results if isinstance(answer, DescribeConfigsResponse) else []
-        # A topic that was just created is not known to every broker yet.
-        is_retriable = any(error_for_code(result.error_code).retriable for result in results)
-        if not is_retriable or not admin.pause(attempts, deadline_ms):
-            break
-        attempts += 1
-    if not results:
-        logger.info(f"{what} not checked: {node} did not answer DescribeConfigs")
-    found: dict[str, str] = {}
-    for result in results:
-        error = error_for_code(result.error_code)
-        if error.name in _NOT_ALLOWED:
-            logger.warning(f"{what} not checked: {error}")
-        elif result.error_code:
-            raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
-        found.update({c.name: c.value for c in result.configs if c.value is not None})
-    return found

@@ -1,0 +1,50 @@
+"""Settings of topics and brokers, as far as this principal may see them (DescribeConfigs)."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_kafka_sink.base.errors import BrokerError, error_for_code
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    TOPIC_RESOURCE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+logger = logging.getLogger("spark_kafka_sink")
+
+_NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
+
+
+def configs_of(
+    admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
+) -> dict[str, str]:
+    """Configuration of a topic or broker; empty, and told in the log, when there is none to be had:
+    this principal may not see it, or ``node`` does not answer.
+    """
+    what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
+    call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
+    attempts = 0
+    while True:
+        (answer,) = admin.request_all([call], deadline_ms)
+        results = answer.results if isinstance(answer, DescribeConfigsResponse) else []
+        # A topic that was just created is not known to every broker yet.
+        is_retriable = any(error_for_code(result.error_code).retriable for result in results)
+        if not is_retriable or not admin.pause(attempts, deadline_ms):
+            break
+        attempts += 1
+    if not results:
+        logger.info(f"{what} not checked: {node} did not answer DescribeConfigs")
+    found: dict[str, str] = {}
+    for result in results:
+        error = error_for_code(result.error_code)
+        if error.name in _NOT_ALLOWED:
+            logger.warning(f"{what} not checked: {error}")
+        elif result.error_code:
+            raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
+        found.update({c.name: c.value for c in result.configs if c.value is not None})
+    return found
