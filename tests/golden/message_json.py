@@ -11,8 +11,12 @@ from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
+from spark_kafka_sink.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+)
 from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsRequest
 from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersRequest
+from spark_kafka_sink.protocol.messages.describe_quorum import DescribeQuorumRequest
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.fetch import FetchRequest
@@ -32,8 +36,10 @@ REQUESTS: dict[str, type[schema.Request]] = {
     "Metadata": MetadataRequest,
     "Produce": ProduceRequest,
     "AddPartitionsToTxn": AddPartitionsToTxnRequest,
+    "DescribeClientQuotas": DescribeClientQuotasRequest,
     "DescribeConfigs": DescribeConfigsRequest,
     "DescribeProducers": DescribeProducersRequest,
+    "DescribeQuorum": DescribeQuorumRequest,
     "DescribeTransactions": DescribeTransactionsRequest,
     "EndTxn": EndTxnRequest,
     "Fetch": FetchRequest,

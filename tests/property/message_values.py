@@ -17,8 +17,12 @@ from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
+from spark_kafka_sink.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+)
 from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsRequest
 from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersRequest
+from spark_kafka_sink.protocol.messages.describe_quorum import DescribeQuorumRequest
 from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.fetch import FetchRequest
@@ -38,8 +42,10 @@ REQUEST_TYPES: tuple[type[schema.Request], ...] = (
     CreateTopicsRequest,
     InitProducerIdRequest,
     AddPartitionsToTxnRequest,
+    DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeProducersRequest,
+    DescribeQuorumRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
     FetchRequest,
@@ -98,6 +104,8 @@ def message_strategy(cls: type, version: int) -> st.SearchStrategy[Any]:
 def _value_strategy(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
     if wire_type is types.BOOL:
         return st.booleans()
+    if wire_type is types.FLOAT64:
+        return st.floats(allow_nan=False)
     if isinstance(wire_type, types.FixedType):
         bound = 2 ** (_bits(wire_type) - 1)
         return st.integers(-bound, bound - 1)
@@ -130,6 +138,8 @@ def random_message(cls: type, version: int, rng: random.Random) -> Any:
 def _random_value(wire_type: Any, version: int, rng: random.Random) -> Any:
     if wire_type is types.BOOL:
         return rng.random() < 0.5
+    if wire_type is types.FLOAT64:
+        return rng.random() * 1e9
     if isinstance(wire_type, types.FixedType):
         bits = _bits(wire_type)
         # Mostly small numbers, as brokers send them; now and then any.

@@ -47,6 +47,7 @@ final class RequestCases {
         all.addCreateTopics();
         TransactionRequests.addTo(all);
         ReadRequests.addTo(all);
+        ClusterRequests.addTo(all);
         SaslMessages.addRequestsTo(all);
         return all.cases;
     }

@@ -39,6 +39,7 @@ final class ResponseCases {
         all.addCreateTopics();
         TransactionResponses.addTo(all);
         ReadResponses.addTo(all);
+        ClusterResponses.addTo(all);
         SaslMessages.addResponsesTo(all);
         return all.cases;
     }
