@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
+from spark_kafka_sink.cli.check import add_check, add_quota
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_REFUSED
 from spark_kafka_sink.cli.package import add_package
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
@@ -25,6 +26,8 @@ Declare = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None
 
 COMMANDS: tuple[Declare, ...] = (
     add_broker,
+    add_check,
+    add_quota,
     add_transactions,
     add_warm_up,
     add_package,

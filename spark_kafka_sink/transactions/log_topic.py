@@ -73,6 +73,23 @@ def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms
     if described is None:
         _create(admin, config, deadline_ms)
         described = _await(admin, config.log_topic, deadline_ms)
+    _check(admin, config, described, deadline_ms)
+
+
+def is_log_topic_there(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> bool:
+    """Check it as ``prepare_log_topic`` does, but create nothing."""
+    described = _describe(admin, config.log_topic, deadline_ms)
+    if described is not None:
+        _check(admin, config, described, deadline_ms)
+    return described is not None
+
+
+def _check(
+    admin: AdminClient,
+    config: ExactlyOnceConfig,
+    described: MetadataResponseTopic,
+    deadline_ms: int,
+) -> None:
     replicas = len(described.partitions[LOG_PARTITION].replica_nodes)
     if replicas < config.log_replication_factor:
         raise ConfigError(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.cli import main
+from tests.patience import PATIENCE_MS
 from tests.security.acls import allow, allow_transactions
 from tests.security.cases import World
 from tests.security.sink_writing import write_through_the_sink
@@ -119,6 +122,29 @@ class TestOfExactlyOnce:
         allow(world.kafka, "bob", right, log)
         message = failure_of_the_sink(options, topic)
         tells(message, "TOPIC_AUTHORIZATION_FAILED", log, "READ", "WRITE", "transaction.log.topic")
+
+    def test_the_command_line_tells_what_is_missing(
+        self,
+        world: World,
+        topic: str,
+        log: str,
+        options: Options,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """All of it at once: the right to the ids, and one of two to the decision log."""
+        allow(world.kafka, "bob", "write", log)
+        patient = {**options, "topic": topic, "preflight.timeout.ms": str(PATIENCE_MS)}
+        arguments = [text for pair in patient.items() for text in ("--option", "=".join(pair))]
+        assert main(["check", "--json", *arguments]) == 1
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        failed = {one["subject"]: one["text"] for one in findings if one["outcome"] == "failed"}
+        assert failed.keys() == {
+            f"rights on transactional ids {topic}-id.",
+            f"rights on topic {log}",
+        }
+        assert failed[f"rights on topic {log}"] == "no READ"
+        assert {one["outcome"] for one in findings if one["subject"] == "quotas"} == {"unknown"}
+        assert {one["outcome"] for one in findings if one["subject"] == "clock"} == {"unknown"}
 
     def test_with_the_rights_it_works(
         self, world: World, new_topic: NewTopic, topic: str, log: str, options: Options

@@ -28,7 +28,16 @@ ALLOWED: dict[str, set[str]] = {
     "spark": {"columns", "config", "client", "producer", "protocol", "record", "transactions"},
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
-    "cli": {"client", "config", "localkafka", "record.kernels.prepare", "transactions"},
+    "check": {"client", "columns", "config", "producer", "protocol", "security", "transactions"},
+    "cli": {
+        "check",
+        "client",
+        "config",
+        "jobs.settings",
+        "localkafka",
+        "record.kernels.prepare",
+        "transactions",
+    },
     "__main__": {"cli"},
 }
 """Room -> the rooms (or modules) it may import, besides itself, ``base`` and the version."""
@@ -88,6 +97,7 @@ ONLY_IN: dict[str, set[str]] = {
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
     "pyarrow": {
+        "check.probe",
         "record.compression",
         "columns",
         "producer.partitioner",

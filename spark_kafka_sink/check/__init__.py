@@ -1,0 +1,1 @@
+"""What ``pykafka-sink check`` and ``quota`` find out about a cluster before a job runs."""

@@ -1,0 +1,101 @@
+"""All checks, in the order in which a job would meet what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
+    BootstrapError,
+    BrokerError,
+    KafkaSinkError,
+    UnsupportedVersionError,
+)
+from spark_kafka_sink.check import addresses, clock, exactly_once, permissions, quotas, topics
+from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.producer_keys import ACKS_ALL
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.security.security import Security
+
+
+def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Finding]:
+    """Findings as they come. ``writes``: one test record, too.
+
+    Each wait is ``preflight.timeout.ms`` long at most. What makes all that follows impossible ends
+    it.
+    """
+    config, timeout_ms = options.producer, options.preflight_timeout_ms
+    yield passed("options", _told(options))
+    for note in options.notes:
+        yield warned("options", note)
+    hosts = [host for host, _ in config.bootstrap_servers]
+    try:
+        Security.of(config.security).prepare(timeout_ms, hosts)
+        admin = AdminClient.of(config, time, timeout_ms)
+    except KafkaSinkError as error:
+        yield failed("login", str(error))
+        return
+    with admin:
+        reached = yield from _reach(admin, options)
+        if not reached:
+            return
+        yield from _asked(admin, options, time)
+    if writes and options.topic is not None:
+        from spark_kafka_sink.check import probe  # loads pyarrow and the kernels
+
+        yield from probe.write(config, options.topic, time)
+
+
+def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None, bool]:
+    """Returns whether any address of the options leads to a cluster."""
+    timeout_ms = options.preflight_timeout_ms
+    found = list(addresses.bootstrap(admin, options.producer.security, timeout_ms))
+    yield from found
+    if not any(finding.outcome is Outcome.PASSED for finding in found):
+        return False
+    found = list(addresses.brokers(admin, timeout_ms))
+    yield from found
+    return any(finding.outcome is Outcome.PASSED for finding in found)
+
+
+def _asked(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
+    timeout_ms = options.preflight_timeout_ms
+    yield from clock.difference(admin, time, timeout_ms)
+    if options.topic is None:
+        yield unknown("topic", "no option topic: the rows name theirs", "give one with --topic")
+    else:
+        yield from topics.topic(admin, options.topic, options.producer, timeout_ms)
+        yield from permissions.on_topic(admin, options.topic, ("WRITE",), timeout_ms)
+    if options.exactly_once is not None:
+        yield from exactly_once.needs(admin, options.exactly_once, timeout_ms)
+    yield from _quotas(admin, options.producer, timeout_ms)
+
+
+def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iterator[Finding]:
+    subject = "quotas"
+    try:
+        found = quotas.granted(admin, config, timeout_ms)
+    except quotas.NotToldError as error:
+        yield unknown(subject, str(error), "it needs DESCRIBE_CONFIGS on the cluster")
+    except (UnsupportedVersionError, BrokerError, BootstrapError) as error:
+        yield unknown(subject, f"not told: {error}")
+    else:
+        for quota in found:
+            values = (f"{name}={value:g}" for name, value in quota.values.items())
+            yield warned(f"quota of {quota.entity}", ", ".join(values))
+        if not found:
+            yield passed(subject, f"none for client.id {config.client_id}")
+
+
+def _told(options: SinkOptions) -> str:
+    """What the options come to, in the words of their names."""
+    config = options.producer
+    guarantee = "at-least-once" if options.exactly_once is None else "exactly-once"
+    acks = {ACKS_ALL: "all"}.get(config.acks, str(config.acks))
+    idempotence = str(config.enable_idempotence).lower()
+    return (
+        f"{guarantee}, acks={acks}, enable.idempotence={idempotence}, "
+        f"compression.type={config.compression_type}"
+    )

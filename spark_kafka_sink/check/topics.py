@@ -1,0 +1,142 @@
+"""The topic: whether it can take records with these options, and what it does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spark_kafka_sink.base.errors import KafkaSinkError, advice_for, error_for_code
+from spark_kafka_sink.base.model import NO_NODE_ID
+from spark_kafka_sink.check.finding import Finding, failed, passed, unknown, warned
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.configs import configs_of
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.producer_keys import ACKS_ALL
+from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
+from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
+
+_MIN_ISR = "min.insync.replicas"
+_CONFIGS = [
+    "max.message.bytes",
+    _MIN_ISR,
+    "cleanup.policy",
+    "compression.type",
+    "message.timestamp.type",
+]
+_MOST_NAMED = 5
+
+
+def topic(
+    admin: AdminClient, name: str, config: ProducerConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    """Its partitions, leaders, replicas in sync, and settings beside the options."""
+    subject = f"topic {name}"
+    described = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
+    error = error_for_code(described.error_code)
+    if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+        yield _missing(subject, config)
+        return
+    if described.error_code:
+        yield failed(subject, str(error), advice_for(error))
+        return
+    yield passed(subject, f"{len(described.partitions)} partitions")
+    yield from _leaders(subject, described.partitions)
+    node = admin.any_node(admin.deadline_in(timeout_ms))
+    deadline_ms = admin.deadline_in(timeout_ms)
+    try:
+        told = configs_of(admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms)
+    except KafkaSinkError as failure:
+        yield unknown(f"{subject}: settings", str(failure))
+        return
+    if not told:
+        yield unknown(f"{subject}: settings", "not told", "it needs DESCRIBE_CONFIGS on the topic")
+        return
+    yield from _in_sync(subject, described.partitions, told, config)
+    yield from _settings(subject, told, config)
+
+
+def _missing(subject: str, config: ProducerConfig) -> Finding:
+    if config.topic_creation is not None:
+        return passed(subject, "not there yet: topic.creation.enable creates it")
+    return failed(
+        subject,
+        "does not exist, or this principal may not DESCRIBE it",
+        "create it, or set topic.creation.enable=true; brokers with auto.create.topics.enable "
+        "create it when the job starts",
+    )
+
+
+def _leaders(subject: str, partitions: list[MetadataResponsePartition]) -> Iterator[Finding]:
+    without = [p.partition_index for p in partitions if p.leader_id == NO_NODE_ID]
+    if without:
+        yield failed(
+            subject,
+            f"no leader for {_named(without)}",
+            "no broker with an in-sync replica is up: start it; records for these would wait for "
+            "kafka.delivery.timeout.ms",
+        )
+
+
+def _in_sync(
+    subject: str,
+    partitions: list[MetadataResponsePartition],
+    told: Mapping[str, str],
+    config: ProducerConfig,
+) -> Iterator[Finding]:
+    needed = int(told.get(_MIN_ISR, "1"))
+    few = [p.partition_index for p in partitions if len(p.isr_nodes) < needed]
+    replicas = min((len(p.replica_nodes) for p in partitions), default=0)
+    if few and config.acks == ACKS_ALL:
+        cure = (
+            f"the topic has {replicas} replicas: no record is ever taken; lower {_MIN_ISR}"
+            if replicas < needed
+            else "start the brokers of the missing replicas: until then nothing is acknowledged"
+        )
+        yield failed(f"{subject}: {_MIN_ISR}", f"{needed}, and fewer for {_named(few)}", cure)
+    elif needed == 1 and replicas > 1:
+        yield warned(
+            f"{subject}: {_MIN_ISR}",
+            f"1, with {replicas} replicas",
+            "a record is acknowledged when only its leader has it, and lost with that broker: "
+            f"set the topic's {_MIN_ISR}=2",
+        )
+    else:
+        yield passed(f"{subject}: {_MIN_ISR}", f"{needed}, with {replicas} replicas")
+
+
+def _settings(subject: str, told: Mapping[str, str], config: ProducerConfig) -> Iterator[Finding]:
+    largest = int(told.get("max.message.bytes", config.max_request_size))
+    limit = f"{subject}: max.message.bytes"
+    if largest < config.max_request_size:
+        yield warned(
+            limit,
+            f"{largest}, less than kafka.max.request.size = {config.max_request_size}",
+            "a single record between the two fails its task: set both alike, if there are such",
+        )
+    else:
+        yield passed(limit, f"{largest}")
+    codec = told.get("compression.type", "producer")
+    if codec not in ("producer", config.compression_type.replace("none", "uncompressed")):
+        yield warned(
+            f"{subject}: compression.type",
+            f"{codec}: the brokers compress every batch again",
+            f"set kafka.compression.type={codec.replace('uncompressed', 'none')}, or the topic's "
+            "to producer",
+        )
+    if "compact" in told.get("cleanup.policy", ""):
+        yield warned(
+            f"{subject}: cleanup.policy",
+            told["cleanup.policy"],
+            "rows without a key are refused by the brokers",
+        )
+    if told.get("message.timestamp.type") == "LogAppendTime":
+        yield warned(
+            f"{subject}: message.timestamp.type",
+            "LogAppendTime",
+            "the brokers replace the timestamps of all rows",
+        )
+
+
+def _named(partitions: list[int]) -> str:
+    shown = ", ".join(map(str, partitions[:_MOST_NAMED]))
+    more = len(partitions) - _MOST_NAMED
+    return f"partitions {shown}" + (f" and {more} more" if more > 0 else "")

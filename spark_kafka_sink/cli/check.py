@@ -1,0 +1,177 @@
+"""``pykafka-sink check`` and ``quota``: a cluster as a job with these options meets it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
+from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK
+from spark_kafka_sink.cli.output import Examples, add_command, add_json, print_json, print_table
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.check.finding import Finding
+    from spark_kafka_sink.config.sink_options import SinkOptions
+
+_CHECK = """\
+Look at a cluster as a job with these options will meet it: addresses, login, clocks, the topic and
+its settings, rights, what exactly-once needs, quotas. Each line says what was found, and what to
+do about it.
+
+Run it where Spark's driver runs; executors may be in another network. It reads the same
+properties file as the jobs, spark.pykafka.<option>, and writes nothing without --write.
+
+exit codes: 0 nothing is wrong; 1 something is, marked ✗; 2 wrong usage
+"""
+_QUOTA = """\
+What the brokers grant to the client that has these options: bytes per second, time of their
+threads. All clients with the same user and client.id share it. Needs DESCRIBE_CONFIGS on the
+cluster, and Kafka 2.6 or newer.
+"""
+_CHECK_EXAMPLES: Examples = (
+    ("what a job will be run with", "pykafka-sink check --properties-file conf/secured.conf"),
+    (
+        "without a file",
+        "pykafka-sink check --option kafka.bootstrap.servers=broker:9092 --topic events",
+    ),
+    (
+        "before a deployment, with a record that is really written",
+        "pykafka-sink check --properties-file job.conf --topic events --write",
+    ),
+)
+_QUOTA_EXAMPLES: Examples = (
+    ("of a job's options", "pykafka-sink quota --properties-file conf/secured.conf"),
+    ("for a script", "pykafka-sink quota --option kafka.bootstrap.servers=broker:9092 --json"),
+)
+_MARKS = {"passed": "✓", "failed": "✗", "warned": "!", "unknown": "?"}
+_SUBJECT_WIDTH = 36
+
+
+def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its options."""
+    summary = "look at a cluster as a job will meet it; ✓ or ✗ for each thing"
+    parser = add_command(subparsers, "check", summary, _CHECK, _CHECK_EXAMPLES)
+    _add_options(parser)
+    parser.add_argument("--topic", help="short for --option topic=…")
+    parser.add_argument(
+        "--write", action="store_true", help="write one test record to the topic, which stays there"
+    )
+    add_json(parser)
+    parser.set_defaults(command=_run_check)
+
+
+def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its options."""
+    summary = "what the brokers grant to a client with these options"
+    parser = add_command(subparsers, "quota", summary, _QUOTA, _QUOTA_EXAMPLES)
+    _add_options(parser)
+    add_json(parser)
+    parser.set_defaults(command=_run_quota, topic=None)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--properties-file",
+        metavar="FILE",
+        help="as for spark-submit: the sink's options as spark.pykafka.<option>",
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the sink, over the file's; may be repeated",
+    )
+
+
+def _options(arguments: argparse.Namespace) -> SinkOptions:
+    from spark_kafka_sink.config.properties import read_properties
+    from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.jobs.settings import JOB_PREFIX, JobArguments
+
+    conf: list[tuple[str, str]] = []
+    if arguments.properties_file is not None:
+        try:
+            found = read_properties(arguments.properties_file)
+        except OSError as error:
+            raise ConfigError(
+                f"--properties-file: cannot read {arguments.properties_file}: {error.strerror}"
+            ) from None
+        # What is the job's own says nothing about the cluster that is written to.
+        conf = [(name, value) for name, value, _ in found if not name.startswith(JOB_PREFIX)]
+    given = [text for option in arguments.option for text in ("--option", option)]
+    if arguments.topic is not None:
+        given += ["--topic", arguments.topic]
+    return SinkOptions.parse(JobArguments("").parse(given, conf).sink_options)
+
+
+def _run_check(arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.base.clock import SystemClock
+    from spark_kafka_sink.check.checks import all_checks
+    from spark_kafka_sink.check.finding import Outcome
+
+    options = _options(arguments)
+    if arguments.write and options.topic is None:
+        raise ConfigError("--write needs a topic: --topic, or the option topic")
+    found = []
+    for finding in all_checks(options, arguments.write, SystemClock()):
+        found.append(finding)
+        if not arguments.json:
+            _print_finding(finding)
+    is_failed = any(finding.outcome is Outcome.FAILED for finding in found)
+    if arguments.json:
+        print_json({"passed": not is_failed, "findings": [_document(one) for one in found]})
+    return EXIT_FAILED if is_failed else EXIT_OK
+
+
+def _document(finding: Finding) -> dict[str, str]:
+    return {
+        "outcome": finding.outcome.value,
+        "subject": finding.subject,
+        "text": finding.text,
+        "cure": finding.cure,
+    }
+
+
+def _print_finding(finding: Finding) -> None:
+    mark = _MARKS[finding.outcome.value]
+    print(f"{mark} {finding.subject.ljust(_SUBJECT_WIDTH)} {finding.text}", flush=True)
+    if finding.cure:
+        print(f"  {'':{_SUBJECT_WIDTH}} → {finding.cure}", flush=True)
+
+
+def _run_quota(arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.check.quotas import NotToldError, granted
+    from spark_kafka_sink.client.admin import AdminClient
+
+    options = _options(arguments)
+    try:
+        with AdminClient.of(options.producer, patience_ms=options.preflight_timeout_ms) as admin:
+            found = granted(admin, options.producer, options.preflight_timeout_ms)
+    except NotToldError as error:
+        print(
+            f"pykafka-sink: the brokers do not tell: {error}. It needs DESCRIBE_CONFIGS on the "
+            "cluster",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
+    except UnsupportedVersionError as error:
+        print(f"pykafka-sink: brokers tell quotas since Kafka 2.6: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    if arguments.json:
+        print_json([{"entity": quota.entity, **quota.values} for quota in found])
+    elif found:
+        rows = ((q.entity, name, f"{value:g}") for q in found for name, value in q.values.items())
+        print_table(("ENTITY", "QUOTA", "VALUE"), [*_explained(rows)])
+    else:
+        print(f"no quota for client.id {options.producer.client_id}")
+    return EXIT_OK
+
+
+def _explained(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
+    from spark_kafka_sink.check.quotas import WRITERS_QUOTAS
+
+    for entity, name, value in rows:
+        yield entity, name, f"{value} {WRITERS_QUOTAS[name]}"

@@ -1,0 +1,213 @@
+"""``pykafka-sink check`` and ``quota`` against a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.check import clock
+from spark_kafka_sink.check.finding import Outcome
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.protocol.messages.describe_quorum import (
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartition,
+    DescribeQuorumResponseTopic,
+    ReplicaState,
+)
+from tests.broker.described import Topics
+from tests.patience import PATIENCE_MS
+from tests.reading import read_topic
+
+PATIENT = ("--option", f"preflight.timeout.ms={PATIENCE_MS}")
+
+
+class Cluster:
+    """What the commands say of a cluster."""
+
+    def __init__(self, kafka: LocalKafka, capsys: pytest.CaptureFixture[str]) -> None:
+        self.kafka = kafka
+        self._capsys = capsys
+
+    def run(self, *arguments: str, servers: str | None = None) -> tuple[int, Any]:
+        servers = self.kafka.bootstrap_servers if servers is None else servers
+        bootstrap = ("--option", f"kafka.bootstrap.servers={servers}")
+        exit_code = main([*arguments, *bootstrap, "--json"])
+        return exit_code, json.loads(self._capsys.readouterr().out)
+
+    def check(self, *arguments: str, **servers: str) -> tuple[int, dict[str, tuple[str, str]]]:
+        """Outcome and text of each subject."""
+        code, document = self.run("check", *PATIENT, *arguments, **servers)
+        assert document["passed"] == (code == 0)
+        return code, {
+            one["subject"]: (one["outcome"], f"{one['text']} {one['cure']}")
+            for one in document["findings"]
+        }
+
+    def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+        given = {key.replace("_", "."): value for key, value in configs.items()}
+        self.kafka.create_topic(name, partitions, configs=given, timeout_ms=PATIENCE_MS)
+        return name
+
+
+@pytest.fixture
+def cluster(kafka: LocalKafka, capsys: pytest.CaptureFixture[str]) -> Cluster:
+    return Cluster(kafka, capsys)
+
+
+class TestWhatIsInOrder:
+    def test_everything_passes(self, cluster: Cluster) -> None:
+        topic = cluster.topic("check-good", 3)
+        code, found = cluster.check("--topic", topic)
+        assert code == 0, found
+        assert {outcome for outcome, _ in found.values()} == {"passed"}
+        assert found[f"topic {topic}"][1] == "3 partitions "
+        assert found["clock"][1] == "within 5 s of the controller's "
+        assert found[f"rights on topic {topic}"][1] == "WRITE "
+        assert read_topic(cluster.kafka.bootstrap_servers, topic) == []
+
+    def test_a_record_is_written_if_asked(self, cluster: Cluster) -> None:
+        topic = cluster.topic("check-write")
+        code, found = cluster.check("--topic", topic, "--write")
+        assert code == 0
+        outcome, text = found[f"test record to {topic}"]
+        assert outcome == "passed"
+        assert text.startswith(f"acknowledged: {topic}-0, offset 0")
+        (record,) = read_topic(cluster.kafka.bootstrap_servers, topic)
+        assert record.key == b"pykafka-sink check"
+
+    def test_exactly_once_creates_nothing(self, cluster: Cluster) -> None:
+        topic, log = cluster.topic("check-eo"), "check-eo-log"
+        options = ["delivery.guarantee=exactly-once", "transactional.id.prefix=check"]
+        options += [f"transaction.log.topic={log}", "transaction.log.replication.factor=1"]
+        given = [text for option in options for text in ("--option", option)]
+        code, found = cluster.check("--topic", topic, *given)
+        assert code == 0
+        assert found[f"decision log {log}"][1].startswith("not there yet")
+        assert found["rights on transactional ids check."][0] == "passed"
+        assert Topics(cluster.kafka.bootstrap_servers).topic_id(log) is None
+
+    def test_the_properties_file_of_a_job(self, cluster: Cluster, tmp_path: Path) -> None:
+        topic, file = cluster.topic("check-file"), tmp_path / "job.conf"
+        file.write_text(
+            "spark.master local[2]\n"
+            "spark.pykafka.job.format csv\n"
+            f"spark.pykafka.topic {topic}\n"
+            "spark.pykafka.kafka.compression.type lz4\n"
+        )
+        code, found = cluster.check("--properties-file", str(file))
+        assert code == 0
+        assert "compression.type=lz4" in found["options"][1]
+        assert f"topic {topic}" in found
+
+    def test_for_people(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+        servers = f"kafka.bootstrap.servers={cluster.kafka.bootstrap_servers}"
+        assert main(["check", *PATIENT, "--option", servers, "--topic", "check-missing"]) == 1
+        lines = capsys.readouterr().out.splitlines()
+        (wrong,) = (number for number, line in enumerate(lines) if line.startswith("✗"))
+        assert "topic check-missing" in lines[wrong]
+        assert "→ create it" in lines[wrong + 1]
+
+
+class TestWhatIsNot:
+    @pytest.fixture
+    def nobody(self) -> str:
+        (port,) = free_ports(1, "127.0.0.1")
+        return f"127.0.0.1:{port}"
+
+    def test_no_broker_at_an_address(self, cluster: Cluster, nobody: str) -> None:
+        """One address of several is enough for a job, and none is not."""
+        both = f"{cluster.kafka.bootstrap_servers},{nobody}"
+        short = ("--option", "preflight.timeout.ms=2000")
+        code, found = cluster.check(*short, servers=both)
+        assert code == 0
+        assert found[f"bootstrap {nobody}"][0] == "warned"
+        code, found = cluster.check(*short, servers=nobody)
+        assert code == 1
+        outcome, text = found[f"bootstrap {nobody}"]
+        assert outcome == "failed"
+        assert "Connection refused" in text
+        assert set(found) == {"options", f"bootstrap {nobody}"}
+
+    def test_settings_of_the_topic(self, cluster: Cluster) -> None:
+        topic = cluster.topic(
+            "check-settings",
+            cleanup_policy="compact",
+            compression_type="gzip",
+            max_message_bytes="1000",
+            message_timestamp_type="LogAppendTime",
+            min_insync_replicas="2",
+        )
+        code, found = cluster.check("--topic", topic)
+        assert code == 1
+        told = {name.removeprefix(f"topic {topic}: "): one for name, one in found.items()}
+        assert told["min.insync.replicas"][0] == "failed"
+        assert "no record is ever taken" in told["min.insync.replicas"][1]
+        for name in ("max.message.bytes", "cleanup.policy", "message.timestamp.type"):
+            assert told[name][0] == "warned", name
+        assert "set kafka.compression.type=gzip" in told["compression.type"][1]
+        # With acks=1 nobody waits for replicas.
+        code, _ = cluster.check("--topic", topic, "--option", "kafka.acks=1")
+        assert code == 0
+
+    def test_a_decision_log_that_cannot_be_created(self, cluster: Cluster) -> None:
+        options = ("delivery.guarantee=exactly-once", "transactional.id.prefix=check")
+        given = [text for option in options for text in ("--option", option)]
+        code, found = cluster.check(*given, "--option", "transaction.log.topic=check-none")
+        assert code == 1
+        assert "replication.factor = 3: there are 1 brokers" in found["decision log check-none"][1]
+
+    def test_a_wrong_option(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["check", "--option", "kafka.aks=all"]) == 1
+        assert "kafka.aks" in capsys.readouterr().err
+        assert main(["check", "--write", "--option", "kafka.bootstrap.servers=a:1"]) == 1
+        assert "--topic" in capsys.readouterr().err
+        assert main(["check", "--properties-file", "/nowhere.conf"]) == 1
+        assert "/nowhere.conf" in capsys.readouterr().err
+
+
+class TestQuotas:
+    def test_of_this_client(self, cluster: Cluster) -> None:
+        given = ("--option", "kafka.client.id=check-quota")
+        code, found = cluster.run("quota", *given)
+        assert (code, found) == (0, [])
+        cluster.kafka.run_tool(
+            "kafka.admin.ConfigCommand",
+            *("--bootstrap-server", cluster.kafka.bootstrap_servers, "--alter"),
+            *("--entity-type", "clients", "--entity-name", "check-quota"),
+            *("--add-config", "producer_byte_rate=1048576,consumer_byte_rate=1"),
+        )
+        code, found = cluster.run("quota", *given)
+        wanted = [{"entity": "client-id check-quota", "producer_byte_rate": 1048576.0}]
+        assert (code, found) == (0, wanted)
+        code, told = cluster.check(*given)
+        assert code == 0
+        outcome, text = told["quota of client-id check-quota"]
+        assert (outcome, text.strip()) == ("warned", "producer_byte_rate=1.04858e+06")
+
+
+class TestClocks:
+    @staticmethod
+    def judged(theirs_ms: int, before_ms: int, after_ms: int) -> tuple[Outcome, str]:
+        voters = [ReplicaState(2, 0, 0, 1), ReplicaState(1, 0, 0, theirs_ms)]
+        partition = DescribeQuorumResponsePartition(leader_id=1, current_voters=voters)
+        topic = DescribeQuorumResponseTopic("__cluster_metadata", [partition])
+        finding = clock.judged(DescribeQuorumResponse(topics=[topic]), before_ms, after_ms)
+        return finding.outcome, finding.text
+
+    def test_a_slow_answer_is_no_difference(self) -> None:
+        assert self.judged(1_000_000, 970_000, 1_001_000)[0] is Outcome.PASSED
+
+    def test_ahead_and_behind(self) -> None:
+        ahead = (Outcome.WARNED, "60.0 s ahead of the controller's")
+        assert self.judged(1_000_000, 1_060_000, 1_061_000) == ahead
+        behind = (Outcome.WARNED, "59.0 s behind the controller's")
+        assert self.judged(1_000_000, 940_000, 941_000) == behind
+
+    def test_who_tells_no_time(self) -> None:
+        assert clock.judged(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
+        assert self.judged(-1, 0, 0)[0] is Outcome.UNKNOWN
