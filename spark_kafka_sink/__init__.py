@@ -1,24 +1,28 @@
 """pykafka-sink: Spark DataFrames and streams into Apache Kafka, without a jar.
 
 ``format("pykafka-sink")`` needs an import of nothing. ``write`` and ``batch_writer`` do the same
-where Spark has no data sources in Python, or does not find this one. They are loaded, with pyspark,
-when they are first used.
+where Spark has no data sources in Python, or does not find this one. ``metrics.listen`` serves
+Prometheus. They are loaded, with pyspark, when they are first used.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["batch_writer", "write"]
+__all__ = ["batch_writer", "metrics", "write"]
 
 if TYPE_CHECKING:
+    from spark_kafka_sink import metrics
     from spark_kafka_sink.spark.frames import batch_writer, write
 else:
 
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        if name == "metrics":
+            return import_module(f"{__name__}.metrics")
         try:
             from spark_kafka_sink.spark.frames import batch_writer, write
         except ImportError as error:

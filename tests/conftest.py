@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, usual_ports
+from spark_kafka_sink.spark.commit import BatchSummary
+from tests.lines import check_text, lines_in
 from tests.local_kafka import PatientKafka
 
 # They need the tools of a release, and are run without this file by `make test-publishing`.
@@ -92,6 +95,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return group_of(nodeid)
 
     return ByGroup(config, log)
+
+
+@pytest.fixture(autouse=True)
+def lines_as_the_schema_says(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Of each line that a test makes, here or in other processes that write to its folder."""
+    made: list[str] = []
+    make = BatchSummary.line
+
+    def noted(*arguments: Any, **more: Any) -> dict[str, Any]:
+        line = make(*arguments, **more)
+        made.append(json.dumps(line))
+        return line
+
+    monkeypatch.setattr(BatchSummary, "line", noted)
+    has_folder = "tmp_path" in request.fixturenames
+    folder = request.getfixturevalue("tmp_path") if has_folder else None
+    yield
+    if folder is not None:
+        made += lines_in(folder)
+    for text in made:
+        check_text(text)
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,10 @@ class NodeMetrics:
     record_retries: int = 0
     latencies: Latencies = field(default_factory=dict)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without the names of fields: a driver holds the messages of all tasks.
+        return NodeMetrics, (*(getattr(self, name) for name in _NUMBERS), self.latencies)
+
     def sent(self, size_bytes: int) -> None:
         """Count one request."""
         self.requests += 1

@@ -16,6 +16,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
 from spark_kafka_sink.cli.check import add_check, add_quota
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_REFUSED
+from spark_kafka_sink.cli.metrics import add_metrics
 from spark_kafka_sink.cli.package import add_package
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
 from spark_kafka_sink.cli.transactions import add_transactions
@@ -29,6 +30,7 @@ COMMANDS: tuple[Declare, ...] = (
     add_check,
     add_quota,
     add_transactions,
+    add_metrics,
     add_warm_up,
     add_package,
     add_jobs,

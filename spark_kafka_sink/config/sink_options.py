@@ -19,6 +19,7 @@ from spark_kafka_sink.config.java_keys import (
     KEYS_WITHOUT_EFFECT,
     LISTS_OF_JAVA_CLASSES,
 )
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, LEAST_MEMORY
@@ -58,7 +59,7 @@ class SinkOptions:
     interceptors: tuple[str, ...]
     hooks_on_error: str
     metrics_log: bool
-    metrics_path: str | None
+    metrics: MetricsOutputs
     write_id: str | None
     write_version: int | None
     worker_tuning: bool
@@ -93,7 +94,7 @@ class SinkOptions:
             interceptors=tuple(sink["interceptors"]),
             hooks_on_error=sink["hooks_on_error"],
             metrics_log=sink["metrics_log"],
-            metrics_path=sink["metrics_path"],
+            metrics=MetricsOutputs.of(sink),
             write_id=sink["write_id"],
             write_version=sink["write_version"],
             worker_tuning=sink["worker_tuning"],

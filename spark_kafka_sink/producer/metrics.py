@@ -63,6 +63,9 @@ class ProducerMetrics:
     transaction_begin_ns: int = 0
     task_ns: int = 0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _pickled(self)
+
     def add(self, other: ProducerMetrics) -> None:
         """Merge another task's counters into this one."""
         for name in _NAMES:
@@ -73,6 +76,11 @@ class ProducerMetrics:
         """Back to nothing."""
         for field in fields(self):
             setattr(self, field.name, field.default)
+
+    @property
+    def task_ms(self) -> float:
+        """``task_ns``, as it is reported."""
+        return round(self.task_ns / _NS_PER_MS, 1)
 
     def note_sent(self, batches: Iterable[ProducerBatch]) -> None:
         """Count one produce request, which may hold batches that were sent before."""
@@ -137,6 +145,9 @@ class PartitionReport:
     uncompressed_bytes: int = 0
     record_retries: int = 0
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _pickled(self)
+
     def acknowledge(
         self, base_offset: int, records: int, compressed_bytes: int, uncompressed_bytes: int
     ) -> None:
@@ -160,6 +171,11 @@ class PartitionReport:
         is_first = self.first_offset == NO_OFFSET
         self.first_offset = first_offset if is_first else min(self.first_offset, first_offset)
         self.last_offset = max(self.last_offset, last_offset)
+
+
+def _pickled(values: ProducerMetrics | PartitionReport) -> tuple[object, ...]:
+    """Without the names of fields: a driver holds the messages of all tasks."""
+    return type(values), tuple(getattr(values, field.name) for field in fields(values))
 
 
 DeliveryReport = dict[TopicPartition, PartitionReport]

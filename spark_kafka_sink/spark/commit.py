@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
+import platform
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
+from spark_kafka_sink import __version__
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.metrics.fields import LINE_VERSION
+from spark_kafka_sink.metrics.line import Line, Measured, TaskFigures, by_topic, for_log, whole
+from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.versions import WriterCommitMessage
@@ -26,15 +34,14 @@ else:
 
 logger = logging.getLogger("spark_kafka_sink")
 
-# A topic's name has up to 249 characters: with more partitions a line could exceed 16 KiB.
-_MOST_LOGGED_PARTITIONS = 32
-
 
 @dataclass
 class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     """Everything that one task wrote is acknowledged.
 
-    partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters
+    partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters;
+    nodes: what was exchanged with each broker
+    started_at_ms: when its rows began to come, by the clock of ``host``; 0 without rows
     query_id: of a streaming query, else None
     transaction: what the task has written in and left open, if there were rows; token: of the plan
     that it belongs to; plan: from Spark partition 0 alone, for it may be as large as all messages.
@@ -49,6 +56,9 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     transaction: TaskTransaction | None = None
     token: DriverToken | None = None
     plan: Plan | None = None
+    nodes: NodesMetrics = field(default_factory=dict)
+    started_at_ms: int = 0
+    host: str = field(default_factory=platform.node)
 
     def belong_to(self, plan: Plan) -> None:
         """Tell the driver whose task it was: Spark commits in another process than it plans in."""
@@ -68,8 +78,20 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
             "query_id": self.query_id,
             "records": self.records,
             "metrics": self.metrics.report(),
-            "partitions": _by_topic(self.partitions),
+            "partitions": by_topic(self.partitions),
         }
+
+    @property
+    def figures(self) -> TaskFigures:
+        """What is told of a single task."""
+        return TaskFigures(
+            self.partition_id,
+            self.attempt_number,
+            self.host,
+            self.started_at_ms,
+            self.records,
+            self.metrics,
+        )
 
 
 def common_plan(messages: Sequence[KafkaCommitMessage]) -> Plan | None:
@@ -101,6 +123,8 @@ class BatchSummary:
     query_id: str | None = None
     partitions: DeliveryReport = field(default_factory=dict)
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
+    nodes: NodesMetrics = field(default_factory=dict)
+    figures: list[TaskFigures] = field(default_factory=list)
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
@@ -111,21 +135,22 @@ class BatchSummary:
         for message in written:
             summary.query_id = summary.query_id or message.query_id
             summary.metrics.add(message.metrics)
+            summary.figures.append(message.figures)
             for topic_partition, report in message.partitions.items():
                 merged = summary.partitions.setdefault(topic_partition, PartitionReport())
                 merged.add(report)
+            for node_id, node in message.nodes.items():
+                summary.nodes.setdefault(node_id, NodeMetrics()).add(node)
         return summary
 
-    def as_json(
+    def line(
         self, event: str, micro_batch_id: int | None, is_for_log: bool = False, **more: Any
-    ) -> str:
-        """One line: what happened to which batch, in total and per partition.
+    ) -> Line:
+        """What happened to which batch, in total and per partition: ``metrics/fields.py``.
 
         is_for_log: at most 16 KiB, with the extremes instead of more than a few partitions
         """
         is_known = self.tasks is not None
-        is_short = not is_for_log or len(self.partitions) <= _MOST_LOGGED_PARTITIONS
-        records = sum(report.records for report in self.partitions.values())
         line = {
             "sink": "pykafka-sink",
             "event": event,
@@ -133,60 +158,34 @@ class BatchSummary:
             "batch_id": micro_batch_id,
             "tasks": self.tasks,
             "failed_tasks": self.failed_tasks,
-            "records_acknowledged": records if is_known else None,
+            "records_acknowledged": self._records if is_known else None,
+            "version": LINE_VERSION,
+            "sink_version": __version__,
+            "time_ms": SystemClock().timestamp_ms(),
             **more,
-            "metrics": self.metrics.report() if is_known else None,
-            "partitions": _by_topic(self.partitions) if is_known and is_short else None,
-            "partitions_summary": None if is_short else _extremes(self.partitions),
         }
-        return json.dumps({name: value for name, value in line.items() if value is not None})
+        if is_known:
+            measured = Measured(self.metrics, self.partitions, self.nodes, self.figures)
+            line.update(for_log(measured) if is_for_log else whole(measured))
+        return {name: value for name, value in line.items() if value is not None}
 
-
-def _extremes(partitions: DeliveryReport) -> dict[str, Any]:
-    """How many topics and partitions were written, and which of them got least and most."""
-    summary: dict[str, Any] = {
-        "topics": len({topic_partition.topic for topic_partition in partitions}),
-        "partitions": len(partitions),
-    }
-    for name in ("records", "compressed_bytes", "uncompressed_bytes"):
-        counts = {where: getattr(report, name) for where, report in partitions.items()}
-        for word, pick in (("least", min), ("most", max)):
-            where = pick(counts, key=lambda where: counts[where])
-            summary[f"{word}_{name}"] = {
-                "topic": where.topic,
-                "partition": where.partition,
-                name: counts[where],
-            }
-    return summary
-
-
-def _by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]]:
-    topics: dict[str, dict[int, dict[str, int]]] = {}
-    for topic_partition in sorted(partitions):
-        report = partitions[topic_partition]
-        topics.setdefault(topic_partition.topic, {})[topic_partition.partition] = {
-            "first_offset": report.first_offset,
-            "last_offset": report.last_offset,
-            "records": report.records,
-            "compressed_bytes": report.compressed_bytes,
-            "uncompressed_bytes": report.uncompressed_bytes,
-        }
-    return topics
+    @property
+    def _records(self) -> int:
+        return sum(report.records for report in self.partitions.values())
 
 
 def report_commit(
     messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     micro_batch_id: int | None,
     is_logged: bool,
-    path: str | None,
+    outputs: MetricsOutputs,
     **more: Any,
 ) -> None:
-    """Say that a batch is written: in the log if ``is_logged``, and as a line of ``path``."""
+    """Say that a batch is written: in the log if ``is_logged``, and where ``outputs`` says."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     if is_logged:
-        _log(logging.INFO, summary.as_json("commit", micro_batch_id, is_for_log=True, **more))
-    if path is not None:
-        _append(summary.as_json("commit", micro_batch_id, **more), path)
+        _log(logging.INFO, summary.line("commit", micro_batch_id, is_for_log=True, **more))
+    _put_out(outputs, summary.line("commit", micro_batch_id, **more))
 
 
 AT_LEAST_ONCE_NOTE = (
@@ -206,28 +205,27 @@ UNKNOWN_NOTE = (
 def report_abort(
     messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     micro_batch_id: int | None,
-    path: str | None,
+    outputs: MetricsOutputs,
     note: str = AT_LEAST_ONCE_NOTE,
+    **more: Any,
 ) -> None:
     """Say what is known of a batch that failed."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
-    _log(logging.WARNING, summary.as_json("abort", micro_batch_id, is_for_log=True, note=note))
-    if path is not None:
-        _append(summary.as_json("abort", micro_batch_id, note=note), path)
+    more["note"] = note
+    _log(logging.WARNING, summary.line("abort", micro_batch_id, is_for_log=True, **more))
+    _put_out(outputs, summary.line("abort", micro_batch_id, **more))
 
 
-def _log(level: int, line: str) -> None:
+def _log(level: int, line: Line) -> None:
     ensure_log_handler()
-    logger.log(level, line)
+    logger.log(level, json.dumps(line))
 
 
-def _append(line: str, path: str) -> None:
-    try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
-    except OSError as error:
-        # The records are in Kafka: an exception would make Spark write them all again.
-        _log(logging.WARNING, f"metrics.path: cannot append to {path}: {error.strerror}")
+def _put_out(outputs: MetricsOutputs, line: Line) -> None:
+    """The records are in Kafka: an exception would make Spark write them all again."""
+    for problem in put_out(outputs, line):
+        ensure_log_handler()
+        logger.warning(problem)
 
 
 def ensure_log_handler() -> None:

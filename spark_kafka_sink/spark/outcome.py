@@ -44,7 +44,8 @@ def commit_batch(
     batch_id = unit.batch_id if batch_id is None else batch_id
     summary = BatchSummary.merge(messages)
     summary.query_id = summary.query_id or query_id
-    report_commit(summary, batch_id, options.metrics_log, options.metrics_path, **more)
+    more.update(_whose(options))
+    report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
 
 
 def abort_batch(
@@ -64,4 +65,9 @@ def abort_batch(
         from spark_kafka_sink.transactions.session import abort_unit
 
         note = complete_commands(abort_unit(options, None if plan is None else plan.token), options)
-    report_abort(messages, batch_id, options.metrics_path, note)
+    report_abort(messages, batch_id, options.metrics, note, **_whose(options))
+
+
+def _whose(options: SinkOptions) -> dict[str, Any]:
+    """What the line says of the write, besides what was written."""
+    return {"client_id": options.producer.client_id, "query_name": options.query_name}

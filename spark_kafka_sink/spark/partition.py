@@ -7,12 +7,12 @@ processes. The producer and its kernels are imported in the task.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.timed_input import TimedInput
 from spark_kafka_sink.transactions.model import Plan
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ QUERY_ID_PROPERTY = "sql.streaming.queryId"
 
 
 def write_partition(
-    iterator: Iterator[pa.RecordBatch],
+    arrow_batches: Iterator[pa.RecordBatch],
     options: SinkOptions,
     positions: ColumnPositions,
     transactions: Plan | None,
@@ -43,19 +43,16 @@ def write_partition(
     if transactions is not None:
         message.belong_to(transactions)
     if transactions is not None and transactions.is_repeated:
-        for _ in iterator:  # these rows are written already: they are only read
+        for _ in arrow_batches:  # these rows are written already: they are only read
             pass
         return message
-    arrow_batches = (arrow_batch for arrow_batch in iterator if arrow_batch.num_rows)
-    first = next(arrow_batches, None)
-    if first is None:
+    rows = TimedInput(arrow_batches)
+    if not rows.has_rows():
         return message  # an empty Spark partition needs no producer
 
     from spark_kafka_sink.spark.task import prepare_process, write_rows
 
     prepare_process(options.worker_tuning)
-    rows = chain((first,), arrow_batches)
-    del first
     write_rows(rows, options, positions, message, transactions)
     return message
 

@@ -33,10 +33,10 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> None:
 
     is_stream: a stream, that may have committed before and then outlives brokers that are away
     """
-    from spark_kafka_sink.spark.preflight import check_cluster, check_metrics_path, log_notes
+    from spark_kafka_sink.spark.preflight import check_cluster, check_metrics_outputs, log_notes
 
     log_notes(options)
-    check_metrics_path(options, is_stream)
+    check_metrics_outputs(options, is_stream)
     check_cluster(options, is_stream)
 
 

@@ -16,7 +16,6 @@ from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
-    ConfigError,
     CredentialsUnavailableError,
     KafkaSinkError,
     TopicError,
@@ -27,6 +26,7 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.commit import ensure_log_handler, logger
@@ -48,21 +48,13 @@ def log_notes(options: SinkOptions) -> None:
             logger.warning(note)
 
 
-def check_metrics_path(options: SinkOptions, is_stream: bool) -> None:
-    """Raise ConfigError when nothing can be appended to the file ``metrics.path``.
+def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:
+    """Raise ConfigError when metrics cannot go where ``metrics.*`` says.
 
     Of a stream that may have committed before, the commits themselves log it.
     """
-    if options.metrics_path is None or (is_stream and not is_known_as_new(options.checkpoint)):
-        return
-    try:
-        with open(options.metrics_path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise ConfigError(
-            f"metrics.path: cannot append to {options.metrics_path} on the driver: "
-            f"{error.strerror}. Name a file in a folder that is there and may be written to"
-        ) from error
+    if not is_stream or is_known_as_new(options.checkpoint):
+        check_outputs(options.metrics)
 
 
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> None:

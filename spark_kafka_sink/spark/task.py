@@ -27,6 +27,7 @@ from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.record.kernels.prepare import prepare_kernels
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, ensure_log_handler
 from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.timed_input import TimedInput
 from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS, driver_transactional_id
@@ -78,6 +79,7 @@ def write_rows(
 
     Raises what the producer raises; nothing of it is kept for the next task then.
     """
+    rows = TimedInput.of(arrow_batches)
     interceptors = Interceptors(options.interceptors, options.hooks_on_error)
     topics = [] if positions.topic_option is None else [positions.topic_option]
     producer = POOL.acquire(options.producer, topics)
@@ -85,14 +87,14 @@ def write_rows(
     try:
         if plan is not None:
             transaction = _TaskTransaction(producer, plan, positions)
-        for arrow_batch in arrow_batches:
+        for arrow_batch in rows:
             written = interceptors.on_send(arrow_batch)
             producer.append(written, positions)
             if transaction is not None:
                 transaction.add(written)
         producer.flush()
         message.partitions = dict(producer.report)
-        message.metrics = replace(producer.metrics, compile_ns=COMPILED.take_compile_ns())
+        _note_figures(message, producer, rows)
         if transaction is not None:
             message.transaction = transaction.prepared(message)
         interceptors.on_acknowledgement(message.summary())
@@ -102,6 +104,20 @@ def write_rows(
             transaction.abort(options, error)
         raise
     _keep(producer, options.producer)
+
+
+def _note_figures(
+    message: KafkaCommitMessage, producer: ThreadedProducer, rows: TimedInput
+) -> None:
+    """Copies: the producer goes on counting for the next task."""
+    message.metrics = replace(producer.metrics, compile_ns=COMPILED.take_compile_ns())
+    rows.note_in(message.metrics)
+    message.started_at_ms = rows.started_at_ms
+    message.nodes = {
+        node_id: replace(node, latencies=dict(node.latencies))
+        for node_id, node in sorted(producer.nodes.items())
+        if node.requests or node.connections
+    }
 
 
 def _keep(producer: ThreadedProducer, config: ProducerConfig) -> None:

@@ -59,6 +59,7 @@ def test_snippet(
     own = f"events-{re.sub('[^a-z0-9]', '-', block.name.lower())}"
     code = block.text.replace("broker:9092", kafka.bootstrap_servers)
     code = code.replace('"/checkpoints/', f'"{tmp_path}/').replace('"/var/log/', f'"{tmp_path}/')
+    code = code.replace("port=9404", "port=0")
     code = re.sub(r'"events(-to-kafka)?"', rf'"{own}\1"', code)
     for action in (".start()", ".save()"):
         code = code.replace(action, f".options(**one_broker){action}")
@@ -74,6 +75,8 @@ def test_snippet(
         return
     names: dict[str, Any] = {"spark": spark, "events": events, "one_broker": one_broker}
     exec(compile(code, block.name, "exec"), names)
+    if "listening" in names:
+        names["listening"].close()
     if "query" in names:
         names["query"].processAllAvailable()
         names["query"].stop()

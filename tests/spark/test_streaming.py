@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import threading
+import urllib.request
 from pathlib import Path
 
 import psutil
 import pytest
 
+from spark_kafka_sink import metrics as metrics_of_sink
 from tests.broker.processes import eventually
 from tests.patience import PATIENCE_S
+from tests.prometheus import Samples
 from tests.reading import read_topic
 
 MICRO_BATCHES = 12
@@ -77,11 +80,18 @@ def worker_threads(spark) -> set[str]:
     return set(names)
 
 
+def scraped(port: int) -> Samples:
+    """What Prometheus gets."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        return Samples(answer.read().decode())
+
+
 def test_many_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
     topic, folder, checkpoint = new_topic(3), tmp_path / "in", tmp_path / "checkpoint"
     metrics = tmp_path / "metrics.jsonl"
     folder.mkdir()
     connections: list[int] = []
+    listening = metrics_of_sink.listen(spark, port=0, path=str(metrics), host="127.0.0.1")
     # Workers of earlier tests keep their idle producers for a while.
     of_others = broker_connections(kafka)
     for first in (0, MICRO_BATCHES // 2):
@@ -115,6 +125,18 @@ def test_many_micro_batches_with_a_restart(spark, kafka, new_topic, tmp_path):
         assert sum(report["records"] for report in reports) == len(mine)
         assert reports[0]["first_offset"] == mine[0].offset
         assert reports[-1]["last_offset"] == mine[-1].offset
+
+    # As Prometheus has it: lines, and what Spark says of the same query.
+    rows = "pykafka_sink_query_input_rows_total"
+    assert eventually(lambda: scraped(listening.port)(rows) == len(records)), "progress is late"
+    told = scraped(listening.port)
+    listening.close()
+    assert told("pykafka_sink_records_acknowledged_total") == len(records)
+    assert told("pykafka_sink_batches_total", event="commit") == MICRO_BATCHES
+    assert told("kafka_producer_producer_metrics_record_send_total") >= len(records)
+    topic_total = "kafka_producer_producer_topic_metrics_record_send_total"
+    assert told(topic_total, topic=topic, client_id="pykafka-sink") >= len(records)
+    assert told("pykafka_sink_query_phase_seconds_total", phase="addBatch") > 0
 
     # Never more than a producer per task slot and the check on the driver.
     assert max(connections) <= 4

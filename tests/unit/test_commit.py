@@ -14,7 +14,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.fields import MOST_LOGGED_PARTITIONS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark import commit
 from spark_kafka_sink.spark.commit import (
@@ -32,6 +34,7 @@ from spark_kafka_sink.spark.writer import (
     RowsNotHandedOverError,
 )
 
+NOWHERE = MetricsOutputs()
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
 
@@ -41,6 +44,10 @@ def message(
     **metrics: int,
 ) -> KafkaCommitMessage:
     return KafkaCommitMessage(3, 1, query_id, partitions or {}, ProducerMetrics(**metrics))
+
+
+def to(path: Path) -> MetricsOutputs:
+    return MetricsOutputs(str(path))
 
 
 # --- counters -------------------------------------------------------------------------------------
@@ -160,9 +167,7 @@ def test_the_line() -> None:
     summary = BatchSummary.merge(
         [message({B0: PartitionReport(1, 1, 1, 2, 3), A1: PartitionReport(4, 5, 2, 6, 7)}), None]
     )
-    text = summary.as_json("commit", 12)
-    assert "\n" not in text
-    line = json.loads(text)
+    line = json.loads(json.dumps(summary.line("commit", 12)))
     assert {name: line[name] for name in list(line)[:6]} == {
         "sink": "pykafka-sink",
         "event": "commit",
@@ -195,17 +200,17 @@ def test_the_line() -> None:
 
 
 def test_what_is_unknown_is_left_out_and_zeros_are_not() -> None:
-    line = json.loads(BatchSummary().as_json("commit", None))
+    line = BatchSummary().line("commit", None)
     assert "query_id" not in line
     assert "batch_id" not in line
     assert line["failed_tasks"] == line["records_acknowledged"] == 0
-    assert json.loads(BatchSummary().as_json("commit", 0))["batch_id"] == 0
+    assert BatchSummary().line("commit", 0)["batch_id"] == 0
 
 
 def test_partitions_are_in_order_of_their_number() -> None:
     partitions = {TopicPartition("a", index): PartitionReport() for index in (10, 2, 1)}
-    line = json.loads(BatchSummary(partitions=partitions).as_json("commit", None))
-    assert list(line["partitions"]["a"]) == ["1", "2", "10"]
+    line = BatchSummary(partitions=partitions).line("commit", None)
+    assert list(line["partitions"]["a"]) == [1, 2, 10]
 
 
 # --- where it goes --------------------------------------------------------------------------------
@@ -218,8 +223,8 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 def test_commits_and_aborts_are_appended(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     one = message({TopicPartition("Flughäfen", 0): PartitionReport(0, 0, 1, 1, 1)}, query_id="q")
-    report_commit([one], 0, False, str(path))
-    report_abort([one, None], 1, str(path))
+    report_commit([one], 0, False, to(path))
+    report_abort([one, None], 1, to(path))
     commit_line, abort_line = lines_of(path)
     assert (commit_line["event"], commit_line["batch_id"]) == ("commit", 0)
     assert list(commit_line["partitions"]) == ["Flughäfen"]
@@ -278,8 +283,8 @@ def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
     }
     path = tmp_path / "metrics.jsonl"
     one = message(partitions, "7a1b" * 9, records=10**15)
-    report_commit([one], 10**9, True, str(path), transactions=10_000, commit_ms=10**6)
-    report_abort([one, None], 10**9, str(path))
+    report_commit([one], 10**9, True, to(path), transactions=10_000, commit_ms=10**6)
+    report_abort([one, None], 10**9, to(path))
     assert [len(record.message) < 16 * 1024 for record in caplog.records] == [True, True]
     logged = json.loads(caplog.records[0].message)
     assert "partitions" not in logged
@@ -298,20 +303,20 @@ def test_as_many_partitions_as_are_logged_one_by_one_are_within_the_bound(
     caplog.set_level(logging.INFO, logger="spark_kafka_sink")
     partitions = {
         TopicPartition(f"{number}".rjust(249, "t"), 10**6): PartitionReport(*[10**15] * 5)
-        for number in range(commit._MOST_LOGGED_PARTITIONS)
+        for number in range(MOST_LOGGED_PARTITIONS)
     }
-    report_commit([message(partitions, "7a1b" * 9)], 10**9, True, None)
+    report_commit([message(partitions, "7a1b" * 9)], 10**9, True, NOWHERE)
     (record,) = caplog.records
     assert len(record.message) < 16 * 1024
-    assert len(json.loads(record.message)["partitions"]) == commit._MOST_LOGGED_PARTITIONS
+    assert len(json.loads(record.message)["partitions"]) == MOST_LOGGED_PARTITIONS
 
 
 def test_commits_are_logged_on_demand_and_aborts_always(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="spark_kafka_sink")
-    report_commit([], None, False, None)
+    report_commit([], None, False, NOWHERE)
     assert caplog.records == []
-    report_commit([], 5, True, None)
-    report_abort([None], 6, None)
+    report_commit([], 5, True, NOWHERE)
+    report_abort([None], 6, NOWHERE)
     levels = [record.levelname for record in caplog.records]
     events = [json.loads(record.message) for record in caplog.records]
     assert levels == ["INFO", "WARNING"]
@@ -320,7 +325,7 @@ def test_commits_are_logged_on_demand_and_aborts_always(caplog: pytest.LogCaptur
 
 def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path: Path) -> None:
     """Everything is in Kafka: an exception here makes Spark repeat, and double, the whole batch."""
-    report_commit([message()], 1, False, str(tmp_path / "no such folder" / "metrics.jsonl"))
+    report_commit([message()], 1, False, to(tmp_path / "no such folder" / "metrics.jsonl"))
 
 
 @pytest.fixture
@@ -336,8 +341,8 @@ def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
 def test_without_logging_set_up_lines_go_to_standard_error(
     bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report_commit([], 5, True, None)
-    report_commit([], 6, True, None)
+    report_commit([], 5, True, NOWHERE)
+    report_commit([], 6, True, NOWHERE)
     first, second = capsys.readouterr().err.splitlines()
     assert " INFO spark_kafka_sink: {" in first
     assert json.loads(second[second.index("{") :])["batch_id"] == 6
@@ -357,12 +362,12 @@ def test_logging_that_is_set_up_later_has_each_line_once_and_its_own_level(
     bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare_logger.parent = application = logging.Logger("application")
-    report_commit([], 5, True, None)
+    report_commit([], 5, True, NOWHERE)
     application.addHandler(logging.StreamHandler(sys.stderr))
     bare_logger.info("written by another module")
-    report_commit([], 6, True, None)
+    report_commit([], 6, True, NOWHERE)
     application.setLevel(logging.WARNING)
-    report_commit([], 7, True, None)
+    report_commit([], 7, True, NOWHERE)
     first, second, third = capsys.readouterr().err.splitlines()
     assert " INFO spark_kafka_sink: {" in first
     assert second == "written by another module"
@@ -374,8 +379,8 @@ def test_a_level_that_the_application_has_set_stays(
     bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare_logger.setLevel(logging.WARNING)
-    report_commit([], 5, True, None)
+    report_commit([], 5, True, NOWHERE)
     bare_logger.addHandler(logging.StreamHandler(sys.stderr))
-    report_commit([], 6, True, None)
+    report_commit([], 6, True, NOWHERE)
     assert capsys.readouterr().err == ""
     assert bare_logger.level == logging.WARNING

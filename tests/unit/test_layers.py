@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_kafka_sink"
 
 ALLOWED: dict[str, set[str]] = {
-    "__init__": {"spark.frames"},
+    "__init__": {"metrics", "spark.frames"},
     "base": set(),
     "config": set(),
     "protocol": set(),
@@ -24,8 +24,12 @@ ALLOWED: dict[str, set[str]] = {
     "columns": {"config", "record.kernels.digest", "record.views"},
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
+    "metrics": {"config", "producer.metrics"},
     "transactions": {"client", "config", "record", "protocol"},
-    "spark": {"columns", "config", "client", "producer", "protocol", "record", "transactions"},
+    "spark": {
+        *("columns", "config", "client", "metrics", "producer", "protocol", "record"),
+        "transactions",
+    },
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
     "check": {"client", "columns", "config", "producer", "protocol", "security", "transactions"},
@@ -35,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
         "config",
         "jobs.settings",
         "localkafka",
+        "metrics",
         "record.kernels.prepare",
         "transactions",
     },
@@ -52,13 +57,18 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
     "spark.commands": {"config"},
+    "spark.timed_input": {"producer.metrics"},
     "spark.commit": {
+        "config.metrics_outputs",
+        "metrics",
         "producer.metrics",
         "spark.envelope",
         "spark.versions",
         "transactions.model",
     },
-    "spark.preflight": {"client", "config", "protocol", "security.security", "spark.commit"},
+    "spark.preflight": {
+        *("client", "config", "metrics.outputs", "protocol", "security.security", "spark.commit"),
+    },
     "spark.planning": {"config", "security.login", "spark", "transactions"},
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.partition": {"columns.positions", "config", "spark", "transactions.model"},
@@ -70,7 +80,8 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
 
 ONLY_IN: dict[str, set[str]] = {
-    "pyspark": {"spark", "jobs"},
+    "pyspark": {"spark", "jobs", "metrics"},
+    "prometheus_client": {"metrics"},
     "time": {"base.clock"},
     "socket": {
         "network.channels",
@@ -92,12 +103,14 @@ ONLY_IN: dict[str, set[str]] = {
         "jobs",
         "localkafka.keeper_client",
         "spark.frames",
+        "metrics.listener",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels"},
     "llvmlite": {"record.kernels"},
     "pyarrow": {
         "check.probe",
+        "metrics.files",
         "record.compression",
         "columns",
         "producer.partitioner",
@@ -105,6 +118,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.interceptors",
         "spark.partition",
         "spark.task",
+        "spark.timed_input",
         "spark.writer",
     },
     "numpy": {"record.kernels", "columns.record_columns", "producer"},

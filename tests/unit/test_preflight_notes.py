@@ -11,7 +11,7 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import preflight
-from spark_kafka_sink.spark.preflight import check_metrics_path, log_notes
+from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
 
 
 def options(**more: str) -> SinkOptions:
@@ -47,27 +47,27 @@ def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "metrics.jsonl"
     given = options(**{"metrics.path": str(path)})
     with pytest.raises(ConfigError) as raised:
-        check_metrics_path(given, is_stream=False)
+        check_metrics_outputs(given, is_stream=False)
     assert str(raised.value) == (
         f"metrics.path: cannot append to {path} on the driver: No such file or directory. "
         "Name a file in a folder that is there and may be written to"
     )
     with pytest.raises(ConfigError, match="Is a directory"):
-        check_metrics_path(options(**{"metrics.path": str(tmp_path)}), is_stream=False)
+        check_metrics_outputs(options(**{"metrics.path": str(tmp_path)}), is_stream=False)
 
 
 def test_a_metrics_path_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text("line\n")
-    check_metrics_path(options(**{"metrics.path": str(path)}), is_stream=False)
+    check_metrics_outputs(options(**{"metrics.path": str(path)}), is_stream=False)
     assert path.read_text() == "line\n"
 
 
 def test_a_metrics_path_does_not_end_a_running_stream(tmp_path: Path) -> None:
     """Its commits log it."""
     more = {"metrics.path": str(tmp_path), "checkpointLocation": str(tmp_path)}
-    check_metrics_path(options(**more), is_stream=True)
+    check_metrics_outputs(options(**more), is_stream=True)
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").touch()
     with pytest.raises(ConfigError):
-        check_metrics_path(options(**more), is_stream=True)
+        check_metrics_outputs(options(**more), is_stream=True)

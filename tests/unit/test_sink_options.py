@@ -8,6 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation
@@ -42,7 +43,7 @@ def test_defaults() -> None:
     assert options.interceptors == ()
     assert options.hooks_on_error == options.producer.hooks_on_error == "fail"
     assert options.metrics_log
-    assert options.metrics_path is None
+    assert options.metrics == MetricsOutputs()
     assert options.worker_tuning
     assert options.notes == ()
     assert options.producer.topic_creation is None
@@ -62,7 +63,7 @@ def test_names_are_not_case_sensitive_and_values_are() -> None:
     )
     assert options.topic == "Flights"
     assert options.producer.compression_type == "zstd"
-    assert options.metrics_path == "/Tmp/M.json"
+    assert options.metrics.path == "/Tmp/M.json"
     assert options.producer.topic_creation == TopicCreation()
     assert options.notes == ()
 

@@ -1,0 +1,239 @@
+"""docs/metrics.md, written from the tables of fields and names.
+
+python -m spark_kafka_sink.metrics.document > docs/metrics.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from spark_kafka_sink.metrics import fields, names
+from spark_kafka_sink.metrics.fields import LINE_VERSION, Field
+from spark_kafka_sink.metrics.names import KafkaMetric
+from spark_kafka_sink.metrics.own_names import OWN_METRICS
+
+_HEAD = f"""\
+# Metrics
+
+Generated from the tables in `spark_kafka_sink/metrics/`; do not edit.
+
+Each task counts what it does, and tells the driver in its commit message. The driver adds up, and
+writes **one JSON line for each micro-batch or job**: to its log (`metrics.log`), and where the options
+`metrics.*` say. When a line `commit` appears, all its records are in Kafka, and with exactly-once they
+are visible.
+
+| you have | you want | set |
+| --- | --- | --- |
+| a log that is collected | nothing more | nothing: `metrics.log` is on |
+| a file that is collected, or read by your own program | all of it, per topic, broker and partition | `metrics.path`, `metrics.path.max.bytes` |
+| Prometheus, and a driver that it can reach | boards for Java producers, and Spark's progress beside them | [`metrics.listen`](#prometheus-listen) and `metrics.path` |
+| node_exporter on the driver's machine | the same without a port | [`metrics.prometheus.path`](#prometheus-a-file-for-node_exporter) |
+| batch jobs, and a push gateway | their last figures | [`metrics.prometheus.push.url`](#prometheus-push-gateway) |
+
+## The line
+
+Version {LINE_VERSION}. Fields may be added; one that changes its meaning or goes gives the line another version. What
+is not known is left out. Averages are not told but what they follow from: a sum and a count, so that
+lines can be added up. `pykafka-sink metrics schema` prints the JSON Schema.
+
+A line in the log has at most 16 KiB: with many partitions the extremes only, and without what is per
+topic and broker. Files get everything.
+
+"""  # noqa: E501
+
+_COUNTERS = """
+### `metrics`: what all tasks have counted
+
+Sums, but for those named max. `input_wait_ms`, `encode_ms`, `compress_ms`, `metadata_wait_ms`,
+`buffer_wait_ms` and `ack_wait_ms` are parts of `task_ms`; [tuning.md](tuning.md) says what it means when
+one of them is large.
+
+"""  # noqa: E501
+
+_LATENCY = """
+### `request_latency`: of produce requests
+
+`histogram.counts` has, by bucket, how many requests took how long. Bucket *n* has times above
+2^(*n*/8) ms, up to 2^((*n*+1)/8) ms: those of OpenTelemetry's exponential histograms of scale 3, and of
+Prometheus' native histograms of schema 3. Add the counts of lines or brokers up to get the quantiles of
+all of them.
+
+"""  # noqa: E501
+
+_SUMMARIES = """
+### `partitions_summary`, `tasks_summary`, `slowest_tasks`: skew
+
+`partitions_summary` has the numbers of `topics` and `partitions`, and for each of {partitions}
+the partition with the least (`least_…`) and the most (`most_…`). `tasks_summary` has how many tasks
+had rows (`with_rows`), and the same for tasks and {tasks}; tasks without rows have 0 of each.
+`slowest_tasks` are up to {slowest} of them:
+
+"""
+
+_KAFKA = """
+## Kafka's names
+
+What the Java producer calls these figures, as they follow from a line. The Java producer tells of the
+last 30 seconds, a line of one batch: averages, rates and maxima are of the batch, and totals are to be
+added up over lines. The tasks of a job are told as one client, of the name `kafka.client.id`. A rate is
+over `elapsed_ms`.
+
+### producer-metrics
+
+"""  # noqa: E501
+
+_PROMETHEUS = """
+## Prometheus
+
+Needs the extra `metrics` on the driver: `pip install 'pykafka-sink[metrics]'`. Names are those that
+jmx_exporter gives the metrics of Java producers without rules, so that boards for these work:
+record-send-total of producer-metrics is `kafka_producer_producer_metrics_record_send_total`, with the
+label `client_id`; topics and brokers have `topic` and `node_id` besides. The label `query` is the query's
+name (`queryName`), else its id; empty for jobs. [examples/grafana](../examples/grafana/) has a dashboard.
+
+Totals are counters; averages, rates and maxima are those of the last batch. What Java does not have:
+
+"""  # noqa: E501
+
+_WAYS = """
+### Prometheus: listen
+
+In the process that starts the queries (with Spark Connect too, where it sees the file):
+
+```python
+import spark_kafka_sink
+
+listening = spark_kafka_sink.metrics.listen(spark, port=9404, path="/var/log/kafka-sink.jsonl")
+query = (
+    events.selectExpr("user_id AS key", "to_json(struct(*)) AS value")
+    .writeStream.format("pykafka-sink")
+    .option("kafka.bootstrap.servers", "broker:9092")
+    .option("topic", "events")
+    .option("metrics.path", "/var/log/kafka-sink.jsonl")
+    .option("checkpointLocation", "/checkpoints/events")
+    .queryName("events")
+    .start()
+)
+```
+
+It reads the lines that queries append to `metrics.path`, which must be the same local file, when
+Prometheus asks, and joins them with Spark's own progress of these queries
+(`pykafka_sink_query_input_rows_total`, `…_input_rows_per_second`, `…_processed_rows_per_second`,
+`…_phase_seconds_total{phase="addBatch"}`, `…_active`): what `addBatch` takes beyond
+`pykafka_sink_batch_seconds` is planning, committing and starting tasks. It listens on all addresses;
+`host="127.0.0.1"` is for this machine only. `listening.close()` ends it.
+
+Why not in the sink itself: what commits a batch is a Python process of Spark's, and may be another one
+for the next batch.
+
+### Prometheus: a file for node_exporter
+
+`metrics.prometheus.path=/var/lib/node_exporter/textfile/orders.prom` is replaced as a whole after each
+batch. One file for each query: two that write the same one take turns to overwrite it. Totals go on
+from the file when the query, or Spark's process, is started again.
+
+### Prometheus: push gateway
+
+`metrics.prometheus.push.url=http://gateway:9091` is told after each batch, for batch jobs that are over
+before they are scraped. `metrics.prometheus.push.job` is the label `job`: name the job there, for
+two with the same one replace each other's figures. A gateway that does not answer within 3 seconds costs
+these, and a line in the log; the batch is committed.
+
+## Files
+
+`metrics.path` is a file on the driver, or the URI of a folder: `s3://…`, `gs://…`, `abfss://…`,
+`hdfs://…`, of file systems that [pyarrow.fs](https://arrow.apache.org/docs/python/filesystems.html)
+knows, with its credentials and libraries: Python has no way to the driver's JVM and its Hadoop when it
+commits. Object stores cannot append: there each line is a file, `TIME-QUERY-BATCH-….json`, whose names
+sort by time.
+
+With `metrics.path.max.bytes`, a local file that would become larger is renamed to `.1`, that to `.2`,
+and so on; `metrics.path.backups` of them are kept.
+
+Where metrics cannot be written, the log says so, and nothing else happens: the records are in Kafka,
+and an error would make Spark write them again. A job, and the first batch of a stream, are
+refused before.
+
+## What it costs
+
+A task's commit message has about 60 bytes for each partition that it has written to, and up to 400 for
+each broker, besides 300 of its own: it does not grow with rows, requests or time. With 1,000 partitions and
+10 brokers, 10,000 tasks send 650 MB to the driver, where `spark.driver.maxResultSize` is 1 GiB:
+[scale.md](scale.md) has the ways to have fewer partitions per task.
+"""  # noqa: E501
+
+
+def render() -> str:
+    """The whole document."""
+    return "".join(
+        (
+            _HEAD,
+            _fields(fields.LINE),
+            _COUNTERS,
+            _fields(fields.COUNTERS),
+            _LATENCY,
+            _fields(fields.LATENCY),
+            "\n### `topics`, `partitions`, `nodes`: by name, number and broker id\n\n",
+            "Of a topic, under its name:\n\n",
+            _fields(fields.TOPIC),
+            "\nOf a partition, under its topic's name and its number:\n\n",
+            _fields(fields.PARTITION),
+            "\nOf a broker, under its id; addresses of `bootstrap.servers` have ids below 0:\n\n",
+            _fields(fields.NODE),
+            _summaries(),
+            _fields(fields.SLOW_TASK),
+            _KAFKA,
+            _metrics(names.PRODUCER_METRICS),
+            "\nNot given:\n\n",
+            _not_given(names.NOT_GIVEN),
+            "\n### producer-topic-metrics\n\n",
+            _metrics(names.TOPIC_METRICS),
+            "\nNot given:\n\n",
+            _not_given(names.NOT_GIVEN_OF_TOPICS),
+            "\n### producer-node-metrics\n\n",
+            _metrics(names.NODE_METRICS),
+            _PROMETHEUS,
+            "| metric | what it is |\n| --- | --- |\n",
+            "".join(f"| `{metric.name}` | {metric.doc} |\n" for metric in OWN_METRICS),
+            "| `pykafka_sink_request_latency_seconds` | histogram: produce requests by how long "
+            "they took |\n",
+            _WAYS,
+        )
+    )
+
+
+def _summaries() -> str:
+    return _SUMMARIES.format(
+        partitions=_listed(fields.EXTREMES_OF_PARTITIONS),
+        tasks=_listed(fields.EXTREMES_OF_TASKS),
+        slowest=fields.MOST_SLOW_TASKS,
+    )
+
+
+def _listed(names_of: Iterable[str]) -> str:
+    *first, last = (f"`{name}`" for name in names_of)
+    return f"{', '.join(first)} and {last}"
+
+
+def _fields(table: Iterable[Field]) -> str:
+    rows = (f"| `{field.name}` | {field.type} | {field.doc} |\n" for field in table)
+    return "| field | type | what it is |\n| --- | --- | --- |\n" + "".join(rows)
+
+
+def _metrics(table: Iterable[KafkaMetric]) -> str:
+    rows = (f"| {metric.name} | {metric.follows} |\n" for metric in table)
+    return "| Kafka's name | follows from |\n| --- | --- |\n" + "".join(rows)
+
+
+def _not_given(table: dict[str, str]) -> str:
+    """A row for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in table.items():
+        reasons.setdefault(why, []).append(name)
+    rows = (f"| {', '.join(named)} | {why} |\n" for why, named in reasons.items())
+    return "| Kafka's name | why |\n| --- | --- |\n" + "".join(rows)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

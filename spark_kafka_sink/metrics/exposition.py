@@ -1,0 +1,190 @@
+"""Lines as metrics of Prometheus, under the names that jmx_exporter gives those of Java producers.
+
+An MBean ``kafka.producer:type=producer-metrics,client-id=c`` and its attribute record-send-total
+are ``kafka_producer_producer_metrics_record_send_total{client_id="c"}`` there, without rules. What
+Java does not have is named ``pykafka_sink_…``. Formatting is the library's: prometheus_client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Union
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.parser import text_string_to_metric_families
+
+from spark_kafka_sink.base.latencies import count_up_to
+from spark_kafka_sink.metrics import names
+from spark_kafka_sink.metrics.names import KafkaMetric, Values, values_of, values_of_part
+from spark_kafka_sink.metrics.own_names import OWN_METRICS, OwnMetric
+
+Family = Union[CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily]
+
+LATENCY = "pykafka_sink_request_latency_seconds"
+_LATENCY_DOC = "Produce requests by how long they took until the answer"
+_DOUBLINGS = range(0, 18)
+_INFINITY = "+Inf"
+_DOMAIN = "kafka_producer"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class _Series(NamedTuple):
+    """One line of the text."""
+
+    name: str
+    labels: Labels
+
+
+class Exposition:
+    """Adds lines up. A collector of the library's registry."""
+
+    def __init__(self) -> None:
+        self._totals: dict[_Series, float] = {}
+        self._gauges: dict[_Series, float] = {}
+        self._docs: dict[str, str] = {}
+        self._histograms: dict[Labels, dict[int, float]] = {}
+        self._latency_sums: dict[Labels, float] = {}
+
+    # --- taking in -----------------------------------------------------------------------------
+
+    def add(self, line: Values, query: str = "") -> None:
+        """One batch. ``query``: name of its query, else what the line says."""
+        labels = {
+            "client_id": str(line.get("client_id", "")),
+            "query": query or str(line.get("query_name") or line.get("query_id", "")),
+        }
+        for metric in OWN_METRICS:
+            self._add_own(metric, line, labels)
+        if "metrics" not in line or not line["metrics"]["task_ms"]:
+            return  # of a batch without rows, or one that nothing is known of
+        self._add_kafka(names.PRODUCER_GROUP, names.PRODUCER_METRICS, values_of(line), labels)
+        for topic, values in line.get("topics", {}).items():
+            of_topic = values_of_part(line, values)
+            self._add_kafka(
+                names.TOPIC_GROUP, names.TOPIC_METRICS, of_topic, {**labels, "topic": topic}
+            )
+        for node, values in line.get("nodes", {}).items():
+            of_node = values_of_part(line, values)
+            self._add_kafka(
+                names.NODE_GROUP,
+                names.NODE_METRICS,
+                of_node,
+                {**labels, "node_id": f"node-{node}"},
+            )
+        self._add_latencies(line, labels)
+
+    def _add_kafka(
+        self,
+        group: str,
+        metrics: Iterable[KafkaMetric],
+        values: Values,
+        labels: Mapping[str, str],
+    ) -> None:
+        for metric in metrics:
+            value = metric.value(values)
+            name = prometheus_name(group, metric.name)
+            self._docs[name] = f"{group}: {metric.name}. {metric.follows}".replace("`", "")
+            if value is not None:
+                self._note(name, labels, value, metric.is_total)
+
+    def _add_own(self, metric: OwnMetric, line: Values, labels: Mapping[str, str]) -> None:
+        self._docs[metric.name] = metric.doc
+        for more, value in metric.values(line):
+            self._note(metric.name, {**labels, **more}, value, metric.is_total)
+
+    def _note(self, name: str, labels: Mapping[str, str], value: float, is_total: bool) -> None:
+        series = _Series(name, tuple(labels.items()))
+        if is_total:
+            self._totals[series] = self._totals.get(series, 0.0) + value
+        else:
+            self._gauges[series] = value
+
+    def _add_latencies(self, line: Values, labels: Mapping[str, str]) -> None:
+        histogram = line.get("request_latency", {}).get("histogram")
+        if histogram is None:
+            return
+        counts = {int(index): count for index, count in histogram["counts"].items()}
+        key = tuple(labels.items())
+        buckets = self._histograms.setdefault(key, {})
+        for doublings in _DOUBLINGS:
+            buckets[doublings] = buckets.get(doublings, 0) + count_up_to(counts, doublings)
+        last = len(_DOUBLINGS)
+        buckets[last] = buckets.get(last, 0) + sum(counts.values())
+        seconds = line["metrics"]["request_latency_ms"] / 1000
+        self._latency_sums[key] = self._latency_sums.get(key, 0.0) + seconds
+
+    def set_gauge(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
+        """What does not come from a line."""
+        self._docs[name] = doc
+        self._note(name, labels, value, is_total=False)
+
+    def add_total(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
+        """The same, for what adds up."""
+        self._docs[name] = doc
+        self._note(name, labels, value, is_total=True)
+
+    # --- going on ------------------------------------------------------------------------------
+
+    def go_on_from(self, text: str) -> None:
+        """Begin with the totals that an earlier process has written. Raises ValueError."""
+        for family in text_string_to_metric_families(text):
+            self._docs[family.name] = family.documentation
+            for sample in family.samples:
+                labels = tuple(sample.labels.items())
+                if family.type == "counter":
+                    self._docs[sample.name] = family.documentation
+                    self._totals[_Series(sample.name, labels)] = sample.value
+                elif family.type == "histogram":
+                    self._go_on_with_latencies(sample)
+
+    def _go_on_with_latencies(self, sample: Any) -> None:
+        labels = {name: value for name, value in sample.labels.items() if name != "le"}
+        key = tuple(labels.items())
+        if sample.name.endswith("_sum"):
+            self._latency_sums[key] = sample.value
+        elif sample.name.endswith("_bucket"):
+            bounds = [_bound(doublings) for doublings in _DOUBLINGS]
+            bound = sample.labels["le"]
+            index = bounds.index(bound) if bound != _INFINITY else len(bounds)
+            self._histograms.setdefault(key, {})[index] = sample.value
+
+    # --- giving out ----------------------------------------------------------------------------
+
+    def collect(self) -> Iterator[Family]:
+        """All families, for the registry."""
+        yield from self._families(self._totals, CounterMetricFamily)
+        yield from self._families(self._gauges, GaugeMetricFamily)
+        for key, buckets in self._histograms.items():
+            family = HistogramMetricFamily(LATENCY, _LATENCY_DOC, labels=[n for n, _ in key])
+            bounds = [*map(_bound, _DOUBLINGS), _INFINITY]
+            family.add_metric(
+                [value for _, value in key],
+                [(bound, buckets[index]) for index, bound in enumerate(bounds)],
+                self._latency_sums[key],
+            )
+            yield family
+
+    def _families(self, series: Mapping[_Series, float], kind: Any) -> Iterator[Family]:
+        by_name: dict[str, list[tuple[Labels, float]]] = {}
+        for (name, labels), value in series.items():
+            by_name.setdefault(name, []).append((labels, value))
+        for name, samples in by_name.items():
+            family = kind(name, self._docs[name], labels=[label for label, _ in samples[0][0]])
+            for labels, value in samples:
+                family.add_metric([text for _, text in labels], value)
+            yield family
+
+
+def prometheus_name(group: str, name: str) -> str:
+    """As jmx_exporter names an attribute of an MBean of Kafka's, without rules."""
+    return f"{_DOMAIN}_{group}_{name}".replace("-", "_")
+
+
+def _bound(doublings: int) -> str:
+    """Upper end of a bucket, in seconds."""
+    return str(2**doublings / 1000)

@@ -1,0 +1,91 @@
+"""Lines in files: a local one that is appended to, or one for each line in a folder of any system.
+
+A Python data source cannot ask the driver's JVM for a file of Hadoop's: the process that commits
+has no way to it. So other file systems are those that ``pyarrow.fs`` knows by their URIs: S3, GCS,
+Azure, and HDFS through libhdfs. Object stores cannot append: there each line is a file.
+"""
+
+from __future__ import annotations
+
+import os
+from logging.handlers import RotatingFileHandler
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from uuid import uuid4
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+
+
+def local_path(path: str) -> str | None:
+    """The file that ``path`` names; None if it is the URI of a folder elsewhere."""
+    if "://" not in path and not path.startswith("file:"):
+        return path
+    parts = urlsplit(path)
+    return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def append(outputs: MetricsOutputs, line: str, name: str) -> None:
+    """Write one line. ``name``: of its file in a folder elsewhere, which is made unique.
+
+    Raises OSError, and what pyarrow does.
+    """
+    assert outputs.path is not None
+    path = local_path(outputs.path)
+    if path is None:
+        _put(outputs.path, line, f"{name}-{uuid4().hex[:8]}.json")
+        return
+    data = line.encode() + b"\n"
+    if outputs.max_bytes:
+        _rotate(path, len(data), outputs)
+    # In one call: other drivers may append to the same file.
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(file, data)
+    finally:
+        os.close(file)
+
+
+def _rotate(path: str, more_bytes: int, outputs: MetricsOutputs) -> None:
+    try:
+        size = os.stat(path).st_size
+    except FileNotFoundError:
+        return
+    if size and size + more_bytes > outputs.max_bytes:
+        handler = RotatingFileHandler(path, backupCount=outputs.backups, delay=True)
+        handler.doRollover()
+        handler.close()
+
+
+def check_path(path: str) -> None:
+    """Raises ConfigError when nothing can be written there."""
+    file = local_path(path)
+    try:
+        if file is None:
+            _file_system(path)
+            return
+        with open(file, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"metrics.path: cannot append to {path} on the driver: {error.strerror or error}. "
+            "Name a file in a folder that is there and may be written to"
+        ) from error
+    except (ValueError, NotImplementedError) as error:  # pyarrow's, for URIs
+        raise ConfigError(
+            f"metrics.path: {path}: {error}. Name a file on the driver, or the URI of a folder "
+            "that pyarrow.fs knows there"
+        ) from error
+
+
+def _put(uri: str, line: str, name: str) -> None:
+    system, folder = _file_system(uri)
+    with system.open_output_stream(f"{folder.rstrip('/')}/{name}") as stream:
+        stream.write(line.encode() + b"\n")
+
+
+def _file_system(uri: str) -> Any:
+    """The file system of a URI, and the path in it."""
+    from pyarrow.fs import FileSystem
+
+    return FileSystem.from_uri(uri)

@@ -1,0 +1,78 @@
+"""Puts the line of a batch where the options ``metrics.*`` say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.metrics.files import append, check_path
+from spark_kafka_sink.metrics.line import Line
+
+_LIBRARY = "prometheus_client"
+
+
+def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
+    """Write, and tell what could not be: nothing is raised, for the records are in Kafka."""
+    if outputs.path is not None:
+        what = f"metrics.path: cannot append to {outputs.path}"
+        yield from _problem(what, lambda: append(outputs, json.dumps(line), _name_of(line)))
+    path, url = outputs.prometheus_path, outputs.push_url
+    if path is not None:
+        what = f"metrics.prometheus.path: cannot write {path}"
+        yield from _problem(what, lambda: _write_file(path, line))
+    if url is not None:
+        what = f"metrics.prometheus.push.url: cannot push to {url}"
+        yield from _problem(what, lambda: _push(url, outputs.push_job, line))
+
+
+def check_outputs(outputs: MetricsOutputs) -> None:
+    """Raises ConfigError for what can be known before there is a line."""
+    if outputs.path is not None:
+        check_path(outputs.path)
+    if outputs.needs_prometheus:
+        check_library()
+    if outputs.prometheus_path is not None:
+        from spark_kafka_sink.metrics.textfile import check_textfile
+
+        check_textfile(outputs.prometheus_path)
+
+
+def check_library() -> None:
+    """Raises ConfigError, which tells the command that installs it, without prometheus_client."""
+    try:
+        import_module(_LIBRARY)
+    except ImportError as error:
+        raise ConfigError(
+            f"metrics for Prometheus need the Python package {_LIBRARY} on the driver: "
+            "pip install 'pykafka-sink[metrics]'"
+        ) from error
+
+
+def _problem(what: str, write: Callable[[], None]) -> Iterator[str]:
+    try:
+        write()
+    except OSError as error:
+        yield f"{what}: {error.strerror or error}"
+    except Exception as error:  # whatever it is: Spark would write all rows again
+        yield f"{what}: {error!r}"
+
+
+def _name_of(line: Line) -> str:
+    """Of a file of its own: sorted by name is sorted by time."""
+    of = line.get("query_id") or "job"
+    return f"{line['time_ms']:015d}-{of}-{line.get('batch_id', 0)}"
+
+
+def _write_file(path: str, line: Line) -> None:
+    from spark_kafka_sink.metrics.textfile import add_to_textfile
+
+    add_to_textfile(path, line)
+
+
+def _push(url: str, job: str, line: Line) -> None:
+    from spark_kafka_sink.metrics.push import push
+
+    push(url, job, line)

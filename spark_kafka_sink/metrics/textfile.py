@@ -1,0 +1,71 @@
+"""A file in Prometheus' text format, for node_exporter's textfile collector.
+
+Spark's committing process may be another one for each batch, so totals go on from the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import CollectorRegistry, write_to_textfile
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.metrics.exposition import Exposition
+from spark_kafka_sink.metrics.names import Values
+
+_Stamp = tuple[int, int, int]
+
+_known: dict[str, tuple[_Stamp, Exposition]] = {}
+"""Of files that this process has written, and that nobody has since."""
+
+
+def add_to_textfile(path: str, line: Values) -> None:
+    """Add one batch. The file is replaced as a whole: a reader sees the old or the new one.
+
+    Raises OSError, and ValueError for a file that is not in this format.
+    """
+    exposition = _begun(path)
+    exposition.add(line)
+    registry = CollectorRegistry()
+    registry.register(exposition)
+    write_to_textfile(path, registry)
+    stamp = _stamp(path)
+    assert stamp is not None, "it was just written"
+    _known[path] = stamp, exposition
+
+
+def check_textfile(path: str) -> None:
+    """Raises ConfigError where no such file can be written, or something else is there."""
+    folder = os.path.dirname(path) or "."
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"metrics.prometheus.path: cannot write to {folder} on the driver. Name a file in a "
+            "folder that is there and may be written to"
+        )
+    try:
+        _begun(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"metrics.prometheus.path: {path} on the driver is not a file in Prometheus' format "
+            f"({error}). Remove it, or name another one"
+        ) from error
+
+
+def _begun(path: str) -> Exposition:
+    """What the file holds, without reading it again if it is still this process' own."""
+    stamp = _stamp(path)
+    if path in _known and _known[path][0] == stamp:
+        return _known[path][1]
+    exposition = Exposition()
+    if stamp is not None:
+        with open(path, encoding="utf-8") as file:
+            exposition.go_on_from(file.read())
+    return exposition
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,145 @@
+"""Where lines go: files that are rotated, folders elsewhere, and a reader that follows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.metrics.files import check_path, local_path
+from spark_kafka_sink.metrics.following import FollowedLines
+from spark_kafka_sink.metrics.outputs import put_out
+
+
+def line(number: int) -> dict[str, Any]:
+    return {"sink": "pykafka-sink", "event": "commit", "batch_id": number, "time_ms": 10**12}
+
+
+def numbers_in(path: Path) -> list[int]:
+    return [json.loads(text)["batch_id"] for text in path.read_text().splitlines()]
+
+
+def put(outputs: MetricsOutputs, *numbers: int) -> None:
+    for number in numbers:
+        assert list(put_out(outputs, line(number))) == []
+
+
+def test_a_file_grows_for_ever_unless_it_is_told_not_to(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    put(MetricsOutputs(str(path)), *range(20))
+    assert numbers_in(path) == list(range(20))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    size = len(json.dumps(line(1))) + 1
+    outputs = MetricsOutputs(str(path), max_bytes=2 * size, backups=2)
+    put(outputs, 1, 2, 3)
+    assert (numbers_in(path), numbers_in(tmp_path / "m.1")) == ([3], [1, 2])
+    put(outputs, 4, 5, 6, 7)
+    assert numbers_in(path) == [7]
+    assert numbers_in(tmp_path / "m.1") == [5, 6]
+    assert numbers_in(tmp_path / "m.2") == [3, 4]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "m.1", "m.2"]
+
+
+def test_a_line_that_is_too_large_for_any_file_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    put(MetricsOutputs(str(path), max_bytes=10, backups=1), 1, 2)
+    assert (numbers_in(path), numbers_in(tmp_path / "m.1")) == ([2], [1])
+
+
+def test_a_folder_of_another_file_system(tmp_path: Path) -> None:
+    """pyarrow's own local one, by a URI that it takes for one: as with an object store."""
+    import pyarrow.fs
+
+    system = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    outputs = MetricsOutputs("mem://bucket/metrics/")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "spark_kafka_sink.metrics.files._file_system", lambda uri: (system, "metrics/")
+        )
+        (tmp_path / "metrics").mkdir()
+        put(outputs, 1, 2, 2)
+    files = sorted((tmp_path / "metrics").iterdir())
+    assert [numbers_in(file) for file in files] == [[1], [2], [2]]
+    assert files[0].name.startswith("001000000000000-job-1-")
+
+
+@pytest.mark.parametrize(
+    ("path", "local"),
+    [
+        ("/var/log/m.jsonl", "/var/log/m.jsonl"),
+        ("m.jsonl", "m.jsonl"),
+        ("file:///var/log/a%20b", "/var/log/a b"),
+        ("file:/var/log/m", "/var/log/m"),
+        ("s3://bucket/m", None),
+        ("hdfs://name:8020/m", None),
+    ],
+)
+def test_which_paths_are_local(path: str, local: str | None) -> None:
+    assert local_path(path) == local
+
+
+def test_a_uri_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ConfigError, match="metrics.path: nosuch://x: .*pyarrow.fs knows"):
+        check_path("nosuch://x")
+
+
+def test_what_cannot_be_written_is_told_and_not_raised(tmp_path: Path) -> None:
+    outputs = MetricsOutputs(str(tmp_path / "missing" / "m"))
+    (problem,) = put_out(outputs, line(1))
+    assert problem == (
+        f"metrics.path: cannot append to {tmp_path}/missing/m: No such file or directory"
+    )
+    (problem,) = put_out(MetricsOutputs("nosuch://x"), line(1))
+    assert problem.startswith("metrics.path: cannot append to nosuch://x: ArrowInvalid")
+
+
+# --- following ------------------------------------------------------------------------------------
+
+
+def read(followed: FollowedLines) -> list[int]:
+    return [found["batch_id"] for found in followed.read()]
+
+
+def test_a_file_that_grows_is_followed_through_rotations(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    size = len(json.dumps(line(1))) + 1
+    outputs = MetricsOutputs(str(path), max_bytes=3 * size, backups=3)
+    followed = FollowedLines(str(path), from_end=True)
+    assert read(followed) == []
+    put(outputs, 1, 2)
+    assert read(followed) == [1, 2]
+    put(outputs, 3, 4, 5)
+    assert read(followed) == [3, 4, 5]
+    put(outputs, 6)
+    assert read(followed) == [6]
+    assert read(followed) == []
+
+
+def test_only_whole_lines_of_the_sink_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    path.write_text("earlier\n")
+    followed = FollowedLines(str(path), from_end=True)
+    text = json.dumps(line(1))
+    with path.open("a") as file:
+        file.write('{"another": 1}\nnot json\n[1]\n' + text[:20])
+    assert read(followed) == []
+    with path.open("a") as file:
+        file.write(text[20:] + "\n")
+    assert read(followed) == [1]
+
+
+def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    followed = FollowedLines(str(path), from_end=False)
+    put(MetricsOutputs(str(path)), 1, 2)
+    assert read(followed) == [1, 2]
+    path.write_text(json.dumps(line(3)) + "\n")
+    assert read(followed) == [3]

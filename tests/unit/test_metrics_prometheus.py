@@ -1,0 +1,290 @@
+"""Lines as Prometheus reads them, by its own parser: names, totals, files, push gateway, HTTP."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.metrics import listen, push, textfile
+from spark_kafka_sink.metrics.exposition import Exposition
+from spark_kafka_sink.metrics.listener import JoinedMetrics
+from spark_kafka_sink.metrics.outputs import check_outputs, put_out
+from spark_kafka_sink.spark.commit import BatchSummary
+from tests.prometheus import Samples
+from tests.unit.test_metrics_names import a_line
+
+ROOT = Path(__file__).resolve().parents[2]
+SENT = "kafka_producer_producer_metrics_record_send_total"
+QUERY = "7a1b"
+
+
+def of_query(line: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**line, "query_id": QUERY, **more}
+
+
+def samples_of(collector: Any) -> Samples:
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return Samples(generate_latest(registry).decode())
+
+
+def exposed(*lines: dict[str, Any]) -> Samples:
+    exposition = Exposition()
+    for line in lines:
+        exposition.add(line)
+    return samples_of(exposition)
+
+
+# --- names and values -----------------------------------------------------------------------------
+
+
+def test_names_and_labels_are_those_of_jmx_exporter() -> None:
+    read = exposed(a_line())
+    assert read(SENT, client_id="c") == 2200
+    assert read("kafka_producer_producer_metrics_request_latency_avg", client_id="c") == 10
+    topic = "kafka_producer_producer_topic_metrics_record_send_total"
+    assert read(topic, client_id="c", topic="t") == 2200
+    node = "kafka_producer_producer_node_metrics_request_latency_max"
+    assert read(node, client_id="c", node_id="node-1") == 16
+    assert read.families[SENT.removesuffix("_total")].type == "counter"
+    assert read.families["kafka_producer_producer_metrics_batch_size_avg"].type == "gauge"
+
+
+def test_totals_add_up_and_the_rest_is_of_the_last_batch() -> None:
+    first, second = a_line(), a_line()
+    second["metrics"]["records_sent"] = 300
+    second["metrics"]["request_latency_max_ms"] = 99
+    read = exposed(first, second)
+    assert read(SENT) == 2500
+    assert read("kafka_producer_producer_metrics_request_latency_max") == 99
+    assert read("kafka_producer_producer_metrics_record_send_rate") == 600
+    assert read("pykafka_sink_batches_total", event="commit") == 2
+
+
+def test_queries_are_told_apart() -> None:
+    read = exposed(of_query(a_line()), of_query(a_line(), query_id="other", query_name="orders"))
+    assert read(SENT, query=QUERY) == read(SENT, query="orders") == 2200
+
+
+def test_the_sinks_own() -> None:
+    read = exposed(a_line())
+    assert read("pykafka_sink_records_acknowledged_total") == 2000
+    assert read("pykafka_sink_task_part_seconds_total", part="ack_wait") == pytest.approx(0.06)
+    assert read("pykafka_sink_current_send_time_seconds") == 0.015
+    assert read("pykafka_sink_task_records", extreme="most") == 1000
+    assert read("pykafka_sink_request_latency_quantile_seconds", quantile="0.99") == (
+        pytest.approx(0.016, rel=0.045)
+    )
+    histogram = "pykafka_sink_request_latency_seconds"
+    assert read(f"{histogram}_bucket", le="0.004") == 4
+    assert read(f"{histogram}_bucket", le="0.008") == 4
+    assert read(f"{histogram}_bucket", le="0.016") == 8
+    assert read(f"{histogram}_count") == read(f"{histogram}_bucket", le="+Inf") == 8
+    assert read(f"{histogram}_sum") == 0.08
+
+
+def test_what_failed_is_counted_though_nothing_is_known_of_it() -> None:
+    unknown = BatchSummary(tasks=None, failed_tasks=None).line("abort", 3, note="")
+    read = exposed(a_line(), unknown)
+    assert read("pykafka_sink_batches_total", event="abort") == 1
+    assert read(SENT, client_id="c") == 2200
+
+
+# --- a file ---------------------------------------------------------------------------------------
+
+
+def test_a_file_goes_on_in_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "sink.prom"
+    outputs = MetricsOutputs(prometheus_path=str(path))
+    for _ in range(3):
+        check_outputs(outputs)
+        assert list(put_out(outputs, a_line())) == []
+        textfile._known.clear()
+    read = Samples(path.read_text())
+    assert read(SENT) == 3 * 2200
+    assert read("pykafka_sink_request_latency_seconds_bucket", le="0.004") == 12
+    assert read("pykafka_sink_request_latency_seconds_sum") == pytest.approx(0.24)
+    assert read.names == exposed(a_line()).names
+    assert [p.name for p in tmp_path.iterdir()] == ["sink.prom"]
+
+
+def test_a_file_of_this_process_is_not_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "sink.prom"
+    textfile.add_to_textfile(str(path), a_line())
+    known = textfile._known[str(path)][1]
+    textfile.add_to_textfile(str(path), a_line())
+    assert textfile._known[str(path)][1] is known
+    path.unlink()
+    textfile.add_to_textfile(str(path), a_line())
+    assert Samples(path.read_text())(SENT) == 2200
+
+
+def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other"
+    path.write_text("{ what } is = this\n")
+    outputs = MetricsOutputs(prometheus_path=str(path))
+    with pytest.raises(ConfigError, match="is not a file in Prometheus' format"):
+        check_outputs(outputs)
+    (problem,) = put_out(outputs, a_line())
+    assert problem.startswith(f"metrics.prometheus.path: cannot write {path}: ")
+    assert path.read_text() == "{ what } is = this\n"
+    missing = MetricsOutputs(prometheus_path=str(tmp_path / "missing" / "sink.prom"))
+    with pytest.raises(ConfigError, match="cannot write to .*missing on the driver"):
+        check_outputs(missing)
+
+
+# --- a push gateway -------------------------------------------------------------------------------
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """Keeps what it is told."""
+
+    told: list[tuple[str, str, str]]
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.told.append((self.command, self.path, body))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *arguments: Any) -> None: ...
+
+
+@pytest.fixture
+def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    class Handler(Gateway):
+        told: list[tuple[str, str, str]] = []  # noqa: RUF012
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", Handler.told
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_push_gateway_is_told(gateway: tuple[str, list[tuple[str, str, str]]]) -> None:
+    url, told = gateway
+    outputs = MetricsOutputs(push_url=url, push_job="nightly")
+    for _ in range(2):
+        assert list(put_out(outputs, a_line())) == []
+    assert [(method, path) for method, path, _ in told] == [("PUT", "/metrics/job/nightly")] * 2
+    assert [Samples(body)(SENT) for _, _, body in told] == [2200, 4400]
+    push._pushed.clear()
+
+
+def test_a_gateway_that_is_not_there_costs_a_line_in_the_log() -> None:
+    (problem,) = put_out(MetricsOutputs(push_url="http://127.0.0.1:1"), a_line())
+    assert "cannot push to http://127.0.0.1:1: " in problem
+    assert "refused" in problem
+
+
+# --- joined with Spark's progress -----------------------------------------------------------------
+
+
+def progress(query_id: str, name: str | None, rows: int) -> Any:
+    return SimpleNamespace(
+        id=query_id,
+        name=name,
+        numInputRows=rows,
+        inputRowsPerSecond=10.0,
+        processedRowsPerSecond=20.0,
+        durationMs={"addBatch": 300, "triggerExecution": 500},
+    )
+
+
+def test_lines_and_progress_are_joined_by_query(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    joined = JoinedMetrics(str(path))
+    joined.note_started(QUERY, "orders")
+    joined.note_progress(progress(QUERY, "orders", 100))
+    joined.note_progress(progress("elsewhere", "other", 7))
+    assert samples_of(joined).names == set()
+    put_out_to = MetricsOutputs(str(path))
+    assert list(put_out(put_out_to, of_query(a_line()))) == []
+    joined.note_progress(progress(QUERY, "orders", 50))
+    read = samples_of(joined)
+    assert read(SENT, query="orders") == 2200
+    assert read("pykafka_sink_query_input_rows_total", query="orders") == 150
+    phase = "pykafka_sink_query_phase_seconds_total"
+    assert read(phase, query="orders", phase="addBatch") == 0.6
+    assert read("pykafka_sink_query_active", query="orders") == 1
+    assert not any("other" in sample.labels.values() for sample in read.samples)
+    joined.note_ended(QUERY)
+    assert samples_of(joined)("pykafka_sink_query_active") == 0
+
+
+class Spark:
+    """The two things of a session that listening needs: its conf, and where listeners go."""
+
+    def __init__(self, **properties: str) -> None:
+        self.conf = properties
+        self.streams = self
+        self.listeners: list[Any] = []
+
+    def addListener(self, listener: Any) -> None:  # noqa: N802
+        self.listeners.append(listener)
+
+    def removeListener(self, listener: Any) -> None:  # noqa: N802
+        self.listeners.remove(listener)
+
+
+def test_it_listens_until_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    spark: Any = Spark(**{"spark.pykafka.metrics.path": f"file://{path}"})
+    with listen(spark, port=0, host="127.0.0.1") as listening:
+        assert len(spark.listeners) == 1
+        assert list(put_out(MetricsOutputs(str(path)), a_line())) == []
+        url = f"http://127.0.0.1:{listening.port}/metrics"
+        with urllib.request.urlopen(url) as answer:
+            assert Samples(answer.read().decode())(SENT) == 2200
+    assert spark.listeners == []
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url)
+
+
+@pytest.mark.parametrize("properties", [{}, {"spark.pykafka.metrics.path": "s3://bucket/m"}])
+def test_listening_needs_a_local_file(properties: dict[str, str]) -> None:
+    spark: Any = Spark(**properties)
+    with pytest.raises(ConfigError, match="listen needs the file that queries write"):
+        listen(spark, port=0)
+
+
+# --- the dashboard --------------------------------------------------------------------------------
+
+
+def test_the_dashboard_asks_only_for_what_exists(tmp_path: Path) -> None:
+    dashboard = json.loads((ROOT / "examples/grafana/pykafka-sink.json").read_text())
+    joined = JoinedMetrics(str(tmp_path / "m.jsonl"))
+    assert list(put_out(MetricsOutputs(str(tmp_path / "m.jsonl")), of_query(a_line()))) == []
+    joined.note_progress(progress(QUERY, "orders", 100))
+    known = samples_of(joined)
+    labels = {label for sample in known.samples for label in sample.labels}
+    expressions = [t["expr"] for p in dashboard["panels"] for t in p.get("targets", ())]
+    variables = [
+        v["query"]["query"]
+        for v in dashboard["templating"]["list"]
+        if "query" in v and isinstance(v["query"], dict)
+    ]
+    assert len(expressions) > 15
+    for expression in [*expressions, *variables]:
+        asked = set(re.findall(r"\b(?:kafka_producer|pykafka_sink)_\w+", expression))
+        assert asked, expression
+        assert asked <= known.names, expression
+        grouped = re.findall(r"by \(([^)]*)\)", expression)
+        used = {name.strip() for names in grouped for name in names.split(",")}
+        used |= set(re.findall(r"(\w+)=~?\"", expression))
+        assert used <= labels | {"job", "instance"}, expression
