@@ -20,6 +20,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
+from spark_kafka_sink.network.broker_pauses import BrokerPauses
 from spark_kafka_sink.network.connector import (
     NOT_AUTHENTICATED_IN_TIME,
     SESSION_OVER_AT_ONCE,
@@ -54,8 +55,6 @@ from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
 
-_SLOW_CONNECT_MS = 1_000
-
 
 class NetworkClient:
     """Sends requests to nodes. Each is completed once: with its answer, or with a failure."""
@@ -75,6 +74,7 @@ class NetworkClient:
         self._rng = rng
         self._connector = Connector(settings, network, rng, converse)
         self.nodes: NodesMetrics = {}
+        self.pauses = BrokerPauses()
         self._connections: dict[int, NodeConnection] = {}
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
@@ -142,16 +142,8 @@ class NetworkClient:
         best: tuple[int, float, Node] | None = None
         limit = self._settings.max_in_flight_requests_per_connection
         for node in nodes:
-            connection = self._connection(node)
-            if connection.can_send(now_ms, limit):
-                rank = len(connection.in_flight)
-            elif connection.is_connecting:
-                # A connection that takes longer comes after the nodes that were not tried yet.
-                is_slow = now_ms - connection.connect_started_ms >= _SLOW_CONNECT_MS
-                rank = limit + (3 if is_slow else 1)
-            elif connection.can_connect(now_ms) or connection.can_renew(now_ms):
-                rank = limit + 2
-            else:
+            rank = self._connection(node).load_rank(now_ms, limit)
+            if rank is None:
                 continue
             candidate = (rank, self._rng.random(), node)
             if best is None or candidate[:2] < best[:2]:
@@ -350,8 +342,12 @@ class NetworkClient:
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent
         if throttle_time_ms > 0 and sent.version >= sent.request.throttled_from:
-            connection.throttle(now_ms + throttle_time_ms)
+            self._throttle(connection, throttle_time_ms, now_ms)
         self._complete(connection.node, sent, now_ms, received)
+
+    def _throttle(self, connection: NodeConnection, throttle_time_ms: int, now_ms: int) -> None:
+        connection.throttle(now_ms, now_ms + throttle_time_ms)
+        self.pauses.note(connection.node.node_id, now_ms, now_ms + throttle_time_ms)
 
     def _handle_usable(self, connection: NodeConnection, event: Usable, now_ms: int) -> None:
         protocol = connection.protocol
@@ -363,7 +359,7 @@ class NetworkClient:
         connection.last_used_ms = now_ms
         connection.failed_attempts = 0
         if event.throttle_time_ms > 0:
-            connection.throttle(now_ms + event.throttle_time_ms)
+            self._throttle(connection, event.throttle_time_ms, now_ms)
 
     # --- deadlines -----------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Buffer
 
 NO_CHANNEL = -1
+_SLOW_CONNECT_MS = 1_000
 
 
 class ConnectionState(Enum):
@@ -235,10 +236,13 @@ class NodeConnection:
             self.has_answered = True
             self.last_failure = None
 
-    def throttle(self, until_ms: int) -> None:
-        """Send nothing before ``until_ms``."""
+    def throttle(self, now_ms: int, until_ms: int) -> None:
+        """Send nothing before ``until_ms``. Nor does the broker look at what is in flight."""
+        resumed_at_ms = max(self.resume_at_ms, now_ms)
         self.change(ConnectionEvent.THROTTLE)
         self.resume_at_ms = max(self.resume_at_ms, until_ms)
+        if self.protocol is not None:
+            self.protocol.postpone_deadlines(self.resume_at_ms - resumed_at_ms)
 
     def fail(self, reason: str, retry_at_ms: int) -> None:
         """The connection is lost or does not come about: not again before ``retry_at_ms``."""
@@ -277,6 +281,18 @@ class NodeConnection:
             return False
         is_over = now_ms >= protocol.ends_at_ms
         return now_ms >= protocol.renew_at_ms and not (is_over and protocol.in_flight)
+
+    def load_rank(self, now_ms: int, max_in_flight: int) -> int | None:
+        """The lower, the sooner a request would be answered; None: it cannot be sent for now."""
+        if self.can_send(now_ms, max_in_flight):
+            return len(self.in_flight)
+        if self.is_connecting:
+            # A connection that takes longer comes after the nodes that were not tried yet.
+            is_slow = now_ms - self.connect_started_ms >= _SLOW_CONNECT_MS
+            return max_in_flight + (3 if is_slow else 1)
+        if self.can_connect(now_ms) or self.can_renew(now_ms):
+            return max_in_flight + 2
+        return None
 
     def poll_delay_ms(self, now_ms: int) -> int | None:
         """After how many ms a pause ends; 0: it can be connected to; None: there is no pause."""

@@ -9,7 +9,7 @@ Source: ``RecordAccumulator``.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
@@ -59,6 +59,9 @@ class RecordAccumulator:
         # Queued or in flight, in the order in which they were finished.
         self._incomplete: dict[ProducerBatch, object] = {}
         self.failure: Exception | None = None
+        self.paused_until_ms = 0
+        """When the pauses that brokers have asked for are over: what waits for memory or
+        acknowledgements does not wait in vain until then."""
         self.slow_nodes: frozenset[int] = frozenset()
         """Nodes that have kept batches waiting for ``partitioner.availability.timeout.ms``."""
         self.busy_nodes: frozenset[int] = frozenset()
@@ -203,6 +206,10 @@ class RecordAccumulator:
         """The batch, queued or in flight, that was finished first."""
         with self.monitor:
             return next(iter(self._incomplete), None)
+
+    def incomplete(self) -> Iterator[ProducerBatch]:
+        """Batches, queued or in flight, oldest first. The monitor must be held."""
+        return iter(self._incomplete)
 
     def mute(self, topic_partition: TopicPartition) -> None:
         """Send nothing more of a partition until ``unmute``: keeps order without idempotence."""

@@ -242,12 +242,13 @@ class Appender:
         self._metrics.buffer_wait_ns += self._clock.perf_ns() - started_ns
 
     def _await_pages(self, missing: int) -> None:
-        deadline_ms = self._clock.now_ms() + self._config.max_block_ms
+        began_ms = self._clock.now_ms()
         with self._monitor:
             while self._pool.free_count < missing:
                 if self._accumulator.failure is not None:
                     raise self._accumulator.failure
-                left_ms = deadline_ms - self._clock.now_ms()
+                counts_from_ms = max(began_ms, self._accumulator.paused_until_ms)
+                left_ms = counts_from_ms + self._config.max_block_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     raise self._buffer_exhausted(missing)
                 self._monitor.wait(left_ms)

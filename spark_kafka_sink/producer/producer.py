@@ -137,7 +137,8 @@ class KafkaProducer:
         """Send everything and wait until it is acknowledged, and a token checked.
 
         Raises what went wrong. Ends by itself: each batch is acknowledged or fails within
-        ``delivery.timeout.ms``, and the check is given up after that.
+        ``delivery.timeout.ms`` and the pauses that brokers ask for, and the check is given up
+        after that.
         """
         self._raise_failure()
         self._appender.finish_open()
@@ -147,6 +148,7 @@ class KafkaProducer:
         deadline_ms = self._clock.now_ms() + patience_ms
         with self._monitor:
             while self.accumulator.failure is None and self.accumulator.incomplete_count:
+                deadline_ms = max(deadline_ms, self.accumulator.paused_until_ms + patience_ms)
                 left_ms = deadline_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     raise ProducerClosedError(

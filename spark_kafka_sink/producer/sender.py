@@ -341,17 +341,37 @@ class Sender:
     # --- time ----------------------------------------------------------------------------------
 
     def _expire(self, now_ms: int) -> int | None:
-        """Fail if the oldest batch is out of time; returns after how long it will be."""
-        oldest = self._accumulator.oldest_incomplete()
-        if oldest is None:
-            return None
-        left_ms = oldest.created_at_ms + self._config.delivery_timeout_ms - now_ms
-        if left_ms > 0:
-            return left_ms
-        why = self._why_not_sent(oldest)
+        """Fail if a batch is out of time; returns after how long one may be.
+
+        A pause that its leader has asked for does not count.
+        """
         timeout_ms = self._config.delivery_timeout_ms
-        self.fail(delivery_errors.expired(oldest, timeout_ms, now_ms, why))
-        return None
+        soonest_ms: int | None = None
+        pauses = self._client.pauses
+        with self._accumulator.monitor:
+            self._accumulator.paused_until_ms = pauses.latest_end_ms
+            oldest = self._accumulator.oldest_incomplete()
+            pauses.forget_before(now_ms if oldest is None else oldest.created_at_ms)
+            for batch in self._accumulator.incomplete():
+                left_ms = batch.created_at_ms + timeout_ms - now_ms
+                is_late = left_ms <= 0
+                if is_late:
+                    left_ms += self._paused_ms(batch, now_ms)
+                if left_ms <= 0:
+                    why = self._why_not_sent(batch)
+                    self.fail(delivery_errors.expired(batch, timeout_ms, now_ms, why))
+                    return None
+                soonest_ms = left_ms if soonest_ms is None else min(soonest_ms, left_ms)
+                if not is_late:
+                    break  # those after it are younger
+        return soonest_ms
+
+    def _paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        """How much of its life the leader of ``batch`` had asked for a pause."""
+        leader = self._metadata.snapshot.leader(batch.topic_partition)
+        if leader is None:
+            return 0
+        return self._client.pauses.paused_ms(leader.node_id, batch.created_at_ms, now_ms)
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
         """Why ``batch`` cannot be sent now."""

@@ -126,6 +126,12 @@ class Connection:
         """Whether it is, or is going to be, authenticated by SASL."""
         return self._authentication is not None
 
+    def postpone_deadlines(self, by_ms: int) -> None:
+        """Of all that is in flight."""
+        self.in_flight = deque(
+            sent._replace(deadline_ms=sent.deadline_ms + by_ms) for sent in self.in_flight
+        )
+
     # --- sending -------------------------------------------------------------------------------
 
     def open(self, now_ms: int, deadline_ms: int) -> list[Buffer]:

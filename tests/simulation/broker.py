@@ -153,12 +153,27 @@ class SimBroker:
                 inbox.is_busy = False
             else:
                 self._respond(channel, inbox, response, version, correlation_id, flexible)
+                pause_ms = getattr(response, "throttle_time_ms", 0)
+                if pause_ms and version >= request_type.throttled_from:
+                    self._mute(channel, inbox, pause_ms)
             self._serve_next(channel, inbox)
 
         if inbox.session is None:
             self._cluster.handle(self, request, version, reply)
         else:
             self._serve_secured(channel, inbox.session, (request, version, sent_at_ms), reply)
+
+    def _mute(self, channel: Channel, inbox: Inbox, pause_ms: int) -> None:
+        """A quota is used up: nothing more is read from the connection for that long."""
+        self._cluster.paused_ms += pause_ms
+        inbox.is_busy = True
+
+        def unmute() -> None:
+            if self._inboxes.get(channel) is inbox:
+                inbox.is_busy = False
+                self._serve_next(channel, inbox)
+
+        self._cluster.scheduler.after(pause_ms, unmute)
 
     def _serve_secured(
         self,

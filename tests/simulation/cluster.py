@@ -72,6 +72,7 @@ class SimCluster:
         self.on_end_txn: Callable[[str], str] = lambda transactional_id: "NONE"
         self.on_describe: Callable[[str], str] = lambda topic: "NONE"
         self.throttle_time_ms = 0
+        self.paused_ms = 0
         self.reports_new_leader = True
         self.metadata_requests = 0
         self.metadata_delay_ms = (0, 0)

@@ -204,7 +204,7 @@ def _watch(life: Life) -> None:
         life.trace = digest.hexdigest()
         if simulation.network.polls > _MOST_POLLS:
             raise InvariantError(f"more than {_MOST_POLLS} polls: the sender does not wait")
-        _check_ages(producer, simulation.clock.ms)
+        _check_ages(producer, simulation.clock.ms, simulation.cluster.paused_ms)
         known = producer._metadata.snapshot.topics.get("t")
         for index, partition in enumerate(known.partitions if known else ()):
             if partition.leader_epoch < epochs.get(index, -1):
@@ -216,12 +216,13 @@ def _watch(life: Life) -> None:
     producer.sender.run_once = watching_run_once  # type: ignore[method-assign]
 
 
-def _check_ages(producer: KafkaProducer, now_ms: int) -> None:
+def _check_ages(producer: KafkaProducer, now_ms: int, paused_ms: int) -> None:
     """Whatever the sender waits for: no batch becomes older than it may."""
     oldest = producer.accumulator.oldest_incomplete()
     if producer.accumulator.failure is None and oldest is not None:
         age_ms = now_ms - oldest.created_at_ms
-        if age_ms > producer._config.delivery_timeout_ms:
+        # All pauses that any broker has asked for.
+        if age_ms > producer._config.delivery_timeout_ms + paused_ms:
             raise InvariantError(f"{oldest.topic_partition}: a batch has waited for {age_ms} ms")
 
 

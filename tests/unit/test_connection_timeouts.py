@@ -128,7 +128,7 @@ def test_versions_are_asked_for_again_while_the_broker_wants_a_pause(world):
     answers = []
     request = ApiVersionsRequest("test", "1")
     world.client.send(NODE, request, world.clock.ms, lambda result, _: answers.append(result))
-    world.client._connection(NODE).throttle(world.clock.ms + 1_000)
+    world.client._connection(NODE).throttle(world.clock.ms, world.clock.ms + 1_000)
     world.client.poll(0, world.clock.ms)
     assert answers[0].failure is None
     versions = world.client.api_versions(NODE)

@@ -66,7 +66,7 @@ def test_only_a_ready_connection_takes_a_request():
 def test_a_pause_that_is_asked_for_while_a_request_is_written(sent_at_ms):
     """Nothing is sent before both are over, in whichever order they end."""
     connection = connection_after(*WAY_TO_READY, E.SEND)
-    connection.throttle(100)
+    connection.throttle(0, 100)
     assert connection.poll_delay_ms(0) == 100
     assert not connection.can_send(sent_at_ms, 5)
     connection.change(E.SENT)
@@ -77,7 +77,7 @@ def test_a_pause_that_is_asked_for_while_a_request_is_written(sent_at_ms):
 def test_the_longest_pause_counts():
     connection = connection_after(*WAY_TO_READY)
     for until_ms in (100, 300, 200):
-        connection.throttle(until_ms)
+        connection.throttle(0, until_ms)
     assert connection.poll_delay_ms(250) == 50
     assert not connection.can_send(299, 5)
     assert connection.can_send(300, 5)
@@ -85,7 +85,7 @@ def test_the_longest_pause_counts():
 
 def test_a_lost_connection_forgets_what_it_learned_and_waits():
     connection = connection_after(*WAY_TO_READY)
-    connection.throttle(10_000)
+    connection.throttle(0, 10_000)
     connection.fail("reset by peer", retry_at_ms=50)
     assert connection.last_failure == "reset by peer"
     assert not connection.can_connect(49)

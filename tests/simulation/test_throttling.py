@@ -1,0 +1,108 @@
+"""What a broker's quota costs is time: nothing expires of it, nothing is sent again (KIP-219)."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError
+from spark_kafka_sink.base.model import Node, TopicPartition
+from tests.simulation.harness import Simulation, simulate
+
+PAUSE_MS = 20_000
+IMPATIENT = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000", "linger_ms": "0"}
+
+
+def throttled(**options: str) -> Simulation:
+    """The next answer to a produce request asks for PAUSE_MS without requests."""
+    simulation = simulate(**{**IMPATIENT, **options})
+    simulation.append_to(0, [b"first"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = PAUSE_MS
+    return simulation
+
+
+def leader(simulation: Simulation, partition: int) -> Node:
+    found = simulation.producer._metadata.snapshot.leader(TopicPartition("t", partition))
+    assert found is not None
+    return found
+
+
+def test_what_waits_for_the_end_of_a_pause_does_not_expire():
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    started_ms = simulation.clock.ms
+    simulation.append_to(0, [b"after"])
+    simulation.producer.flush()
+    assert simulation.clock.ms - started_ms >= PAUSE_MS - 100
+    assert simulation.values()[0] == [b"first", b"throttled", b"after"]
+
+
+def test_what_the_broker_does_not_look_at_in_a_pause_is_not_sent_again():
+    """Brokers answer at once, and mute the connection: what was in flight waits there."""
+    simulation = throttled(batch_size="100")
+    values = [b"%04d" % number for number in range(100)]
+    simulation.append_to(0, values)
+    simulation.scheduler.after(100, lambda: setattr(simulation.cluster, "throttle_time_ms", 0))
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"first", *values]
+    metrics = simulation.producer.metrics
+    assert metrics.requests_in_flight_max > 1
+    # One was read by the broker when the pause was over.
+    assert metrics.request_latency_max_ms >= PAUSE_MS
+    assert metrics.retries == 0
+
+
+def test_a_task_that_waits_for_memory_waits_out_a_pause():
+    simulation = throttled(max_block_ms="1000", buffer_memory="65536", batch_size="16384")
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    values = [b"%04d" % number * 1000 for number in range(50)]
+    simulation.append_to(0, values)
+    simulation.producer.flush()
+    assert simulation.values()[0][2:] == values
+
+
+def test_time_goes_on_when_the_pause_is_over():
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    simulation.append_to(0, [b"never"])
+    simulation.producer._appender.finish_open()
+    simulation.run_for(PAUSE_MS - 1_000)
+    for broker in simulation.cluster.brokers.values():
+        broker.is_paused = True
+    with pytest.raises(DeliveryError, match=f"{PAUSE_MS + 3_000} ms old"):
+        simulation.producer.flush()
+
+
+def test_memory_is_not_waited_for_longer_than_that():
+    simulation = throttled(
+        max_block_ms="1000", buffer_memory="65536", delivery_timeout_ms="30000", batch_size="16384"
+    )
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    for broker in simulation.cluster.brokers.values():
+        broker.is_paused = True
+    started_ms = simulation.clock.ms
+    with pytest.raises(BufferExhaustedError):
+        simulation.append_to(0, [b"%04d" % number * 1000 for number in range(50)])
+    assert simulation.clock.ms - started_ms <= PAUSE_MS + 1_000 + 100
+
+
+def test_other_brokers_time_goes_on_meanwhile():
+    """The oldest batch waits for a pause, and a younger one for a broker that is gone."""
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    simulation.append_to(0, [b"patient"])
+    simulation.producer._appender.finish_open()
+    other = next(p for p in (1, 2) if leader(simulation, p) != leader(simulation, 0))
+    simulation.cluster.brokers[leader(simulation, other).node_id].is_paused = True
+    simulation.append_to(other, [b"never"])
+    with pytest.raises(DeliveryError, match=f"t-{other} not acknowledged .*, 3000 ms old"):
+        simulation.producer.flush()
