@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 FAIL = "fail"
 LOG = "log"

@@ -15,7 +15,7 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
 

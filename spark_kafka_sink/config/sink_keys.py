@@ -37,6 +37,7 @@ def _replicas(value: int) -> str | None:
     return f"must be -1 or between 1 and {_MOST_REPLICAS}"
 
 
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 SINK_OPTIONS = ConfigDef(
     [
         ConfigKey(
@@ -230,6 +231,26 @@ SINK_OPTIONS = ConfigDef(
             "collection (gc.freeze), and glibc reuses memory blocks of up to 128 MiB instead of "
             "giving them back (mallopt). Both change the process for all code that runs in it, and "
             "a write with worker.tuning=false does not undo what an earlier one has done.",
+        ),
+        ConfigKey(
+            "log.level",
+            ConfigType.STRING,
+            None,
+            one_of(*_LOG_LEVELS),
+            Importance.LOW,
+            "From which level on the sink logs, on the driver and in tasks; info where nobody has "
+            "set up Python's logging, else what that says. All queries of a process share it.",
+            convert=in_usual_case(*_LOG_LEVELS),
+        ),
+        ConfigKey(
+            "log.format",
+            ConfigType.STRING,
+            "text",
+            one_of("text", "json"),
+            Importance.LOW,
+            "text, or json: each line is a JSON document with time, level, logger and message, or "
+            "in place of the message the line of metrics. Where the application has set up "
+            "Python's logging, its own format counts.",
         ),
         ConfigKey(
             "metrics.log",

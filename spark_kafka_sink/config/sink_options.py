@@ -39,6 +39,18 @@ _EXACTLY_ONCE_ONLY = (
     "transaction.log.replication.factor",
     "transaction.log.min.isr",
 )
+_AS_THEY_ARE = (
+    "topic",
+    "hooks_on_error",
+    "log_level",
+    "log_format",
+    "metrics_log",
+    "write_id",
+    "write_version",
+    "worker_tuning",
+    "preflight_timeout_ms",
+    "preflight_topic_timeout_ms",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,8 @@ class SinkOptions:
     topic: str | None
     interceptors: tuple[str, ...]
     hooks_on_error: str
+    log_level: str | None
+    log_format: str
     metrics_log: bool
     metrics: MetricsOutputs
     write_id: str | None
@@ -90,16 +104,9 @@ class SinkOptions:
             exactly_once=_exactly_once(sink, producer),
             checkpoint=lowered.get("checkpointlocation"),
             query_name=lowered.get("queryname"),
-            topic=sink["topic"],
+            **{name: sink[name] for name in _AS_THEY_ARE},
             interceptors=tuple(sink["interceptors"]),
-            hooks_on_error=sink["hooks_on_error"],
-            metrics_log=sink["metrics_log"],
             metrics=MetricsOutputs.of(sink),
-            write_id=sink["write_id"],
-            write_version=sink["write_version"],
-            worker_tuning=sink["worker_tuning"],
-            preflight_timeout_ms=sink["preflight_timeout_ms"],
-            preflight_topic_timeout_ms=sink["preflight_topic_timeout_ms"],
             notes=(
                 *_notes(lowered),
                 *_notes_on_guarantee(sink["delivery_guarantee"], own),

@@ -29,7 +29,7 @@ from spark_kafka_sink.config.redaction import (
     warning_of_shown,
 )
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 _NAME = re.compile(r"[\w.-]*")
 
 CONF_PREFIX = "spark.pykafka."

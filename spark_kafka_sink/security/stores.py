@@ -25,7 +25,7 @@ from spark_kafka_sink.security.material import (
 )
 from spark_kafka_sink.security.store_options import JKS, PEM, PKCS12, StoreOptions
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _BEGINNING_OF_PKCS12 = b"\x30"
 # The largest bundles of authorities have less than one.

@@ -31,7 +31,7 @@ from spark_kafka_sink.security.tls_versions import versions_of
 
 Resolve = Callable[[str, str], str]
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 # OpenSSL's X509_V_FLAG_PARTIAL_CHAIN, which Python 3.9 has no name for.
 _PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)

@@ -17,7 +17,7 @@ from spark_kafka_sink.config.security_config import SslConfig
 from spark_kafka_sink.config.ssl_keys import TLS_1_2, TLS_1_3
 from spark_kafka_sink.security import cipher_suites
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 

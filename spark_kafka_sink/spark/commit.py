@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import platform
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
@@ -24,15 +23,11 @@ from spark_kafka_sink.metrics.line import Line, Measured, TaskFigures, by_topic,
 from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
+from spark_kafka_sink.spark.logs import DOCUMENT, ensure_log_handler
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
 
-if TYPE_CHECKING:
-    _StreamHandler = logging.StreamHandler[TextIO]
-else:
-    _StreamHandler = logging.StreamHandler  # Python 3.9 and 3.10 know no parameter of it
-
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -218,7 +213,7 @@ def report_abort(
 
 def _log(level: int, line: Line) -> None:
     ensure_log_handler()
-    logger.log(level, json.dumps(line))
+    logger.log(level, json.dumps(line), extra={DOCUMENT: line})
 
 
 def _put_out(outputs: MetricsOutputs, line: Line) -> None:
@@ -226,40 +221,3 @@ def _put_out(outputs: MetricsOutputs, line: Line) -> None:
     for problem in put_out(outputs, line):
         ensure_log_handler()
         logger.warning(problem)
-
-
-def ensure_log_handler() -> None:
-    """Log to standard error, the driver's log, until the application sets up logging."""
-    mine = next((h for h in logger.handlers if isinstance(h, _StandIn)), None)
-    is_set_up = _is_logging_set_up()
-    if mine is None and not is_set_up:
-        logger.addHandler(_StandIn(has_level=logger.level == logging.NOTSET))
-    elif mine is not None and is_set_up:
-        logger.removeHandler(mine)
-        if mine.has_level and logger.level == logging.INFO:
-            logger.setLevel(logging.NOTSET)
-
-
-class _StandIn(_StreamHandler):
-    """For as long as there is no other handler: with one, each line would be there twice.
-
-    has_level: the level of the logger is set with it
-    """
-
-    def __init__(self, has_level: bool) -> None:
-        super().__init__(sys.stderr)
-        self.has_level = has_level
-        if has_level:
-            logger.setLevel(logging.INFO)
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self.addFilter(lambda _: not _is_logging_set_up())
-
-
-def _is_logging_set_up() -> bool:
-    """Whether a line of the sink reaches a handler of the application."""
-    at: logging.Logger | None = logger
-    while at is not None:
-        if any(not isinstance(handler, _StandIn) for handler in at.handlers):
-            return True
-        at = at.parent if at.propagate else None
-    return False

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _MESSAGE = "message"
 # Of the execution in which Spark calls a function for foreachBatch: each call has another one, and

@@ -17,6 +17,7 @@ from spark_kafka_sink.spark.commit import (
     report_abort,
     report_commit,
 )
+from spark_kafka_sink.spark.logs import set_up
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import Plan, Unit
 
@@ -33,6 +34,7 @@ def commit_batch(
     batch_id: of a micro-batch that is written as a job, as ``unit`` says
     query_id: of the query, where that is known without messages, of which there may be none
     """
+    set_up(options)
     more: dict[str, Any] = {}
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import commit_unit
@@ -58,6 +60,7 @@ def abort_batch(
 
     plan: of the batch, where it is known. Then what was planned after it is left alone
     """
+    set_up(options)
     note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if isinstance(messages, BatchSummary):
         note = UNKNOWN_NOTE

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.logs import set_up
 from spark_kafka_sink.spark.timed_input import TimedInput
 from spark_kafka_sink.transactions.model import Plan
 
@@ -52,6 +53,7 @@ def write_partition(
 
     from spark_kafka_sink.spark.task import prepare_process, write_rows
 
+    set_up(options)
     prepare_process(options.worker_tuning)
     write_rows(rows, options, positions, message, transactions)
     return message

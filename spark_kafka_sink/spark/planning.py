@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
     """Options as they were given, or ConfigError with what is wrong with them."""
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.spark.logs import set_up
 
     refuse_disabled_compiler()
     options = SinkOptions.parse(given)
+    set_up(options)
     if options.producer.security.sasl is not None:
         from spark_kafka_sink.security.login import check
 

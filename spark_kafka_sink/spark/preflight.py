@@ -10,6 +10,7 @@ have committed no micro-batch yet, fails at once.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -29,7 +30,9 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
 from spark_kafka_sink.security.security import Security
-from spark_kafka_sink.spark.commit import ensure_log_handler, logger
+from spark_kafka_sink.spark.logs import ensure_log_handler
+
+logger = logging.getLogger(__name__)
 
 _LOCAL_SCHEME = "file:"
 

@@ -25,8 +25,9 @@ from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.kernels.cache import COMPILED
 from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.record.kernels.prepare import prepare_kernels
-from spark_kafka_sink.spark.commit import KafkaCommitMessage, ensure_log_handler
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.logs import ensure_log_handler
 from spark_kafka_sink.spark.timed_input import TimedInput
 from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
@@ -34,7 +35,7 @@ from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS, driver_transact
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
 from spark_kafka_sink.transactions.rows import Rows
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 
 def load_all() -> None:

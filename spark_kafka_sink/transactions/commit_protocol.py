@@ -41,7 +41,7 @@ from spark_kafka_sink.transactions.model import (
     Write,
 )
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _DRIVER_TIMEOUT_MS = 60_000
 

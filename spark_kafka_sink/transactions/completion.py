@@ -20,7 +20,7 @@ from spark_kafka_sink.transactions.errors import TransactionLostError
 from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase, TaskTransaction
 from spark_kafka_sink.transactions.times import duration_of
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 # A decision is of no use when the brokers abort its transactions a moment later.
 _LEAST_TIME_LEFT = 0.1

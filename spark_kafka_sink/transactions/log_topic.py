@@ -22,7 +22,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import ListTransaction
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponseTopic
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _MIN_ISR = "min.insync.replicas"
 _FEWEST_REPLICAS_WITH_A_CHOICE = 2

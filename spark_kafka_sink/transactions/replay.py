@@ -10,7 +10,7 @@ from spark_kafka_sink.transactions.errors import ReplayError
 from spark_kafka_sink.transactions.model import Decision, TaskTransaction
 from spark_kafka_sink.transactions.rows import Rows
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 
 def check_replay(

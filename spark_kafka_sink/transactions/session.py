@@ -39,7 +39,7 @@ from spark_kafka_sink.transactions.model import (
     Write,
 )
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _TASK_ABORT_TIMEOUT_MS = 5_000
 

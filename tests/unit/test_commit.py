@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,11 @@ from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.fields import MOST_LOGGED_PARTITIONS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
-from spark_kafka_sink.spark import commit
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
     AT_LEAST_ONCE_NOTE,
     BatchSummary,
     KafkaCommitMessage,
-    ensure_log_handler,
     report_abort,
     report_commit,
 )
@@ -326,61 +323,3 @@ def test_commits_are_logged_on_demand_and_aborts_always(caplog: pytest.LogCaptur
 def test_a_metrics_file_that_cannot_be_written_does_not_undo_a_commit(tmp_path: Path) -> None:
     """Everything is in Kafka: an exception here makes Spark repeat, and double, the whole batch."""
     report_commit([message()], 1, False, to(tmp_path / "no such folder" / "metrics.jsonl"))
-
-
-@pytest.fixture
-def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
-    """The sink's logger in an application that has not set up logging: pytest has."""
-    logger = logging.Logger("spark_kafka_sink")
-    monkeypatch.setattr(commit, "logger", logger)
-    # There, loggers that keep what is enabled are told of changed levels.
-    monkeypatch.setitem(logging.Logger.manager.loggerDict, "bare", logger)
-    return logger
-
-
-def test_without_logging_set_up_lines_go_to_standard_error(
-    bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report_commit([], 5, True, NOWHERE)
-    report_commit([], 6, True, NOWHERE)
-    first, second = capsys.readouterr().err.splitlines()
-    assert " INFO spark_kafka_sink: {" in first
-    assert json.loads(second[second.index("{") :])["batch_id"] == 6
-    assert len(bare_logger.handlers) == 1
-
-
-def test_logging_that_is_set_up_is_left_alone(bare_logger: logging.Logger) -> None:
-    handler = logging.StreamHandler(sys.stdout)
-    bare_logger.addHandler(handler)
-    bare_logger.setLevel(logging.ERROR)
-    ensure_log_handler()
-    assert bare_logger.handlers == [handler]
-    assert bare_logger.level == logging.ERROR
-
-
-def test_logging_that_is_set_up_later_has_each_line_once_and_its_own_level(
-    bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bare_logger.parent = application = logging.Logger("application")
-    report_commit([], 5, True, NOWHERE)
-    application.addHandler(logging.StreamHandler(sys.stderr))
-    bare_logger.info("written by another module")
-    report_commit([], 6, True, NOWHERE)
-    application.setLevel(logging.WARNING)
-    report_commit([], 7, True, NOWHERE)
-    first, second, third = capsys.readouterr().err.splitlines()
-    assert " INFO spark_kafka_sink: {" in first
-    assert second == "written by another module"
-    assert json.loads(third)["batch_id"] == 6
-    assert bare_logger.handlers == []
-
-
-def test_a_level_that_the_application_has_set_stays(
-    bare_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bare_logger.setLevel(logging.WARNING)
-    report_commit([], 5, True, NOWHERE)
-    bare_logger.addHandler(logging.StreamHandler(sys.stderr))
-    report_commit([], 6, True, NOWHERE)
-    assert capsys.readouterr().err == ""
-    assert bare_logger.level == logging.WARNING

@@ -29,7 +29,7 @@ from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.environment import CACHE_VARIABLE
 from spark_kafka_sink.record.kernels.cache_folders import KernelFiles, Problem, root_folders
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 TYPICAL_COMPILE_S = 15
 """All kernels on one core of the machine on which the project's figures are measured."""

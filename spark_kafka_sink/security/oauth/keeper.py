@@ -19,7 +19,7 @@ from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.refresh import RefreshSchedule
 from spark_kafka_sink.security.oauth.token import Token
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 REFRESH_TIMEOUT_MS = 60_000
 """How long one renewal may take."""

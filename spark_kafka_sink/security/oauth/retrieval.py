@@ -39,7 +39,7 @@ from spark_kafka_sink.security.oauth.retry import Waiting
 from spark_kafka_sink.security.oauth.token import ClaimNames, Token, token_of_jwt
 from spark_kafka_sink.security.oauth.token_provider import provided_token
 
-logger = logging.getLogger("spark_kafka_sink")
+logger = logging.getLogger(__name__)
 
 _SSL = "ssl."
 _LOCAL = ("localhost", "127.0.0.1", "::1")
