@@ -91,6 +91,8 @@ jmx_exporter gives the metrics of Java producers without rules, so that boards f
 record-send-total of producer-metrics is `kafka_producer_producer_metrics_record_send_total`, with the
 label `client_id`; topics and brokers have `topic` and `node_id` besides. The label `query` is the query's
 name (`queryName`), else its id; empty for jobs. [examples/grafana](../examples/grafana/) has a dashboard.
+`make prometheus` lets Prometheus 2.42, its push gateway and node_exporter read all of it, asks Prometheus
+what the dashboard asks, and has promtool check it.
 
 Totals are counters; averages, rates and maxima are those of the last batch. What Java does not have:
 

@@ -159,15 +159,18 @@ class Exposition:
         """All families, for the registry."""
         yield from self._families(self._totals, CounterMetricFamily)
         yield from self._families(self._gauges, GaugeMetricFamily)
+        if self._histograms:
+            yield self._latency_family()
+
+    def _latency_family(self) -> HistogramMetricFamily:
+        """One for all label sets: a second one of the same name is an error for Prometheus."""
+        names_of_labels = [name for name, _ in next(iter(self._histograms))]
+        family = HistogramMetricFamily(LATENCY, _LATENCY_DOC, labels=names_of_labels)
+        bounds = [*map(_bound, _DOUBLINGS), _INFINITY]
         for key, buckets in self._histograms.items():
-            family = HistogramMetricFamily(LATENCY, _LATENCY_DOC, labels=[n for n, _ in key])
-            bounds = [*map(_bound, _DOUBLINGS), _INFINITY]
-            family.add_metric(
-                [value for _, value in key],
-                [(bound, buckets[index]) for index, bound in enumerate(bounds)],
-                self._latency_sums[key],
-            )
-            yield family
+            counts = [(bound, buckets[index]) for index, bound in enumerate(bounds)]
+            family.add_metric([value for _, value in key], counts, self._latency_sums[key])
+        return family
 
     def _families(self, series: Mapping[_Series, float], kind: Any) -> Iterator[Family]:
         by_name: dict[str, list[tuple[Labels, float]]] = {}

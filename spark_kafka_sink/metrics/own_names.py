@@ -56,9 +56,9 @@ def _task_seconds(line: Values) -> Iterator[Labelled]:
 
 def _quantiles(line: Values) -> Iterator[Labelled]:
     latency = line.get("request_latency", {})
-    for quantile, name in (("0.5", "p50_ms"), ("0.95", "p95_ms"), ("0.99", "p99_ms")):
+    for percentile, name in (("50", "p50_ms"), ("95", "p95_ms"), ("99", "p99_ms")):
         if name in latency:
-            yield {"quantile": quantile}, latency[name] / 1000
+            yield {"percentile": percentile}, latency[name] / 1000
 
 
 def _send_time(line: Values) -> Iterator[Labelled]:
@@ -133,7 +133,7 @@ OWN_METRICS = (
         _seconds("elapsed_ms"),
     ),
     OwnMetric(
-        "pykafka_sink_request_latency_quantile_seconds",
+        "pykafka_sink_request_latency_percentile_seconds",
         "Of the last batch's produce requests",
         False,
         _quantiles,

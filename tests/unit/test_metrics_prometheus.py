@@ -78,13 +78,24 @@ def test_queries_are_told_apart() -> None:
     assert read(SENT, query=QUERY) == read(SENT, query="orders") == 2200
 
 
+def test_each_name_is_described_once() -> None:
+    """Prometheus refuses a text in which a name has two lines HELP."""
+    exposition = Exposition()
+    for line in (a_line(), of_query(a_line())):
+        exposition.add(line)
+    registry = CollectorRegistry()
+    registry.register(exposition)
+    described = re.findall(r"^# HELP (\S+)", generate_latest(registry).decode(), re.MULTILINE)
+    assert len(described) == len(set(described)) > 80
+
+
 def test_the_sinks_own() -> None:
     read = exposed(a_line())
     assert read("pykafka_sink_records_acknowledged_total") == 2000
     assert read("pykafka_sink_task_part_seconds_total", part="ack_wait") == pytest.approx(0.06)
     assert read("pykafka_sink_current_send_time_seconds") == 0.015
     assert read("pykafka_sink_task_records", extreme="most") == 1000
-    assert read("pykafka_sink_request_latency_quantile_seconds", quantile="0.99") == (
+    assert read("pykafka_sink_request_latency_percentile_seconds", percentile="99") == (
         pytest.approx(0.016, rel=0.045)
     )
     histogram = "pykafka_sink_request_latency_seconds"

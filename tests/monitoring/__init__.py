@@ -1,0 +1,1 @@
+"""Prometheus itself, its push gateway and node_exporter, with what the sink tells them."""

@@ -1,0 +1,178 @@
+"""What Prometheus, its push gateway and node_exporter make of the sink's metrics.
+
+They are Debian's: apt-get install prometheus prometheus-pushgateway prometheus-node-exporter
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.metrics import listen
+from spark_kafka_sink.metrics.exposition import Exposition
+from spark_kafka_sink.metrics.outputs import put_out
+from tests.broker.processes import eventually
+from tests.prometheus import Samples
+from tests.unit.test_metrics_names import a_line
+from tests.unit.test_metrics_prometheus import QUERY, SENT, Spark, of_query, progress
+
+pytestmark = pytest.mark.long
+
+DASHBOARD = Path(__file__).resolve().parents[2] / "examples/grafana/pykafka-sink.json"
+# promtool asks for base units and whole words, which Kafka's names have not.
+KAFKAS_NAMES = "kafka_producer_"
+
+
+def program(name: str) -> str:
+    found = shutil.which(name)
+    assert found is not None, f"no {name}: {__doc__}"
+    return found
+
+
+def fetched(url: str) -> str:
+    """The answer; empty while nobody answers."""
+    try:
+        with urllib.request.urlopen(url) as answer:
+            text: str = answer.read().decode()
+            return text
+    except (urllib.error.URLError, ConnectionError):
+        return ""
+
+
+@contextmanager
+def running(folder: Path, *command: str) -> Iterator[None]:
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([program(command[0]), *command[1:]], stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_promtool_finds_fault_with_kafkas_names_alone() -> None:
+    exposition = Exposition()
+    exposition.add(a_line())
+    exposition.add(of_query(a_line()))
+    registry = CollectorRegistry()
+    registry.register(exposition)
+    done = subprocess.run(
+        [program("promtool"), "check", "metrics"],
+        input=generate_latest(registry),
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout == b""
+    complaints = done.stderr.decode().splitlines()
+    assert [line for line in complaints if not line.startswith(KAFKAS_NAMES)] == []
+
+
+def test_a_textfile_that_node_exporter_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "textfiles"
+    folder.mkdir()
+    outputs = MetricsOutputs(prometheus_path=str(folder / "sink.prom"))
+    assert list(put_out(outputs, a_line())) == []
+    (port,) = free_ports(1, "127.0.0.1")
+    url = f"http://127.0.0.1:{port}/metrics"
+    options = ("--collector.disable-defaults", "--collector.textfile")
+    where = (f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={folder}")
+    with running(tmp_path, "prometheus-node-exporter", *options, *where):
+        assert eventually(lambda: SENT in fetched(url))
+        for number in (2, 3):
+            assert list(put_out(outputs, a_line())) == []
+            read = Samples(fetched(url))
+            assert read(SENT) == number * 2200
+            assert read("node_textfile_scrape_error") == 0
+
+
+def test_a_push_gateway_that_keeps_it(tmp_path: Path) -> None:
+    (port,) = free_ports(1, "127.0.0.1")
+    url = f"http://127.0.0.1:{port}"
+    with running(tmp_path, "prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"):
+        assert eventually(lambda: fetched(f"{url}/-/ready"))
+        outputs = MetricsOutputs(push_url=url, push_job="nightly")
+        assert list(put_out(outputs, a_line())) == []
+        read = Samples(fetched(f"{url}/metrics"))
+        assert read(SENT, job="nightly", client_id="c") == 2200
+        assert read("push_failure_time_seconds", job="nightly") == 0
+
+
+class Prometheus:
+    """One that scrapes every second."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def ask(self, expression: str) -> list[Any]:
+        """The result of a query at this time; a wrong one raises."""
+        answer = fetched(f"{self._url}/api/v1/query?query={urllib.parse.quote(expression)}")
+        if not answer:
+            return []
+        told = json.loads(answer)
+        assert told["status"] == "success", told
+        result: list[Any] = told["data"]["result"]
+        return result
+
+
+@contextmanager
+def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
+    (port,) = free_ports(1, "127.0.0.1")
+    config = {
+        "global": {"scrape_interval": "1s"},
+        "scrape_configs": [
+            {"job_name": "sink", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}
+        ],
+    }
+    file = folder / "prometheus.json"  # JSON is YAML
+    file.write_text(json.dumps(config))
+    where = (f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}")
+    with running(folder, "prometheus", *where, f"--web.listen-address=127.0.0.1:{port}"):
+        yield Prometheus(f"http://127.0.0.1:{port}")
+
+
+def queries_of_dashboard() -> list[str]:
+    """What Grafana asks, with its variables replaced."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    found = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    for name, value in (("$__rate_interval", "1m"), ("$__range", "5m")):
+        found = [query.replace(name, value) for query in found]
+    return [query.replace("$client_id", ".*").replace("$query", ".*") for query in found]
+
+
+def test_prometheus_scrapes_the_listener_and_answers_the_dashboard(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    outputs = MetricsOutputs(str(path))
+    spark: Any = Spark()
+    with listen(spark, port=0, path=str(path), host="127.0.0.1") as listening:
+        assert list(put_out(outputs, of_query(a_line()))) == []
+        spark.listeners[0].onQueryProgress(_Event(progress(QUERY, "orders", 100)))
+        with prometheus(tmp_path, listening.port) as server:
+            assert eventually(lambda: server.ask(SENT))
+            assert list(put_out(outputs, of_query(a_line()))) == []
+            assert eventually(lambda: float(server.ask(SENT)[0]["value"][1]) == 4400)
+            (sent,) = server.ask(SENT)
+            assert sent["metric"]["query"] == "orders"
+            assert eventually(lambda: server.ask(f"rate({SENT}[1m])"))
+            aborted = [q for q in queries_of_dashboard() if 'event="abort"' in q]
+            for query in queries_of_dashboard():
+                assert server.ask(query) or query in aborted, query
+
+
+class _Event:
+    """Spark's QueryProgressEvent."""
+
+    def __init__(self, told: Any) -> None:
+        self.progress = told
