@@ -2,7 +2,8 @@
 
 ``format("pykafka-sink")`` needs an import of nothing. ``write`` and ``batch_writer`` do the same
 where Spark has no data sources in Python, or does not find this one. ``metrics.listen`` serves
-Prometheus. They are loaded, with pyspark, when they are first used.
+Prometheus. They are loaded, with pyspark, when they are first used. ``RefusedRowsError`` is for
+interceptors and partitioners of your own.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["batch_writer", "metrics", "write"]
+__all__ = ["RefusedRowsError", "batch_writer", "metrics", "write"]
 
 if TYPE_CHECKING:
     from spark_kafka_sink import metrics
+    from spark_kafka_sink.base.entry_points import RefusedRowsError
     from spark_kafka_sink.spark.frames import batch_writer, write
 else:
 
@@ -23,6 +25,10 @@ else:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         if name == "metrics":
             return import_module(f"{__name__}.metrics")
+        if name == "RefusedRowsError":
+            from spark_kafka_sink.base.entry_points import RefusedRowsError
+
+            return RefusedRowsError
         try:
             from spark_kafka_sink.spark.frames import batch_writer, write
         except ImportError as error:

@@ -1,14 +1,15 @@
 """The user's own code, which the sink calls by its name: ``package.module:name``.
 
 A hook that raises fails the task, with its own traceback as the cause; or, with
-``hooks.on.error=log``, is logged and skipped for that Arrow batch.
+``hooks.on.error=log``, is logged and skipped for that Arrow batch. One that refuses rows, by
+RefusedRowsError, is not skipped: whoever runs it decides what becomes of them.
 """
 
 from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
@@ -21,6 +22,28 @@ LOG = "log"
 
 class HookError(KafkaSinkError):
     """A user's hook raised, or returned what it must not. Its own exception is the cause."""
+
+
+class RefusedRowsError(KafkaSinkError, ValueError):
+    """An interceptor or a partitioner of your own raises it: these rows must not be written.
+
+    rows: numbers of rows in the Arrow batch that it was given, from 0, each with the reason
+
+    The task fails; with ``errors.tolerance=all``, these rows become dead letters, and the others go
+    on. The reason is in a header of the dead letter.
+
+    Example
+    -------
+    >>> raise RefusedRowsError({3: "no customer id", 17: "unknown country"})
+    """
+
+    def __init__(self, rows: Mapping[int, str]) -> None:
+        self.rows = {int(row): str(reason) for row, reason in rows.items()}
+        shown = "; ".join(f"row {row}: {text}" for row, text in [*self.rows.items()][:3])
+        super().__init__(f"{len(self.rows)} row(s) refused: {shown}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.rows,)
 
 
 def load(entry_point: str, what: str) -> Any:
@@ -49,12 +72,28 @@ class Hook(NamedTuple):
 def run(hook: Hook, on_error: str, check: Callable[[Any], Any], *arguments: Any) -> Any:
     """``check(hook(*arguments))``; None if it failed and ``on_error`` is ``log``.
 
-    ``check`` raises for a result that may not be used. Raises HookError.
+    ``check`` raises for a result that may not be used. Raises HookError, and RefusedRowsError as
+    the hook has raised it.
     """
     try:
         return check(hook.call(*arguments))
+    except RefusedRowsError:
+        raise
     except Exception as error:
         if on_error == LOG:
             logger.warning(f"{hook.name} failed and is skipped: {error!r}", exc_info=True)
             return None
         raise HookError(f"{hook.name} failed: {error!r}") from error
+
+
+def refused_rows(hook: Hook, error: RefusedRowsError, rows_count: int) -> dict[int, str]:
+    """The rows that ``hook`` refuses, ascending, with its reasons.
+
+    Raises HookError if it names no row, or one that it was not given.
+    """
+    rows = dict(sorted(error.rows.items()))
+    outside = [row for row in rows if not 0 <= row < rows_count]
+    if outside or not rows:
+        wrong = f"row {outside[0]}; there are {rows_count}" if outside else "no row"
+        raise HookError(f"{hook.name} raised RefusedRowsError for {wrong}") from error
+    return rows

@@ -9,6 +9,7 @@ class ColumnPositions(NamedTuple):
     """Positions of the columns in every Arrow batch; None for a column that is absent.
 
     topic_option: the ``topic`` option, which overrides the topic column.
+    takes_partitioner: whether a partitioner that looks at columns is asked for these rows.
     """
 
     value: int
@@ -18,3 +19,4 @@ class ColumnPositions(NamedTuple):
     partition: int | None = None
     timestamp: int | None = None
     topic_option: str | None = None
+    takes_partitioner: bool = True

@@ -16,25 +16,20 @@ from spark_kafka_sink.config.config_def import (
     non_empty,
     one_of,
 )
-from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT
+from spark_kafka_sink.config.dead_letter_keys import DEAD_LETTER_KEYS
+from spark_kafka_sink.config.topic_creation import (
+    BROKER_DEFAULT,
+    MOST_REPLICAS,
+    problem_of_replicas,
+)
 
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 NONE = "none"
 
 
-# Replicas are counted in 16 bits on the wire.
-_MOST_REPLICAS = 2**15 - 1
-
-
 def _number_of(value: int) -> str | None:
     return None if value == BROKER_DEFAULT or value >= 1 else "must be -1 or at least 1"
-
-
-def _replicas(value: int) -> str | None:
-    if value == BROKER_DEFAULT or 1 <= value <= _MOST_REPLICAS:
-        return None
-    return f"must be -1 or between 1 and {_MOST_REPLICAS}"
 
 
 _LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -131,7 +126,7 @@ SINK_OPTIONS = ConfigDef(
             "transaction.log.replication.factor",
             ConfigType.INT,
             3,
-            between(1, _MOST_REPLICAS),
+            between(1, MOST_REPLICAS),
             Importance.MEDIUM,
             "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
             "cluster of one broker, where decisions are lost with its disk.",
@@ -167,7 +162,7 @@ SINK_OPTIONS = ConfigDef(
             "topic.creation.replication.factor",
             ConfigType.INT,
             BROKER_DEFAULT,
-            _replicas,
+            problem_of_replicas,
             Importance.MEDIUM,
             "Replicas of a topic that is created. -1: the brokers' default.replication.factor, "
             "which needs Kafka 2.4 or newer.",
@@ -317,5 +312,6 @@ SINK_OPTIONS = ConfigDef(
             "The label job of what is pushed. Two jobs with the same one replace each other's "
             "metrics there.",
         ),
+        *DEAD_LETTER_KEYS,
     ]
 )

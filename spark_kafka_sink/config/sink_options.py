@@ -13,6 +13,11 @@ from typing import Any
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.dead_letters import (
+    DeadLetterConfig,
+    dead_letters_of,
+    notes_on_dead_letters,
+)
 from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig
 from spark_kafka_sink.config.java_keys import (
     JAVA_PARTITIONERS,
@@ -60,6 +65,7 @@ class SinkOptions:
     exactly_once: None unless delivery.guarantee asks for it
     checkpoint, query_name: of a streaming query, where Spark tells
     write_id, write_version: of a batch write that is to be written once; both or none
+    dead_letters: None unless errors.tolerance asks for them
     notes: sentences about options without effect, for the log
     """
 
@@ -80,6 +86,7 @@ class SinkOptions:
     preflight_timeout_ms: int
     preflight_topic_timeout_ms: int
     notes: tuple[str, ...]
+    dead_letters: DeadLetterConfig | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -91,9 +98,7 @@ class SinkOptions:
         own = {name: value for name, value in lowered.items() if name in SINK_OPTIONS.keys}
         sink = SINK_OPTIONS.parse(own)
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
-        producer = ProducerConfig.parse(
-            {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
-        )
+        producer = ProducerConfig.parse(_with_effect(kafka))
         _check_hooks(sink["interceptors"], producer.partitioner)
         return cls(
             producer=replace(
@@ -113,7 +118,9 @@ class SinkOptions:
                 *_notes_on_memory(kafka),
                 *notes_on_providers(kafka),
                 *notes_on_security(kafka, producer.security),
+                *notes_on_dead_letters(sink, own),
             ),
+            dead_letters=dead_letters_of(sink),
         )
 
 
@@ -137,6 +144,10 @@ def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
         del kafka["partitioner.class"]
         kafka.update(java_partitioner)
     return kafka
+
+
+def _with_effect(kafka: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
 
 
 def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:

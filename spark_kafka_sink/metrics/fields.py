@@ -136,6 +136,7 @@ LINE = (
     Field("tasks", "integer", "of the micro-batch or job; not there where Spark does not tell"),
     Field("failed_tasks", "integer", "of them, without a message"),
     Field("records_acknowledged", "integer", "by brokers, of tasks that have ended"),
+    Field("dead_letters", "dead_letters", "of them, by cause; not there without errors.tolerance"),
     Field("version", "integer", f"of this schema: {LINE_VERSION}"),
     Field("sink_version", "string", "of the package"),
     Field("time_ms", "integer", "when the line was written, since 1970"),

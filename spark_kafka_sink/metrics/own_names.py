@@ -77,6 +77,11 @@ def _extremes(summary: str, field: str) -> Callable[[Values], Iterator[Labelled]
     return values
 
 
+def _dead_letters(line: Values) -> Iterator[Labelled]:
+    for cause, count in line.get("dead_letters", {}).items():
+        yield {"cause": cause}, count
+
+
 def _slowest_task(line: Values) -> Iterator[Labelled]:
     found = line.get("tasks_summary")
     if found:
@@ -107,6 +112,12 @@ OWN_METRICS = (
         "Records that brokers have acknowledged",
         True,
         _field("records_acknowledged"),
+    ),
+    OwnMetric(
+        "pykafka_sink_dead_letters_total",
+        "Of them, dead letters, by cause",
+        True,
+        _dead_letters,
     ),
     OwnMetric(
         "pykafka_sink_task_seconds_total",

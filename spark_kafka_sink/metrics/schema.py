@@ -57,6 +57,7 @@ def _definitions() -> dict[str, Schema]:
             "required": ["scale", "counts"],
         },
         "nodes": _map_of(_object(NODE, all_of(NODE[:-1])), "^-?[0-9]+$"),
+        "dead_letters": _map_of(_INTEGER),
         "topics": _map_of(_object(TOPIC, all_of(TOPIC))),
         "partitions": _map_of(_map_of(_object(PARTITION, all_of(PARTITION)), "^[0-9]+$")),
         "partitions_summary": _summary(

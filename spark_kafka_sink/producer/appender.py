@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.errors import BufferExhaustedError, RecordTooLargeError
+from spark_kafka_sink.base.errors import BufferExhaustedError
+from spark_kafka_sink.columns.faults import RowFaults
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -29,8 +30,6 @@ from spark_kafka_sink.producer.slot_assigner import SlotAssigner
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicRegistry, TopicSlots
 from spark_kafka_sink.producer.turns import Turns
 from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
-from spark_kafka_sink.record.kernels.sizing import largest_record
-from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32
@@ -66,13 +65,18 @@ class Appender:
 
     # --- appending -----------------------------------------------------------------------------
 
-    def append(self, records: ArrowRecords, cluster: ClusterSnapshot, timestamp_ms: int) -> None:
+    def append(
+        self, records: ArrowRecords, cluster: ClusterSnapshot, timestamp_ms: int, most_bytes: int
+    ) -> None:
         """Append all rows, or raise before the first one is.
 
-        Raises RecordTooLargeError and TopicError for what no broker would take,
-        BufferExhaustedError when brokers do not keep up, and the failure of the sender.
+        most_bytes: that a record takes, as its check has found out
+
+        Raises TopicError for a partition that does not exist, BufferExhaustedError when brokers do
+        not keep up, and the failure of the sender.
         """
-        self._check_sizes(records)
+        self._metrics.record_size_max = max(self._metrics.record_size_max, most_bytes)
+        self._open_batches.ensure_spill(most_bytes)
         started_ms = self._clock.now_ms()
         with self._turn():
             topics = [self._topics.get(name, cluster) for name in records.topics]
@@ -81,6 +85,14 @@ class Appender:
                 self._assigner.choose_sticky(topic, cluster)
             self._append_rows(records, slots, topics, cluster, timestamp_ms)
             self._finish_old(started_ms)
+
+    def find_misplaced(self, records: ArrowRecords, cluster: ClusterSnapshot) -> RowFaults:
+        """Rows that would go to a partition that does not exist, and those that the user's own
+        partitioner refuses.
+        """
+        with self._turn():
+            topics = [self._topics.get(name, cluster) for name in records.topics]
+            return self._assigner.find_misplaced(records, topics)
 
     def _finish_old(self, started_ms: int) -> None:
         """Finish batches that have been open for too long, for no longer than the append took.
@@ -162,24 +174,6 @@ class Appender:
                 if topic.sticky_slot == NO_SLOT:
                     self._assigner.choose_sticky(topic, cluster)
                     sticky_slots[index] = topic.sticky_slot
-
-    def _check_sizes(self, records: ArrowRecords) -> None:
-        """Raises RecordTooLargeError, as ``KafkaProducer.ensureValidRecordSize``."""
-        size, row = largest_record(records.rows_count, records.columns)
-        self._metrics.record_size_max = max(self._metrics.record_size_max, size)
-        limits = {
-            "max.request.size": self._config.max_request_size,
-            "buffer.memory": self._pool.memory_bytes,
-        }
-        for option, limit in limits.items():
-            if size + RECORD_BATCH_OVERHEAD > limit:
-                raise RecordTooLargeError(
-                    f"The message is {size + RECORD_BATCH_OVERHEAD} bytes when serialized which is "
-                    f"larger than {limit}, which is the value of the {option} configuration "
-                    f"(row {row} of an Arrow batch of {records.rows_count}). Raise kafka.{option}"
-                    ", and the topic's max.message.bytes if need be, or send smaller values"
-                )
-        self._open_batches.ensure_spill(size)
 
     # --- finishing -------------------------------------------------------------------------------
 

@@ -101,6 +101,12 @@ class ComputedPartitions(Protocol):
         """A partition for each of ``rows`` (None: all); -1: the key decides. None: no opinion."""
         ...
 
+    def refused(
+        self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
+    ) -> dict[int, str]:
+        """Which of ``rows`` make ``compute`` raise, and why."""
+        ...
+
 
 def computed_partitions(config: ProducerConfig) -> ComputedPartitions | None:
     """The partitioner that ``kafka.partitioner`` names, if it is one that computes."""
@@ -134,6 +140,12 @@ class RoundRobinPartitioner:
         turns = (first + np.arange(count)) % len(available)
         return np.asarray(available, np.int32)[turns]
 
+    def refused(
+        self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
+    ) -> dict[int, str]:
+        """None: it does not look at rows."""
+        return {}
+
 
 class UserPartitioner:
     """The user's callable: Arrow keys, Arrow values and the number of partitions, for int32s."""
@@ -152,22 +164,68 @@ class UserPartitioner:
         available: Sequence[int],
         partitions_count: int,
     ) -> Int32Array | None:
-        """Raises HookError for a result that is not an int32 array of partitions or nulls."""
-        batch = records.owner if rows is None else records.owner.take(pa.array(rows))
-        values = batch.column(records.positions.value)
-        key = records.positions.key
-        keys = pa.nulls(len(values), pa.binary()) if key is None else batch.column(key)
+        """Raises HookError for a result that is not an int32 array of partitions or nulls, and
+        RefusedRowsError as the callable has raised it.
+        """
 
         def check(result: Any) -> Int32Array:
-            return _checked(result, len(values), partitions_count)
+            partitions, is_outside = _checked(result, count, partitions_count)
+            if is_outside.any():
+                raise ValueError(_outside(partitions[is_outside][0], partitions_count))
+            return partitions
 
+        keys, values = _keys_and_values(records, rows)
+        count = len(values)
         computed: Int32Array | None = entry_points.run(
             self._hook, self._on_error, check, keys, values, partitions_count
         )
         return computed
 
+    def refused(
+        self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
+    ) -> dict[int, str]:
+        """Rows that the callable refuses, or would send to a partition that does not exist.
 
-def _checked(result: Any, rows_count: int, partitions_count: int) -> Int32Array:
+        Raises HookError for any other failure of it.
+        """
+
+        def check(result: Any) -> tuple[Int32Array, npt.NDArray[np.bool_]]:
+            return _checked(result, len(rows), partitions_count)
+
+        found: dict[int, str] = {}
+        while len(rows):
+            keys, values = _keys_and_values(records, rows)
+            try:
+                partitions, is_outside = entry_points.run(
+                    self._hook, entry_points.FAIL, check, keys, values, partitions_count
+                )
+            except entry_points.RefusedRowsError as error:
+                reasons = entry_points.refused_rows(self._hook, error, len(rows))
+                found.update({int(rows[row]): reason for row, reason in reasons.items()})
+                rows = np.delete(rows, [*reasons])
+                continue
+            if self._on_error == entry_points.FAIL:
+                for row in np.flatnonzero(is_outside).tolist():
+                    found[int(rows[row])] = _outside(partitions[row], partitions_count)
+            break
+        return found
+
+
+def _keys_and_values(records: ArrowRecords, rows: npt.NDArray[Any] | None) -> tuple[Any, Any]:
+    batch = records.owner if rows is None else records.owner.take(pa.array(rows))
+    values = batch.column(records.positions.value)
+    key = records.positions.key
+    return pa.nulls(len(values), pa.binary()) if key is None else batch.column(key), values
+
+
+def _outside(partition: int, partitions_count: int) -> str:
+    return f"it returned partition {partition}; there are {partitions_count}"
+
+
+def _checked(
+    result: Any, rows_count: int, partitions_count: int
+) -> tuple[Int32Array, npt.NDArray[np.bool_]]:
+    """(a partition for each row or -1, where it is none of the topic's)."""
     if not isinstance(result, (pa.Array, pa.ChunkedArray)) or result.type != pa.int32():
         kind = getattr(result, "type", type(result).__name__)
         raise TypeError(f"it returned {kind}, not an int32 Arrow array")
@@ -175,12 +233,12 @@ def _checked(result: Any, rows_count: int, partitions_count: int) -> Int32Array:
         raise ValueError(f"it returned {len(result)} partitions for {rows_count} rows")
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
-    valid = result.drop_null().to_numpy()
-    outside = valid[(valid < 0) | (valid >= partitions_count)]
-    if len(outside):
-        raise ValueError(f"it returned partition {outside[0]}; there are {partitions_count}")
     filled: Int32Array = result.fill_null(_LEAVE_TO_KEY).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(filled, np.int32)
+    partitions = np.ascontiguousarray(filled, np.int32)
+    is_outside = (partitions < 0) | (partitions >= partitions_count)
+    if result.null_count:
+        is_outside &= result.is_valid().to_numpy(zero_copy_only=False)
+    return partitions, is_outside
 
 
 def _check_murmur3() -> None:

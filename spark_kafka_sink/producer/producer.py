@@ -26,8 +26,14 @@ from spark_kafka_sink.base.node_metrics import NodesMetrics
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.faults import (
+    Readable,
+    content_faults,
+    rows_of,
+)
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.channels import open_channel_of
 from spark_kafka_sink.network.client import NetworkClient
@@ -44,6 +50,7 @@ from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
+from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
@@ -90,12 +97,11 @@ class KafkaProducer:
         cluster = ClusterAccess(self.client, self._metadata, updater)
         self.pool = BufferPool(config.buffer_memory, _page_size(config.buffer_memory))
         self.accumulator = RecordAccumulator(monitor, self.pool, retry_backoff, self.client.wakeup)
-        metrics, accumulator = self.metrics, self.accumulator
-        self._topics = TopicWaiter(
-            config.max_block_ms, cluster, accumulator, clock, metrics, create_topics
-        )
+        metrics, accumulator, most_ms = self.metrics, self.accumulator, config.max_block_ms
+        self._topics = TopicWaiter(most_ms, cluster, accumulator, clock, metrics, create_topics)
         finishers = Finishers.of(config, accumulator, clock, metrics)
         self._appender = Appender(config, accumulator, finishers, clock, rng, metrics)
+        self._row_checks = RowChecks(config, self.pool.memory_bytes)
         self._identities = Identities(
             config, self.client, self._metadata, accumulator, retry_backoff, rng
         )
@@ -118,8 +124,15 @@ class KafkaProducer:
         """What the task has exchanged with which broker so far."""
         return self.client.nodes
 
-    def append(self, arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
+    def append(
+        self,
+        arrow_batch: ArrowBatch,
+        positions: ColumnPositions,
+        rules: RowRules | None = None,
+    ) -> None:
         """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
+
+        rules: refuse what the brokers would refuse by them; None: leave that to the brokers
 
         Raises RecordError, RecordTooLargeError, TopicError for rows that no broker would take;
         none of this Arrow batch is sent then. Raises BufferExhaustedError, DeliveryError and
@@ -130,8 +143,28 @@ class KafkaProducer:
             return
         timestamp_ms = self._clock.timestamp_ms()
         records = arrow_records(arrow_batch, positions, timestamp_ms)
+        if rules is not None and positions.topic_option is None:
+            self._row_checks.check_topics(records.topics)
         cluster = self._topics.wait_for(records.topics)
-        self._appender.append(records, cluster, timestamp_ms)
+        most_bytes = self._row_checks.check(records, rules or UNKNOWN_RULES)
+        self._appender.append(records, cluster, timestamp_ms, most_bytes)
+
+    def find_faults(
+        self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
+    ) -> Readable:
+        """Why ``append`` refuses rows, each of them: called after it has raised for some.
+
+        Raises what is no fault of a row, such as TopicError for a topic that does not exist.
+        """
+        rows, faults = content_faults(arrow_batch, positions)
+        faults.add_those_of(self._row_checks.find(rows, positions, rules))
+        numbers = faults.good
+        if len(numbers):
+            timestamp_ms = self._clock.timestamp_ms()
+            records = arrow_records(rows_of(rows, numbers), positions, timestamp_ms)
+            cluster = self._topics.wait_for(records.topics)
+            faults.add_those_of(self._appender.find_misplaced(records, cluster), numbers)
+        return Readable(rows, faults)
 
     def flush(self) -> None:
         """Send everything and wait until it is acknowledged, and a token checked.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.columns.faults import BAD_PARTITION, PARTITIONER, RowFaults
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
@@ -57,17 +58,45 @@ class SlotAssigner:
         if row != ALL_ASSIGNED:
             topic = topics[0 if indices is None else int(indices[row])]
             raise TopicError(
-                f"Invalid partition {records.partition_at(row)} for topic '{topic.name}', which "
-                f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}. "
+                f"{_misplaced(records.partition_at(row), topic)}. "
                 "Correct the partition column, or leave it null to let the key decide"
             )
         return slots
+
+    def find_misplaced(self, records: ArrowRecords, topics: Sequence[TopicSlots]) -> RowFaults:
+        """All rows that ``assign`` would raise for, in the numbering of ``records``."""
+        faults = RowFaults(records.rows_count)
+        indices = records.topic_indices
+        if records.positions.partition is not None:
+            column = records.owner.column(records.positions.partition)
+            chosen = column.fill_null(0).to_numpy(zero_copy_only=False)
+            counts = np.array([topic.partitions_count for topic in topics], np.int32)
+            is_outside = (chosen < 0) | (
+                chosen >= (counts[0] if indices is None else counts[indices])
+            )
+            faults.add(
+                is_outside,
+                BAD_PARTITION,
+                lambda row: _misplaced(
+                    chosen[row], topics[0 if indices is None else int(indices[row])]
+                ),
+            )
+        if self._computed is not None and records.positions.takes_partitioner:
+            for index, topic in enumerate(topics):
+                rows = faults.good
+                if indices is not None:
+                    rows = rows[indices[rows] == index]
+                refused = self._computed.refused(records, rows, topic.partitions_count)
+                is_refused = np.zeros(records.rows_count, np.bool_)
+                is_refused[[*refused]] = True
+                faults.add(is_refused, PARTITIONER, refused.__getitem__)
+        return faults
 
     def _compute(
         self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
     ) -> Int32Array | None:
         """What a partitioner that looks at whole columns says, topic by topic."""
-        if self._computed is None:
+        if self._computed is None or not records.positions.takes_partitioner:
             return None
         indices, slow_nodes = records.topic_indices, self._accumulator.slow_nodes
         if indices is None:
@@ -97,3 +126,10 @@ class SlotAssigner:
                 queued = {index: queued[index] for index in available if index in queued}
         partition = topic.partitioner.next_partition(available, queued)
         topic.sticky_slot = topic.first_slot + partition
+
+
+def _misplaced(partition: int, topic: TopicSlots) -> str:
+    return (
+        f"Invalid partition {partition} for topic '{topic.name}', which "
+        f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}"
+    )

@@ -37,7 +37,8 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     partitions: offsets, records and bytes per topic-partition; metrics: the producer's counters;
     nodes: what was exchanged with each broker
     started_at_ms: when its rows began to come, by the clock of ``host``; 0 without rows
-    query_id: of a streaming query, else None
+    query_id, batch_id: of a streaming query, where Spark tells, else None
+    dead_letters: how many there are of each cause, None where no error is tolerated
     transaction: what the task has written in and left open, if there were rows; token: of the plan
     that it belongs to; plan: from Spark partition 0 alone, for it may be as large as all messages.
     All three only with exactly-once delivery
@@ -54,6 +55,8 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     nodes: NodesMetrics = field(default_factory=dict)
     started_at_ms: int = 0
     host: str = field(default_factory=platform.node)
+    batch_id: int | None = None
+    dead_letters: dict[str, int] | None = None
 
     def belong_to(self, plan: Plan) -> None:
         """Tell the driver whose task it was: Spark commits in another process than it plans in."""
@@ -67,7 +70,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
 
     def summary(self) -> dict[str, Any]:
         """What interceptors are told: offsets, records and bytes per partition, and counters."""
-        return {
+        summary: dict[str, Any] = {
             "partition_id": self.partition_id,
             "attempt_number": self.attempt_number,
             "query_id": self.query_id,
@@ -75,6 +78,9 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
             "metrics": self.metrics.report(),
             "partitions": by_topic(self.partitions),
         }
+        if self.dead_letters is not None:
+            summary["dead_letters"] = dict(self.dead_letters)
+        return summary
 
     @property
     def figures(self) -> TaskFigures:
@@ -120,6 +126,7 @@ class BatchSummary:
     metrics: ProducerMetrics = field(default_factory=ProducerMetrics)
     nodes: NodesMetrics = field(default_factory=dict)
     figures: list[TaskFigures] = field(default_factory=list)
+    dead_letters: dict[str, int] | None = None
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
@@ -131,12 +138,20 @@ class BatchSummary:
             summary.query_id = summary.query_id or message.query_id
             summary.metrics.add(message.metrics)
             summary.figures.append(message.figures)
+            summary.add_dead_letters(message.dead_letters)
             for topic_partition, report in message.partitions.items():
                 merged = summary.partitions.setdefault(topic_partition, PartitionReport())
                 merged.add(report)
             for node_id, node in message.nodes.items():
                 summary.nodes.setdefault(node_id, NodeMetrics()).add(node)
         return summary
+
+    def add_dead_letters(self, counts: dict[str, int] | None) -> None:
+        """By cause; None where no error is tolerated."""
+        if counts is not None:
+            mine = {} if self.dead_letters is None else self.dead_letters
+            causes = sorted({*mine, *counts})
+            self.dead_letters = {c: mine.get(c, 0) + counts.get(c, 0) for c in causes}
 
     def line(
         self, event: str, micro_batch_id: int | None, is_for_log: bool = False, **more: Any
@@ -154,6 +169,7 @@ class BatchSummary:
             "tasks": self.tasks,
             "failed_tasks": self.failed_tasks,
             "records_acknowledged": self._records if is_known else None,
+            "dead_letters": self.dead_letters,
             "version": LINE_VERSION,
             "sink_version": __version__,
             "time_ms": SystemClock().timestamp_ms(),

@@ -154,7 +154,7 @@ class _Write:
             raise ConfigError(_A_STREAM)
         positions = find_columns(self._df.schema, self._options.topic)
         # A query that has begun a second micro-batch has committed one.
-        check_surroundings(self._options, is_stream=bool(self._batch_id))
+        self._options = check_surroundings(self._options, is_stream=bool(self._batch_id))
         self._call = self._this_call()
         plan = self._plan()
         try:

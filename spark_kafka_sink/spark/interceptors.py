@@ -8,14 +8,17 @@ Source: ``ProducerInterceptor``, ``ProducerInterceptors``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.base.entry_points import Hook, load, run
+from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
+
+OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
+"""Takes an Arrow batch and, by row, why rows of it are refused."""
 
 
 class Interceptors:
@@ -35,13 +38,32 @@ class Interceptors:
                 if method is not None:
                     hooks.append(Hook(f"{name} of interceptor '{entry_point}'", method))
 
-    def on_send(self, arrow_batch: ArrowBatch) -> ArrowBatch:
-        """The Arrow batch after all interceptors; each gets what the one before it returned."""
+    def on_send(self, arrow_batch: ArrowBatch, on_refused: OnRefused | None = None) -> ArrowBatch:
+        """The Arrow batch after all interceptors; each gets what the one before it returned.
+
+        on_refused: takes rows that one refuses, which then gets the others again. Without it,
+        raises RefusedRowsError
+        """
         for hook in self._on_send:
-            check = partial(_same_columns, arrow_batch)
-            changed = run(hook, self._on_error, check, arrow_batch)
-            if changed is not None:
-                arrow_batch = changed
+            arrow_batch = self._after(hook, arrow_batch, on_refused)
+        return arrow_batch
+
+    def _after(
+        self, hook: Hook, arrow_batch: ArrowBatch, on_refused: OnRefused | None
+    ) -> ArrowBatch:
+        while arrow_batch.num_rows:
+            try:
+                check = partial(_same_columns, arrow_batch)
+                changed: ArrowBatch | None = run(hook, self._on_error, check, arrow_batch)
+            except RefusedRowsError as error:
+                if on_refused is None:
+                    raise
+                reasons = refused_rows(hook, error, arrow_batch.num_rows)
+                on_refused(arrow_batch, reasons)
+                others = [row for row in range(arrow_batch.num_rows) if row not in reasons]
+                arrow_batch = arrow_batch.take(pa.array(others, pa.int64()))
+            else:
+                return arrow_batch if changed is None else changed
         return arrow_batch
 
     def on_acknowledgement(self, summary: dict[str, Any]) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Spark's name for the id of the query whose micro-batch runs."""
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
+"""Spark's name for the number of that micro-batch."""
 
 
 def write_partition(
@@ -36,10 +38,12 @@ def write_partition(
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
+    batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
     message = KafkaCommitMessage(
         partition_id=context.partitionId(),
         attempt_number=context.attemptNumber(),
         query_id=context.getLocalProperty(QUERY_ID_PROPERTY),
+        batch_id=None if batch_id is None else int(batch_id),
     )
     if transactions is not None:
         message.belong_to(transactions)

@@ -30,8 +30,9 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
     return options
 
 
-def check_surroundings(options: SinkOptions, is_stream: bool) -> None:
-    """Raise what is wrong with the cluster, or with where metrics go.
+def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
+    """Raise what is wrong with the cluster, or with where metrics go. Returns the options for the
+    tasks: with what was found out about the cluster.
 
     is_stream: a stream, that may have committed before and then outlives brokers that are away
     """
@@ -39,7 +40,7 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> None:
 
     log_notes(options)
     check_metrics_outputs(options, is_stream)
-    check_cluster(options, is_stream)
+    return check_cluster(options, is_stream)
 
 
 def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan | None:

@@ -11,6 +11,7 @@ have committed no micro-batch yet, fails at once.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
@@ -26,11 +27,14 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.logs import ensure_log_handler
+from spark_kafka_sink.spark.row_rules import with_rules
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +42,8 @@ _LOCAL_SCHEME = "file:"
 
 # When each combination of cluster, security and topic was last found in order, in this process.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
+# What was found out then of what the topics accept.
+_rules: dict[tuple[object, ...], DeadLetterConfig] = {}
 # Notes that are in the log, in this process.
 _noted: set[str] = set()
 
@@ -60,8 +66,9 @@ def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:
         check_outputs(options.metrics)
 
 
-def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> None:
-    """Raise what would otherwise be found out slowly, and in every task.
+def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> SinkOptions:
+    """Raise what would otherwise be found out slowly, and in every task. Returns the options, with
+    what was found out for dead letters.
 
     Raises BootstrapError when no broker can be reached, CredentialsUnavailableError when no token
     or ticket can be had within ``preflight.timeout.ms``, TopicError when the ``topic`` option names
@@ -71,21 +78,28 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
     """
     clock = SystemClock() if clock is None else clock
     producer = options.producer
-    key = (producer.bootstrap_servers, producer.security, options.topic)
+    key = (producer.bootstrap_servers, producer.security, options.topic, options.dead_letters)
     passed_at_ms = _passed_at_ms.get(key)
     now_ms = clock.now_ms()
     if passed_at_ms is not None and now_ms - passed_at_ms < producer.metadata_max_age_ms:
-        return
+        return _with(options, _rules.get(key))
     try:
-        _check(options, clock)
+        dead_letters = _check(options, clock)
     except KafkaSinkError as error:
         may_be_running = is_stream and not is_known_as_new(options.checkpoint)
         if not _is_transient(error) or (passed_at_ms is None and not may_be_running):
             raise
         ensure_log_handler()
         logger.warning(f"{error}; the tasks will wait for the brokers")
-        return
+        return _with(options, _rules.get(key))
     _passed_at_ms[key] = clock.now_ms()
+    if dead_letters is not None:
+        _rules[key] = dead_letters
+    return _with(options, dead_letters)
+
+
+def _with(options: SinkOptions, dead_letters: DeadLetterConfig | None) -> SinkOptions:
+    return options if dead_letters is None else replace(options, dead_letters=dead_letters)
 
 
 def is_known_as_new(checkpoint: str | None) -> bool:
@@ -119,7 +133,7 @@ def _is_transient(error: KafkaSinkError) -> bool:
     return isinstance(error, (BootstrapError, CredentialsUnavailableError))
 
 
-def _check(options: SinkOptions, clock: Clock) -> None:
+def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
     config = options.producer
     # Here, and not as long as the client would: an issuer that is away is told as fast as brokers.
     hosts = [host for host, _ in config.bootstrap_servers]
@@ -129,7 +143,13 @@ def _check(options: SinkOptions, clock: Clock) -> None:
         brokers = admin.metadata([], False, deadline_ms)
         _check_advertised(admin, brokers, options.preflight_timeout_ms)
         if options.topic is not None:
-            _check_topic_option(admin, options, options.topic)
+            _check_named(admin, options, options.topic, config.topic_creation)
+        if options.dead_letters is None:
+            return None
+        letters = options.dead_letters
+        _check_named(admin, options, letters.topic, letters.creation)
+        deadline_ms = admin.deadline_in(options.preflight_topic_timeout_ms)
+        return with_rules(admin, letters, options.topic, deadline_ms)
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:
@@ -145,10 +165,11 @@ def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms
         ) from error
 
 
-def _check_topic_option(admin: AdminClient, options: SinkOptions, topic: str) -> None:
-    config = options.producer
-    timeout_ms = min(options.preflight_topic_timeout_ms, config.max_block_ms)
-    creation = config.topic_creation
+def _check_named(
+    admin: AdminClient, options: SinkOptions, topic: str, creation: TopicCreation | None
+) -> None:
+    """A topic that an option names. creation: None where it is the brokers' to create it"""
+    timeout_ms = min(options.preflight_topic_timeout_ms, options.producer.max_block_ms)
     described = admin.metadata([topic], creation is None, admin.deadline_in(timeout_ms))
     if creation is not None and _is_missing(described):
         create_missing(admin, [topic], creation, options.preflight_topic_timeout_ms)

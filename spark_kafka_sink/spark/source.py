@@ -96,7 +96,7 @@ class KafkaSinkDataSource(DataSource):
         options = parse_options(dict(self.options))
         positions = find_columns(schema, options.topic)
         if self._plans:  # else everything is written, and only the commit is missing
-            check_surroundings(options, is_stream)
+            options = check_surroundings(options, is_stream)
         if options.worker_tuning:
             freeze_loaded()
         return options, positions

@@ -26,6 +26,7 @@ from spark_kafka_sink.record.kernels.cache import COMPILED
 from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.record.kernels.prepare import prepare_kernels
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.dead_letters import DeadLetters
 from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.logs import ensure_log_handler
 from spark_kafka_sink.spark.timed_input import TimedInput
@@ -88,11 +89,12 @@ def write_rows(
     try:
         if plan is not None:
             transaction = _TaskTransaction(producer, plan, positions)
+        writer = _Rows(interceptors, producer, positions, options, message)
         for arrow_batch in rows:
-            written = interceptors.on_send(arrow_batch)
-            producer.append(written, positions)
-            if transaction is not None:
-                transaction.add(written)
+            for written in writer.write(arrow_batch):
+                if transaction is not None:
+                    transaction.add(written)
+        writer.check()
         producer.flush()
         message.partitions = dict(producer.report)
         _note_figures(message, producer, rows)
@@ -132,6 +134,45 @@ def _keep(producer: ThreadedProducer, config: ProducerConfig) -> None:
         logger.warning("the next task will have a producer of its own", exc_info=True)
         with suppress(Exception):
             producer.close()
+
+
+class _Rows:
+    """A task's rows, from Spark through the interceptors into the producer."""
+
+    def __init__(
+        self,
+        interceptors: Interceptors,
+        producer: ThreadedProducer,
+        positions: ColumnPositions,
+        options: SinkOptions,
+        message: KafkaCommitMessage,
+    ) -> None:
+        self._interceptors = interceptors
+        self._producer = producer
+        self._positions = positions
+        self._dead_letters: DeadLetters | None = None
+        if options.dead_letters is not None:
+            self._dead_letters = DeadLetters(producer, positions, options, message)
+
+    def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
+        """Append all rows. Returns them as they were appended, but those that are dead letters as
+        they came in: what is told of a task's rows does not depend on which of them those are.
+        """
+        letters = self._dead_letters
+        if letters is None:
+            intercepted = self._interceptors.on_send(arrow_batch)
+            self._producer.append(intercepted, self._positions)
+            return [intercepted]
+        refused: list[ArrowBatch] = []
+        intercepted = self._interceptors.on_send(
+            arrow_batch, lambda rows, reasons: refused.append(letters.refuse(rows, reasons))
+        )
+        return [*refused, *letters.write(intercepted)]
+
+    def check(self) -> None:
+        """After the last row. Raises TooManyDeadLettersError."""
+        if self._dead_letters is not None:
+            self._dead_letters.check()
 
 
 class _TaskTransaction:

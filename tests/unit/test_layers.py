@@ -21,7 +21,12 @@ ALLOWED: dict[str, set[str]] = {
     "security": {"config", "protocol"},
     "network": {"protocol", "security"},
     "record": {"protocol.types"},
-    "columns": {"config", "record.kernels.digest", "record.views"},
+    "columns": {
+        "config",
+        "record.kernels.digest",
+        "record.kernels.sizing",
+        "record.views",
+    },
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
     "metrics": {"config", "producer.metrics"},
@@ -70,7 +75,10 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     },
     "spark.preflight": {
         *("client", "config", "metrics.outputs", "protocol", "security.security", "spark.logs"),
+        "spark.row_rules",
     },
+    "spark.row_rules": {"client", "config", "protocol"},
+    "spark.dead_letters": {"columns", "config", "producer", "record", "spark.commit"},
     "spark.planning": {"config", "security.login", "spark", "transactions"},
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.partition": {"columns.positions", "config", "spark", "transactions.model"},
@@ -123,7 +131,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.timed_input",
         "spark.writer",
     },
-    "numpy": {"record.kernels", "columns.record_columns", "producer"},
+    "numpy": {"record.kernels", "columns", "producer", "spark.dead_letters"},
 }
 """Module of others -> the only places that may import it."""
 

@@ -35,6 +35,8 @@ _HEADERS = 2 * _BYTES_FIELDS
 _HEADER_KEYS = _HEADERS + 4
 _HEADER_VALUES = _HEADER_KEYS + _BYTES_FIELDS
 RECORD_ATTRIBUTES = 0
+BODY_OVERHEAD = 3
+"""Attributes, timestamp delta and offset delta of a batch's first record."""
 _INT32_BYTES = 4
 
 

@@ -1,4 +1,4 @@
-"""The sizing kernel: how large the largest record of an Arrow batch can get.
+"""The sizing kernels: how large the largest record of an Arrow batch can get, how large each is.
 
 Source: ``DefaultRecord.recordSizeUpperBound``, ``AbstractRecords.estimateSizeInBytesUpperBound``:
 the same records are refused as by the Java producer.
@@ -13,6 +13,7 @@ import numpy as np
 from spark_kafka_sink.record.kernels.encoding import bytes_length, content_size
 from spark_kafka_sink.record.kernels.jit import (
     INT64,
+    INT64_ARRAY,
     RECORD_COLUMNS,
     kernel,
 )
@@ -34,3 +35,15 @@ def largest_record(rows_count: int, columns: Any) -> Any:
             largest = size
             largest_row = np.int64(row)
     return largest, largest_row
+
+
+@kernel(RECORD_COLUMNS, INT64_ARRAY)
+def content_sizes(columns: Any, out_sizes: Any) -> None:
+    """Fill ``out_sizes`` (int64[n]) with the bytes of key, value and headers of each row.
+
+    Lengths are included. A record has at most MAX_RECORD_OVERHEAD bytes more.
+    """
+    for row in range(len(out_sizes)):
+        key_length = bytes_length(columns.key, row)
+        value_length = bytes_length(columns.value, row)
+        out_sizes[row] = content_size(columns, row, key_length, value_length)

@@ -1,0 +1,230 @@
+"""Dead letters: rows that cannot be written, as rows of another topic, with headers that say why.
+
+A dead letter keeps key, value, headers and timestamp of its row, as far as a Kafka record can have
+them. What would be too large is cut off, and headers tell that.
+
+Source of the headers' names: Kafka Connect's ``DeadLetterQueueReporter`` (KIP-298).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.base.errors import RecordTooLargeError
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.faults import Fault, is_null
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import key_value_headers
+from spark_kafka_sink.record.kernels.sizing import MAX_RECORD_OVERHEAD, content_sizes
+
+PREFIX = "__connect.errors."
+TOPIC = PREFIX + "topic"
+PARTITION = PREFIX + "partition"
+TIMESTAMP = PREFIX + "timestamp"
+CAUSE = PREFIX + "cause"
+MESSAGE = PREFIX + "exception.message"
+TASK = PREFIX + "task.id"
+QUERY = PREFIX + "spark.query.id"
+BATCH = PREFIX + "spark.batch.id"
+VALUE_SIZE = PREFIX + "value.truncated.from"
+KEY_SIZE = PREFIX + "key.truncated.from"
+HEADERS_DROPPED = PREFIX + "headers.dropped"
+
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_SCHEMA = pa.schema(
+    [
+        ("value", pa.binary()),
+        ("key", pa.binary()),
+        ("headers", HEADERS_TYPE),
+        ("timestamp", pa.timestamp("us")),
+    ]
+)
+# Marks of what was cut off, at their largest: three headers with numbers of 10 digits.
+_MARKS_BYTES = 200
+_US_PER_MS = 1000
+
+
+def positions_of(topic: str) -> ColumnPositions:
+    """Where the columns of dead letters are. Whatever partitioner the rows have refused: the key
+    decides.
+    """
+    return ColumnPositions(
+        value=0, key=1, headers=2, timestamp=3, topic_option=topic, takes_partitioner=False
+    )
+
+
+class Origin(NamedTuple):
+    """Of which task dead letters are: what their headers tell besides the cause.
+
+    query_id, batch_id: of a stream, else None
+    """
+
+    task: int
+    query_id: str | None
+    batch_id: int | None
+
+    def headers(self) -> dict[str, bytes]:
+        """The same for all dead letters of a task."""
+        told = {TASK: self.task, QUERY: self.query_id, BATCH: self.batch_id}
+        return {name: str(value).encode() for name, value in told.items() if value is not None}
+
+
+class DeadLetterColumns:
+    """Makes dead letters of a task's rows.
+
+    most_bytes: that a record of the dead letter topic may take; origin: None for no headers but
+    those that tell what was cut off
+    """
+
+    def __init__(self, most_bytes: int, origin: Origin | None) -> None:
+        self._most_bytes = most_bytes
+        self._constants = None if origin is None else origin.headers()
+
+    def of(
+        self, rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]
+    ) -> ArrowBatch:
+        """A dead letter for each row, in their order. faults: one for each row."""
+        told = {} if self._constants is None else self._told(rows, positions, faults)
+        columns = [
+            _binary(rows.column(positions.value)),
+            _nulls(rows, pa.binary())
+            if positions.key is None
+            else _binary(rows.column(positions.key)),
+            _with_headers(_headers(rows, positions), rows.num_rows, told),
+            _timestamps(rows, positions),
+        ]
+        letters: ArrowBatch = pa.record_batch(columns, schema=_SCHEMA)
+        return self._cut(letters)
+
+    def _told(
+        self, rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]
+    ) -> dict[str, Any]:
+        """Context headers, each a binary array with null where it is left out."""
+        count = rows.num_rows
+        told: dict[str, Any] = {}
+        if positions.topic_option is not None:
+            told[TOPIC] = _repeated(positions.topic_option.encode(), count)
+        elif positions.topic is not None:
+            told[TOPIC] = _binary(rows.column(positions.topic))
+        if positions.partition is not None:
+            told[PARTITION] = _as_text(rows.column(positions.partition))
+        if positions.timestamp is not None:
+            told[TIMESTAMP] = _as_text(_millis(rows.column(positions.timestamp)))
+        told[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
+        told[MESSAGE] = pa.array([fault.message.encode() for fault in faults], pa.binary())
+        for name, value in (self._constants or {}).items():
+            told[name] = _repeated(value, count)
+        return told
+
+    def _cut(self, letters: ArrowBatch) -> ArrowBatch:
+        """Make those fit that are too large. There are few of them, and each is large."""
+        sizes = np.empty(letters.num_rows, np.int64)
+        content_sizes(key_value_headers(letters, positions_of("")), sizes)
+        too_large = np.flatnonzero(sizes + MAX_RECORD_OVERHEAD > self._most_bytes)
+        if not len(too_large):
+            return letters
+        rows: list[dict[str, Any]] = letters.take(pa.array(too_large)).to_pylist()  # type: ignore[attr-defined]
+        cut = [self._cut_row(row, int(sizes[n])) for row, n in zip(rows, too_large)]
+        rest = np.delete(np.arange(letters.num_rows), too_large)
+        table = pa.Table.from_batches(
+            [letters.take(pa.array(rest)), pa.RecordBatch.from_pylist(cut, schema=_SCHEMA)]
+        )
+        found: ArrowBatch = table.combine_chunks().to_batches()[0]
+        return found
+
+    def _cut_row(self, row: dict[str, Any], size: int) -> dict[str, Any]:
+        """Shorten the value; if that is not enough, leave out the row's own headers; then the key.
+
+        Raises RecordTooLargeError where not even the context fits.
+        """
+        excess = size + MAX_RECORD_OVERHEAD + _MARKS_BYTES - self._most_bytes
+        marks: dict[str, int] = {}
+        for name, mark in (("value", VALUE_SIZE), ("key", KEY_SIZE)):
+            if excess <= 0:
+                break
+            data = row[name] or b""
+            kept = max(len(data) - excess, 0)
+            if kept < len(data):
+                row[name] = data[:kept]
+                marks[mark] = len(data)
+                excess -= len(data) - kept
+            if name == "value" and excess > 0:
+                own = [h for h in row["headers"] or [] if not h["key"].startswith(PREFIX)]
+                if own:
+                    marks[HEADERS_DROPPED] = len(own)
+                    row["headers"] = [h for h in row["headers"] if h["key"].startswith(PREFIX)]
+                    excess -= sum(len(h["key"].encode()) + len(h["value"] or b"") for h in own)
+        if excess > 0:
+            raise RecordTooLargeError(
+                f"a dead letter does not fit into {self._most_bytes} bytes, even without key, "
+                "value and headers: raise max.message.bytes of the topic of dead letters"
+            )
+        told = [{"key": name, "value": b"%d" % number} for name, number in marks.items()]
+        return {**row, "headers": [*(row["headers"] or []), *told]}
+
+
+def _binary(column: Any) -> Any:
+    return column.cast(pa.binary())
+
+
+def _nulls(rows: ArrowBatch, kind: Any) -> Any:
+    return pa.nulls(rows.num_rows, kind)
+
+
+def _repeated(value: bytes, count: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.binary()), count)
+
+
+def _as_text(column: Any) -> Any:
+    return column.cast(pa.string()).cast(pa.binary())
+
+
+def _millis(column: Any) -> Any:
+    """Rounded down, also before 1970, as they would have been written."""
+    micros = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(micros // _US_PER_MS, mask=is_null(column))
+
+
+def _timestamps(rows: ArrowBatch, positions: ColumnPositions) -> Any:
+    """Those of the rows; null, the current time, for what Kafka cannot have."""
+    kind = _SCHEMA.field("timestamp").type
+    if positions.timestamp is None:
+        return _nulls(rows, kind)
+    micros = rows.column(positions.timestamp).cast(pa.int64())
+    return pc.if_else(pc.less(micros, 0), None, micros).cast(kind)
+
+
+def _headers(rows: ArrowBatch, positions: ColumnPositions) -> Any:
+    return None if positions.headers is None else rows.column(positions.headers)
+
+
+def _with_headers(own: Any, count: int, told: Mapping[str, Any]) -> Any:
+    """Each row's own headers, then those of ``told`` that it has."""
+    keys, values = [pa.array([], pa.string())], [pa.array([], pa.binary())]
+    row_of: list[npt.NDArray[np.int64]] = []
+    if own is not None:
+        entries = own.flatten()
+        keys.append(entries.field(0).cast(pa.string()))
+        values.append(_binary(entries.field(1)))
+        lengths = pc.list_value_length(own).fill_null(0).to_numpy(zero_copy_only=False)
+        row_of.append(np.repeat(np.arange(count), lengths))
+    for name, column in told.items():
+        has_it = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+        keys.append(pa.repeat(pa.scalar(name, pa.string()), len(has_it)))
+        values.append(column.drop_null())
+        row_of.append(has_it)
+    rows = np.concatenate(row_of) if row_of else np.empty(0, np.int64)
+    order = pa.array(np.argsort(rows, kind="stable"))
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
+    entries = pa.StructArray.from_arrays(
+        [pa.concat_arrays(keys).take(order), pa.concat_arrays(values).take(order)],
+        fields=[*HEADERS_TYPE.value_type],
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), entries, type=HEADERS_TYPE)

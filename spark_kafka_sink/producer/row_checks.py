@@ -1,0 +1,182 @@
+"""Which rows a producer cannot write although their columns are in order: too large, without a key.
+
+``max.request.size`` and ``buffer.memory`` limit a record as it is, as in the Java producer. The
+topic's ``max.message.bytes`` limits what the broker gets: a record alone in its batch, compressed.
+
+Source: ``KafkaProducer.ensureValidRecordSize``, ``LogValidator``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.base.errors import RecordError, RecordTooLargeError
+from spark_kafka_sink.base.model import NO_PRODUCER
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.faults import (
+    NULL_KEY,
+    TOO_LARGE,
+    RowFaults,
+    illegal_topic,
+    is_legal,
+    is_null,
+)
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import ArrowRecords, key_value_headers
+from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.record.compression import create_compressor
+from spark_kafka_sink.record.kernels.encoding import BODY_OVERHEAD
+from spark_kafka_sink.record.kernels.sizing import (
+    MAX_RECORD_OVERHEAD,
+    content_sizes,
+    largest_record,
+)
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
+
+_VARINT_BITS = 7
+
+
+class RowChecks:
+    """Checks rows of one producer. Used by the task thread."""
+
+    def __init__(self, config: ProducerConfig, memory_bytes: int) -> None:
+        self._limits = {
+            "max.request.size": config.max_request_size,
+            "buffer.memory": memory_bytes,
+        }
+        self._compressor = create_compressor(config.compression_type, config.compression_level)
+        self._legal_topics: set[str] = set()
+
+    def check_topics(self, topics: list[str]) -> None:
+        """Raise RecordError for a name that no topic can have."""
+        for topic in topics:
+            if topic not in self._legal_topics:
+                if not is_legal(topic):
+                    raise RecordError(illegal_topic(topic))
+                self._legal_topics.add(topic)
+
+    def check(self, records: ArrowRecords, rules: RowRules = UNKNOWN_RULES) -> int:
+        """Raise RecordError if a row may be too large, or has no key where it needs one.
+
+        Returns the most bytes that a record takes, without its batch's header.
+        """
+        size, row = largest_record(records.rows_count, records.columns)
+        bytes_of_batch = size + RECORD_BATCH_OVERHEAD
+        for option, limit in self._limits.items():
+            if bytes_of_batch > limit:
+                where = f"(row {row} of an Arrow batch of {records.rows_count})"
+                raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
+        most = rules.max_message_bytes
+        if most is not None and self._most_sent(bytes_of_batch) > most:
+            raise RecordTooLargeError(_refused_size(bytes_of_batch, most))
+        if rules.needs_key and _lacks_keys(records.owner, records.positions).any():
+            raise RecordError(_NO_KEY)
+        most_bytes: int = size
+        return most_bytes
+
+    def find(
+        self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
+    ) -> RowFaults:
+        """The faults of this kind."""
+        faults = RowFaults(arrow_batch.num_rows)
+        columns = key_value_headers(arrow_batch, positions)
+        sizes = np.empty(arrow_batch.num_rows, np.int64)
+        content_sizes(columns, sizes)
+        upper = sizes + MAX_RECORD_OVERHEAD + RECORD_BATCH_OVERHEAD
+        for option, limit in self._limits.items():
+            faults.add(upper > limit, TOO_LARGE, partial(_too_large_at, upper, option, limit))
+        if rules.max_message_bytes is not None:
+            limit = rules.max_message_bytes
+            alone = sizes_alone(sizes)
+            if self._compressor is not None:
+                for row in np.flatnonzero(self._most_sent(alone) > limit).tolist():
+                    alone[row] = self._compressed(arrow_batch, positions, row)
+            faults.add(alone > limit, TOO_LARGE, lambda row: _refused_size(int(alone[row]), limit))
+        if rules.needs_key:
+            faults.add(_lacks_keys(arrow_batch, positions), NULL_KEY, lambda row: _NO_KEY)
+        return faults
+
+    def _most_sent(self, size: Any) -> Any:
+        """To how many bytes so many may get, as what does not compress grows."""
+        return size if self._compressor is None else largest_when_compressed(size)
+
+    def _compressed(self, arrow_batch: ArrowBatch, positions: ColumnPositions, row: int) -> int:
+        """Bytes of a batch of this row alone, as it would be sent in the end."""
+        assert self._compressor is not None
+        record = NewRecord(
+            _bytes(arrow_batch, positions.key, row),
+            _bytes(arrow_batch, positions.value, row),
+            _headers(arrow_batch, positions.headers, row),
+        )
+        plain = encode_batch([record], 0, NO_PRODUCER, 0, is_transactional=False)
+        compressed = self._compressor.compress(memoryview(plain)[RECORD_BATCH_OVERHEAD:])
+        return RECORD_BATCH_OVERHEAD + memoryview(compressed).nbytes
+
+
+def largest_when_compressed(size: Any) -> Any:
+    """A bound of what any codec makes of ``size`` bytes that it cannot make smaller: its frames,
+    and for lz4 one byte in 255.
+    """
+    return size + size // 64 + 64
+
+
+def sizes_alone(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Bytes of an uncompressed batch with this record alone. contents: of key, value, headers"""
+    bodies = contents + BODY_OVERHEAD
+    lengths = np.ones_like(bodies)
+    rest = (bodies << 1) >> _VARINT_BITS
+    while rest.any():
+        lengths += rest > 0
+        rest >>= _VARINT_BITS
+    return RECORD_BATCH_OVERHEAD + lengths + bodies
+
+
+_NO_KEY = "The key is null, and the topic is compacted: each of its records needs a key"
+
+
+def _lacks_keys(arrow_batch: ArrowBatch, positions: ColumnPositions) -> npt.NDArray[np.bool_]:
+    if positions.key is None:
+        return np.ones(arrow_batch.num_rows, np.bool_)
+    column = arrow_batch.column(positions.key)
+    return is_null(column) if column.null_count else np.zeros(len(column), np.bool_)
+
+
+def _too_large(size: int, option: str, limit: int, where: str = "") -> str:
+    return (
+        f"The message is {size} bytes when serialized which is larger than {limit}, which is the "
+        f"value of the {option} configuration{' ' * bool(where)}{where}. Raise kafka.{option}, and "
+        "the topic's max.message.bytes if need be, or send smaller values"
+    )
+
+
+def _too_large_at(sizes: npt.NDArray[np.int64], option: str, limit: int, row: int) -> str:
+    return _too_large(int(sizes[row]), option, limit)
+
+
+def _refused_size(size: int, limit: int) -> str:
+    return (
+        f"The message is {size} bytes in a batch of its own, which is larger than {limit}, the "
+        "topic's max.message.bytes. Raise that, or send smaller values"
+    )
+
+
+def _bytes(arrow_batch: ArrowBatch, position: int | None, row: int) -> bytes | None:
+    value: Any = None if position is None else arrow_batch.column(position)[row].as_py()
+    return value.encode() if isinstance(value, str) else value
+
+
+def _headers(
+    arrow_batch: ArrowBatch, position: int | None, row: int
+) -> list[tuple[str, bytes | None]]:
+    entries: Any = None if position is None else arrow_batch.column(position)[row].as_py()
+    found: list[tuple[str, bytes | None]] = []
+    for entry in entries or ():
+        key, value = entry.values()
+        found.append((key, value.encode() if isinstance(value, str) else value))
+    return found

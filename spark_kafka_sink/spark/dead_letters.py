@@ -1,0 +1,171 @@
+"""Rows of one task that cannot be written go to the dead letter topic, through the same producer.
+
+So they are in the same transaction, and are committed or aborted together with the others. An Arrow
+batch in order is appended as it is. Only one that the producer refuses is looked at row by row.
+
+Imported in tasks only: it loads numba and the kernels.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from spark_kafka_sink.base.entry_points import HookError, RefusedRowsError
+from spark_kafka_sink.base.errors import RecordError, TopicError
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.dead_letters import DeadLetterColumns, Origin, positions_of
+from spark_kafka_sink.columns.faults import (
+    CAUSES,
+    INTERCEPTOR,
+    Fault,
+    RowFaults,
+    content_faults,
+    rows_of,
+)
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.dead_letters import DeadLetterConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.row_checks import largest_when_compressed
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+
+logger = logging.getLogger(__name__)
+
+ROW_ERRORS = (RecordError, RefusedRowsError, TopicError, HookError)
+"""What ``append`` raises before the first row is appended: rows may be the reason."""
+
+_MOST_EXAMPLES = 5
+_RATIO = "errors.deadletterqueue.max.ratio"
+_ROWS = "errors.deadletterqueue.max.rows"
+
+
+class TooManyDeadLettersError(RecordError):
+    """A task has more dead letters than the options allow."""
+
+
+class DeadLetters:
+    """Writes a task's rows, with a tolerance of all. ``counts``: dead letters by cause."""
+
+    def __init__(
+        self,
+        producer: KafkaProducer,
+        positions: ColumnPositions,
+        options: SinkOptions,
+        message: KafkaCommitMessage,
+    ) -> None:
+        config = options.dead_letters
+        assert config is not None
+        self._producer = producer
+        self._positions = positions
+        self._config = config
+        self._rows_count = 0
+        self._own_positions = positions_of(config.topic)
+        origin = Origin(message.partition_id, message.query_id, message.batch_id)
+        self._columns = DeadLetterColumns(
+            most_bytes_of(config, options.producer), origin if config.has_context_headers else None
+        )
+        self._examples: dict[str, str] = {}
+        self.counts: Counter[str] = Counter()
+        message.dead_letters = self.counts
+
+    def refuse(self, arrow_batch: ArrowBatch, reasons: Mapping[int, str]) -> ArrowBatch:
+        """Rows that an interceptor refuses. Returns what was appended, as rows that came in.
+
+        reasons: by row of ``arrow_batch``, ascending
+        """
+        faults = {row: Fault(INTERCEPTOR, reason) for row, reason in reasons.items()}
+        rows = content_faults(arrow_batch, self._positions).rows
+        return self._append(rows_of(rows, np.array([*faults], np.int64)), faults)
+
+    def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
+        """Append all rows, here or there. Returns what was appended, as rows that came in.
+
+        Raises TooManyDeadLettersError, and what is no fault of a row.
+        """
+        rules = self._config.target
+        try:
+            self._producer.append(arrow_batch, self._positions, rules)
+        except ROW_ERRORS:
+            readable = self._producer.find_faults(arrow_batch, self._positions, rules)
+        else:
+            self._rows_count += arrow_batch.num_rows
+            return [arrow_batch]
+        return self._divide(readable.rows, readable.faults)
+
+    def _divide(self, rows: ArrowBatch, faults: RowFaults) -> list[ArrowBatch]:
+        good, appended = faults.good, []
+        if len(good):
+            # What it raises now is no fault of these rows. What is larger than the topic takes as
+            # it is, and is not when compressed, has no rule to fear.
+            kept = rows_of(rows, good)
+            self._producer.append(kept, self._positions)
+            self._rows_count += kept.num_rows
+            appended.append(kept)
+        bad = faults.bad
+        if len(bad):
+            found = {int(row): faults.found[int(row)] for row in bad}
+            appended.append(self._append(rows_of(rows, bad), found))
+        return appended
+
+    def _append(self, rows: ArrowBatch, faults: Mapping[int, Fault]) -> ArrowBatch:
+        """faults: of ``rows`` in their order, by their numbers in the Arrow batch that came in."""
+        self._count(faults)
+        letters = self._columns.of(rows, self._positions, [*faults.values()])
+        self._producer.append(letters, self._own_positions)
+        self._rows_count += rows.num_rows
+        return rows
+
+    def _count(self, faults: Mapping[int, Fault]) -> None:
+        """Raises TooManyDeadLettersError by the absolute limit."""
+        counts = Counter(fault.cause for fault in faults.values())
+        examples: dict[str, str] = {}
+        for row, fault in faults.items():
+            examples.setdefault(fault.cause, f"row {row} of an Arrow batch: {fault.message}")
+        self.counts.update(counts)
+        self._examples = {**examples, **self._examples}
+        if self._config.is_logged:
+            logger.warning(
+                f"{len(faults)} dead letter(s) in an Arrow batch: {_told(counts, examples)}"
+            )
+        most = self._config.max_rows
+        if most is not None and sum(self.counts.values()) > most:
+            raise self._too_many(f"{_ROWS} = {most}", "so far")
+
+    def check(self) -> None:
+        """After the last row. Raises TooManyDeadLettersError by the ratio."""
+        ratio = self._config.max_ratio
+        if sum(self.counts.values()) > math.ceil(ratio * self._rows_count):
+            raise self._too_many(f"{_RATIO} = {ratio:g}", f"of its {self._rows_count} rows")
+
+    def _too_many(self, option: str, where: str) -> TooManyDeadLettersError:
+        return TooManyDeadLettersError(
+            f"{sum(self.counts.values())} dead letter(s) {where}, more than {option} allows in a "
+            f"task: {_told(self.counts, self._examples)}. Mend the rows, or raise the option"
+        )
+
+
+def _told(counts: Mapping[str, int], examples: Mapping[str, str]) -> str:
+    """``2 too-large (row 7 of …: The message is …); 1 null-topic (…)``, in the order of CAUSES."""
+    causes = [cause for cause in CAUSES if counts.get(cause)]
+    return "; ".join(
+        f"{counts[cause]} {cause}" + (f" ({examples[cause]})" if n < _MOST_EXAMPLES else "")
+        for n, cause in enumerate(causes)
+    )
+
+
+def most_bytes_of(config: DeadLetterConfig, kafka: ProducerConfig) -> int:
+    """How large a record of the dead letter topic may be, without its batch's header."""
+    limits = [kafka.max_request_size, kafka.buffer_memory]
+    if config.own.max_message_bytes is not None:
+        limits.append(config.own.max_message_bytes)
+    most = min(limits) - RECORD_BATCH_OVERHEAD
+    if kafka.compression_type == "none":
+        return most
+    return most - int(largest_when_compressed(most) - most)

@@ -1,0 +1,374 @@
+"""Rows that cannot be written, in all combinations of what can be wrong with them: each arrives once,
+here or as a dead letter, with the right cause.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import sys
+import types
+from collections import Counter
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_kafka_sink import RefusedRowsError
+from spark_kafka_sink.base.errors import KafkaSinkError, TopicError
+from spark_kafka_sink.columns import faults
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.spark import task
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
+from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError
+from spark_kafka_sink.spark.interceptors import Interceptors
+from tests.simulation.harness import Simulation, simulate
+
+ROOT = Path(__file__).parents[2]
+CAUSES = list(faults.CAUSES)
+ROWS = 10_240
+MOST_BYTES = 900
+NAMES = ("value", "key", "headers", "topic", "partition", "timestamp")
+COLUMNS = ColumnPositions(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TYPES = (pa.binary(), pa.binary(), HEADERS, pa.string(), pa.int32(), pa.timestamp("us", "UTC"))
+PREFIX = "__connect.errors."
+RULES = RowRules(max_message_bytes=None, needs_key=True)
+
+
+# --- the user's own, named below by entry points ----------------------------------------------
+
+
+class Picky:
+    """Refuses values that begin with I."""
+
+    def on_send(self, arrow_batch):
+        is_bad = pc.starts_with(arrow_batch.column("value"), b"I")
+        rows = [n for n, bad in enumerate(is_bad.to_pylist()) if bad]
+        if rows:
+            raise RefusedRowsError(dict.fromkeys(rows, "begins with I"))
+        return arrow_batch
+
+
+def picky(keys, values, partitions_count):
+    """Refuses one kind of value, and sends another one to a partition that does not exist."""
+    texts = values.to_pylist()
+    refused = {n: "has an R" for n, text in enumerate(texts) if text[1:2] == b"R"}
+    if refused:
+        raise RefusedRowsError(refused)
+    return pa.array([partitions_count if t[1:2] == b"P" else None for t in texts], pa.int32())
+
+
+def broken(keys, values, partitions_count):
+    raise LookupError("the user's own mistake")
+
+
+HERE = __name__
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+def row(number: int, wrong: set[str]) -> dict[str, object]:
+    partitioner = "RP"[number % 2] if faults.PARTITIONER in wrong else "."
+    value = f"{'I' if faults.INTERCEPTOR in wrong else '.'}{partitioner}{number:06d}".encode()
+    header = {"key": "h", "value": b"%d" % number}
+    nameless = {"key": None, "value": b"x"}
+    topic = "bad topic" if faults.INVALID_TOPIC in wrong else f"t{number % 2}"
+    moment_ms = -5 if faults.BAD_TIMESTAMP in wrong else 1_700_000_000_000 + number
+    return {
+        "value": value.ljust(1000 if faults.TOO_LARGE in wrong else 20, b"."),
+        "key": None if faults.NULL_KEY in wrong else b"k%d" % (number % 50),
+        "headers": [header, nameless] if faults.NULL_HEADER in wrong else [header],
+        "topic": None if faults.NULL_TOPIC in wrong else topic,
+        "partition": number % 3 if number % 3 < 2 else None,
+        "timestamp": datetime.fromtimestamp(moment_ms / 1000, timezone.utc),
+    } | ({"partition": (7, -1)[number % 2]} if faults.BAD_PARTITION in wrong else {})
+
+
+def arrow_batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    columns = [pa.array([r[name] for r in rows], kind) for name, kind in zip(NAMES, TYPES)]
+    return pa.record_batch(columns, names=list(NAMES))
+
+
+def number_of(value: bytes | None) -> int:
+    assert value is not None
+    return int(value[2:8])
+
+
+class Task:
+    """What a task does with its rows, on a simulated cluster."""
+
+    def __init__(self, positions: ColumnPositions = COLUMNS, rules: RowRules = RULES, **more: str):
+        given = {
+            "kafka.bootstrap.servers": "b:1",
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": "dead",
+            **({} if positions.topic_option is None else {"topic": positions.topic_option}),
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+        kafka = {n.removeprefix("kafka."): v for n, v in given.items() if n.startswith("kafka.")}
+        kafka.pop("bootstrap.servers")
+        self.simulation: Simulation = simulate(**kafka)
+        for topic in ("t0", "t1", "dead"):
+            self.simulation.cluster.create_topic(topic, 2)
+        options = SinkOptions.parse(given)
+        config = options.dead_letters
+        if config is not None:
+            object.__setattr__(options, "dead_letters", config._replace(target=rules))
+        self.message = KafkaCommitMessage(4, 0, query_id="q-1", batch_id=17)
+        interceptors = Interceptors(options.interceptors, options.hooks_on_error)
+        producer = self.simulation.producer
+        self.rows = task._Rows(interceptors, producer, positions, options, self.message)  # type: ignore[arg-type]
+
+    def write(self, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+        written = [part for batch in batches for part in self.rows.write(batch)]
+        self.rows.check()
+        self.simulation.producer.flush()
+        return written
+
+    def records(self, topic: str) -> list:
+        return [r for rs in self.simulation.cluster.records(topic).values() for r in rs]
+
+
+def headers_of(record) -> dict[str, str]:
+    return {k: v.decode() for k, v in record.headers if k.startswith(PREFIX)}
+
+
+# --- all kinds at once ------------------------------------------------------------------------
+
+
+def test_ten_thousand_rows_with_all_kinds_of_badness_in_all_combinations() -> None:
+    kinds = [set(itertools.compress(CAUSES, bits)) for bits in itertools.product((0, 1), repeat=9)]
+    rows = {n: (kinds[n % len(kinds)], row(n, kinds[n % len(kinds)])) for n in range(ROWS)}
+    given = Task(
+        interceptors=f"{HERE}:Picky",
+        kafka_partitioner=f"{HERE}:picky",
+        kafka_max_request_size=str(MOST_BYTES),
+        errors_deadletterqueue_max_ratio="1",
+    )
+    chunks = [
+        arrow_batch([rows[n][1] for n in range(at, at + 1024)]) for at in range(0, ROWS, 1024)
+    ]
+    written = given.write(*chunks)
+
+    good = {n for n, (wrong, _) in rows.items() if not wrong}
+    arrived = Counter(number_of(r.value) for t in ("t0", "t1") for r in given.records(t))
+    assert arrived == Counter(good)
+    dead = {number_of(r.value): r for r in given.records("dead")}
+    assert len(given.records("dead")) == len(dead) == ROWS - len(good)
+    assert dead.keys() == rows.keys() - good
+    for n, record in dead.items():
+        wrong, whole = rows[n]
+        told = headers_of(record)
+        assert told[PREFIX + "cause"] == next(c for c in CAUSES if c in wrong)
+        assert told.get(PREFIX + "topic") == whole["topic"]
+        assert record.key == whole["key"]
+        assert ("h", b"%d" % n) in record.headers
+        if faults.BAD_TIMESTAMP not in wrong:
+            assert record.timestamp == 1_700_000_000_000 + n
+    # What tells a replay from other rows is the same, whatever became of which row.
+    assert sum(batch.num_rows for batch in written) == ROWS
+    expected = Counter(next(c for c in CAUSES if c in w) for w, _ in rows.values() if w)
+    assert given.message.dead_letters == expected
+
+
+def test_what_a_dead_letter_tells() -> None:
+    given = Task(errors_deadletterqueue_max_ratio="1")
+    rows = [row(0, set()), row(1, {faults.BAD_PARTITION})]
+    given.write(arrow_batch(rows))
+    (record,) = given.records("dead")
+    assert headers_of(record) == {
+        PREFIX + "topic": "t1",
+        PREFIX + "partition": "-1",
+        PREFIX + "timestamp": "1700000000001",
+        PREFIX + "cause": "bad-partition",
+        PREFIX + "exception.message": "Invalid partition -1 for topic 't1', which has 2 "
+        "partition(s): 0 to 1",
+        PREFIX + "task.id": "4",
+        PREFIX + "spark.query.id": "q-1",
+        PREFIX + "spark.batch.id": "17",
+    }
+    assert record.headers[0] == ("h", b"1")
+    assert (record.key, record.timestamp) == (b"k1", 1_700_000_000_001)
+
+
+def test_without_context_headers_there_are_the_rows_own_alone() -> None:
+    given = Task(
+        errors_deadletterqueue_max_ratio="1", errors_deadletterqueue_context_headers_enable="false"
+    )
+    given.write(arrow_batch([row(1, {faults.BAD_PARTITION})]))
+    assert given.records("dead")[0].headers == (("h", b"1"),)
+
+
+# --- sizes ------------------------------------------------------------------------------------
+
+ONE = ColumnPositions(value=0, key=1, topic_option="t0")
+
+
+def plain(*rows: tuple[bytes | None, bytes]) -> pa.RecordBatch:
+    keys, values = zip(*rows)
+    return pa.record_batch(
+        [pa.array(values, pa.binary()), pa.array(keys, pa.binary())], names=["value", "key"]
+    )
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd", "gzip", "snappy"])
+def test_the_topics_own_limit_counts_for_what_the_broker_gets(codec: str) -> None:
+    """The broker takes every row that is not a dead letter, and no other."""
+    given = Task(
+        ONE,
+        RowRules(max_message_bytes=3000),
+        kafka_compression_type=codec,
+        errors_deadletterqueue_max_ratio="1",
+    )
+    given.simulation.cluster.topics["t0"].max_message_bytes = 3000
+    noise = given.simulation.rng.randbytes(10_000)
+    sizes = [2900, 2928, 2929, 2930, 2931, 2990, 4000]
+    batch = plain(*[(b"k", noise[:n]) for n in sizes], (b"zeros", bytes(9000)))
+    given.write(batch)
+    good = {len(r.value) for r in given.records("t0")}
+    assert good | {len(r.value) for r in given.records("dead")} == {*sizes, 9000}
+    assert len(given.records("t0")) + len(given.records("dead")) == 8
+    assert (9000 in good) == (codec != "none")
+    if codec == "none":
+        # 61 of the batch, 2 of the record's length, 3, then 2 for the key, 2 of the value's length, 1 of the headers.
+        assert max(good) == 3000 - 61 - 2 - 3 - 2 - 2 - 1
+    assert 4000 not in good
+
+
+def test_a_value_that_is_too_large_is_cut_off_and_says_so() -> None:
+    given = Task(ONE, kafka_max_request_size="2000", errors_deadletterqueue_max_ratio="1")
+    given.write(plain((b"k", bytes(5000)), (b"k" * 3000, b"v"), (b"k", b"good")))
+    assert [r.value for r in given.records("t0")] == [b"good"]
+    by_key = {len(r.key): r for r in given.records("dead")}
+    cut = by_key.pop(1)
+    assert headers_of(cut)[PREFIX + "value.truncated.from"] == "5000"
+    assert 1000 < len(cut.value) < 2000
+    (cut,) = by_key.values()
+    assert headers_of(cut)[PREFIX + "key.truncated.from"] == "3000"
+    assert headers_of(cut)[PREFIX + "value.truncated.from"] == "1"
+    assert 1000 < len(cut.key) < 2000
+
+
+def test_headers_that_are_too_large_are_left_out_and_the_dead_letter_says_so() -> None:
+    given = Task(kafka_max_request_size="2000", errors_deadletterqueue_max_ratio="1")
+    large = row(1, set()) | {"headers": [{"key": "h", "value": bytes(5000)}]}
+    given.write(arrow_batch([large]))
+    (record,) = given.records("dead")
+    assert headers_of(record)[PREFIX + "headers.dropped"] == "1"
+    assert record.value == b""
+    assert record.key == b"k1"
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def test_a_task_with_too_many_dead_letters_fails_with_their_causes_and_examples() -> None:
+    given = Task()
+    rows = [row(n, set()) for n in range(1000)]
+    for n in range(8):
+        rows[100 * n] = row(100 * n, {faults.NULL_TOPIC})
+    for n in (1, 2, 3):
+        rows[n] = row(n, {faults.BAD_TIMESTAMP})
+    with pytest.raises(TooManyDeadLettersError) as raised:
+        given.write(arrow_batch(rows))
+    assert str(raised.value) == (
+        "11 dead letter(s) of its 1000 rows, more than errors.deadletterqueue.max.ratio = 0.01 "
+        "allows in a task: 8 null-topic (row 0 of an Arrow batch: null topic present in the data); "
+        "3 bad-timestamp (row 1 of an Arrow batch: Invalid timestamp: -5 ms since 1970-01-01 "
+        "00:00:00 UTC. Timestamps of Kafka records must not be negative). Mend the rows, or raise "
+        "the option"
+    )
+
+
+@pytest.mark.parametrize(("rows_count", "allowed"), [(1, 1), (100, 1), (101, 2), (1000, 10)])
+def test_the_ratio_is_rounded_up_to_whole_rows(rows_count: int, allowed: int) -> None:
+    for bad in (allowed, allowed + 1):
+        given = Task()
+        kinds = [{faults.NULL_TOPIC}] * bad + [set()] * (rows_count - bad)
+        batch = arrow_batch([row(n, wrong) for n, wrong in enumerate(kinds)])
+        if bad > min(allowed, rows_count):
+            if bad <= rows_count:
+                with pytest.raises(TooManyDeadLettersError):
+                    given.write(batch)
+        else:
+            given.write(batch)
+            assert len(given.records("dead")) == bad
+
+
+def test_above_the_absolute_limit_a_task_fails_at_once() -> None:
+    given = Task(errors_deadletterqueue_max_rows="2", errors_deadletterqueue_max_ratio="1")
+    batch = arrow_batch([row(n, {faults.NULL_TOPIC}) for n in range(3)])
+    with pytest.raises(TooManyDeadLettersError, match=r"3 dead letter\(s\) so far, more than"):
+        given.rows.write(batch)
+
+
+# --- what is no fault of a row ----------------------------------------------------------------
+
+
+def test_a_topic_that_does_not_exist_fails_the_task() -> None:
+    given = Task(kafka_max_block_ms="100")
+    rows = [row(0, set()), row(1, {faults.NULL_TOPIC}), row(2, set()) | {"topic": "missing"}]
+    with pytest.raises(TopicError, match="missing"):
+        given.write(arrow_batch(rows))
+    assert given.records("dead") == []
+
+
+def test_a_partitioner_that_fails_fails_the_task() -> None:
+    given = Task(kafka_partitioner=f"{HERE}:broken")
+    with pytest.raises(KafkaSinkError, match="the user's own mistake"):
+        given.write(arrow_batch([row(0, set()), row(1, {faults.NULL_TOPIC})]))
+
+
+def test_without_a_tolerance_rows_that_are_refused_fail_the_task() -> None:
+    given = Task(
+        interceptors=f"{HERE}:Picky",
+        errors_tolerance="none",
+        hooks_on_error="log",
+    )
+    with pytest.raises(RefusedRowsError, match=r"1 row\(s\) refused: row 1: begins with I"):
+        given.write(arrow_batch([row(0, set()), row(1, {faults.INTERCEPTOR})]))
+    assert given.message.dead_letters is None
+    assert "dead_letters" not in BatchSummary.merge([given.message]).line("commit", 1)
+
+
+def test_the_documented_interceptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "dead-letters.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(# orders\.py.*?)```", text, re.DOTALL)
+    module = types.ModuleType("orders")
+    exec(compile(code, "orders.py", "exec"), module.__dict__)
+    monkeypatch.setitem(sys.modules, "orders", module)
+    given = Task(interceptors="orders:NeedsKey", errors_deadletterqueue_max_ratio="1")
+    given.write(arrow_batch([row(n, {faults.NULL_KEY} if n % 3 else set()) for n in range(9)]))
+    assert sorted(number_of(r.value) for t in ("t0", "t1") for r in given.records(t)) == [0, 3, 6]
+    assert given.message.dead_letters == {"interceptor": 6}
+
+
+# --- what is told -----------------------------------------------------------------------------
+
+
+def test_counts_of_all_tasks_are_in_the_line() -> None:
+    messages = [KafkaCommitMessage(n, 0) for n in range(3)]
+    messages[0].dead_letters = {"too-large": 2, "null-topic": 1}
+    messages[1].dead_letters = {"too-large": 1}
+    messages[2].dead_letters = {}
+    line = BatchSummary.merge(messages).line("commit", 3)
+    assert line["dead_letters"] == {"null-topic": 1, "too-large": 3}
+
+
+def test_dead_letters_are_logged_where_that_is_wanted(caplog: pytest.LogCaptureFixture) -> None:
+    batch = arrow_batch([row(0, set()), row(1, {faults.NULL_TOPIC, faults.BAD_TIMESTAMP})])
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        Task().write(batch)
+        assert caplog.messages == []
+        Task(errors_log_enable="true").write(batch)
+    assert caplog.messages == [
+        "1 dead letter(s) in an Arrow batch: 1 null-topic (row 1 of an Arrow batch: null topic "
+        "present in the data)"
+    ]
