@@ -15,6 +15,7 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
 from spark_kafka_sink.cli.check import add_check, add_quota
+from spark_kafka_sink.cli.dead_letters import add_dead_letters
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_REFUSED
 from spark_kafka_sink.cli.metrics import add_metrics
 from spark_kafka_sink.cli.package import add_package
@@ -30,6 +31,7 @@ COMMANDS: tuple[Declare, ...] = (
     add_check,
     add_quota,
     add_transactions,
+    add_dead_letters,
     add_metrics,
     add_warm_up,
     add_package,

@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.errors import BrokerError
+from spark_kafka_sink.cli.connecting import add_connection, confirmation, connected
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from spark_kafka_sink.cli.output import (
     Examples,
-    add_bootstrap_servers,
     add_json,
     examples_text,
     print_json,
@@ -23,17 +22,12 @@ from spark_kafka_sink.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.client.admin import AdminClient
-    from spark_kafka_sink.config.producer_config import ProducerConfig
     from spark_kafka_sink.transactions.client import TransactionClient
     from spark_kafka_sink.transactions.operations import Confirm, Operations, Result
 
 Run = Callable[[argparse.Namespace, "TransactionClient"], int]
 
-_CLIENT_ID = "pykafka-sink-admin"
 _LOG_TOPIC = "pykafka-sink-transactions"
-_TIMEOUT_MS = 30_000
-_REACH_TIMEOUT_MS = 6_000
 
 _DESCRIPTION = """\
 What exactly-once delivery has open and decided in a cluster, and repairs by hand.
@@ -187,26 +181,12 @@ def _add(
         epilog=examples_text(_EXAMPLES[name]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_bootstrap_servers(parser)
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help="properties file with Kafka's client options, such as security.protocol and "
-        "sasl.jaas.config, as for Kafka's own tools; --bootstrap-server wins over the one in it",
-    )
+    add_connection(parser)
     parser.add_argument(
         "--log-topic",
         metavar="TOPIC",
         default=_LOG_TOPIC,
         help=f"the decision log, transaction.log.topic of the query; default: {_LOG_TOPIC}",
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="MS",
-        type=_positive,
-        default=_TIMEOUT_MS,
-        dest="timeout_ms",
-        help=f"how long brokers are waited for, per step; default: {_TIMEOUT_MS}",
     )
     add_json(parser, _JSON_NOTE)
     parser.set_defaults(command=lambda arguments: _connected(run, arguments))
@@ -219,12 +199,6 @@ def _add_prefix(parser: argparse.ArgumentParser) -> None:
 
 def _add_yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do it without asking")
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of milliseconds")
-    return int(text)
 
 
 def _print_help(parser: argparse.ArgumentParser) -> int:
@@ -251,38 +225,10 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
-    from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.transactions.client import TransactionClient
 
-    if arguments.command_config is None:
-        connected = AdminClient.connect(arguments.bootstrap_servers)
-    else:
-        connected = AdminClient.of(_command_config(arguments))
-    with connected as admin:
-        _check_address(admin, min(_REACH_TIMEOUT_MS, arguments.timeout_ms))
+    with connected(arguments) as admin:
         yield TransactionClient(admin)
-
-
-def _check_address(admin: AdminClient, timeout_ms: int) -> None:
-    """A wrong address is told in seconds; brokers that are slow have the whole of --timeout.
-
-    To be connected does not prove it: a listener with SASL closes a client's connection without
-    SASL at the first request only.
-    """
-    with suppress(BrokerError):  # a broker has the request, and is slow
-        admin.nodes(admin.deadline_in(timeout_ms))
-
-
-def _command_config(arguments: argparse.Namespace) -> ProducerConfig:
-    """Of ``--command-config``. What has no effect is told on stderr."""
-    from spark_kafka_sink.config.command_config import read_command_config
-
-    found = read_command_config(
-        arguments.command_config, arguments.bootstrap_servers, {"client.id": _CLIENT_ID}
-    )
-    for note in found.notes:
-        print(f"pykafka-sink: {note}", file=sys.stderr)
-    return found.producer
 
 
 def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
@@ -350,19 +296,9 @@ def _release(arguments: argparse.Namespace, client: TransactionClient) -> int:
 
 
 def _confirmation(arguments: argparse.Namespace) -> Confirm:
-    """What asks on the terminal; stdout is for results."""
     from spark_kafka_sink.transactions.operations import RefusedError
 
-    def confirm(what: str) -> None:
-        if arguments.yes:
-            return
-        if not sys.stdin.isatty():
-            raise RefusedError(f"{what}\nNothing was done: there is nobody to ask. --yes confirms")
-        print(f"{what}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise RefusedError("not confirmed, nothing was done")
-
-    return confirm
+    return confirmation(arguments, RefusedError)
 
 
 def _finish(arguments: argparse.Namespace, result: Result) -> int:

@@ -47,8 +47,13 @@ _Part = TypeVar("_Part")
 class LogPartition:
     """Asks the leader of ``topic_partition`` again until it answers or time is up.
 
+    isolation_level: what ``end_offset`` and reading look at, ``fetch.READ_UNCOMMITTED`` or
+    ``READ_COMMITTED``
+
     Errors: BrokerError for an answer that asking again does not change, or when time is up.
     """
+
+    isolation_level = fetch.READ_UNCOMMITTED
 
     def __init__(self, admin: AdminClient, topic_partition: TopicPartition) -> None:
         self._admin = admin
@@ -64,14 +69,15 @@ class LogPartition:
         return self._offset(list_offsets.EARLIEST_TIMESTAMP, deadline_ms)
 
     def end_offset(self, deadline_ms: int) -> int:
-        """The high watermark."""
+        """The high watermark, or the last stable offset."""
         return self._offset(list_offsets.LATEST_TIMESTAMP, deadline_ms)
 
     def _offset(self, timestamp: int, deadline_ms: int) -> int:
         topic, partition = self._topic_partition
         asked = list_offsets.ListOffsetsPartition(partition, timestamp=timestamp)
         request = list_offsets.ListOffsetsRequest(
-            topics=[list_offsets.ListOffsetsTopic(topic, [asked])]
+            isolation_level=self.isolation_level,
+            topics=[list_offsets.ListOffsetsTopic(topic, [asked])],
         )
         found = _listed(self._ask(request, _listed, deadline_ms))
         self._raise_error(found.error_code, "ListOffsets")
@@ -90,7 +96,7 @@ class LogPartition:
         while first < end:
             found = self._fetch(first, deadline_ms)
             before = first
-            for batch in read_batches(_bytes_of(found.records)):
+            for batch in read_batches(bytes_of(found.records)):
                 first = batch.last_offset + 1
                 yield batch
             if first > before:
@@ -116,7 +122,7 @@ class LogPartition:
             max_wait_ms=min(_FETCH_WAIT_MS, max(0, deadline_ms - self._admin.now_ms()) // 2),
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
-            isolation_level=fetch.READ_UNCOMMITTED,
+            isolation_level=self.isolation_level,
             topics=[fetch.FetchTopic(topic, [asked])],
         )
         found = _fetched(self._ask(request, _fetched, deadline_ms))
@@ -241,5 +247,6 @@ def _only(parts: Sequence[_Part]) -> _Part:
     return parts[0]
 
 
-def _bytes_of(records: Records | None) -> bytes:
+def bytes_of(records: Records | None) -> bytes:
+    """Of a partition in a fetch response, in one piece."""
     return b"" if records is None else b"".join(bytes(buffer) for buffer in records.buffers)

@@ -161,7 +161,7 @@ class TestWarmUp:
         )
         filled = tmp_path / "a" / folder.name
         assert json.loads(shown.stdout) == {**again, "folder": str(filled)}
-        assert len(list(filled.iterdir())) == 7
+        assert len(list(filled.iterdir())) == 8
         # A folder that cannot be written is no success.
         (tmp_path / "file").write_text("")
         shown = subprocess.run(

@@ -31,6 +31,10 @@ ALLOWED: dict[str, set[str]] = {
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
     "metrics": {"config", "producer.metrics"},
     "transactions": {"client", "config", "record", "protocol"},
+    "dead_letters": {
+        *("client", "columns", "config", "producer", "protocol", "record"),
+        "transactions.log_partition",
+    },
     "spark": {
         *("columns", "config", "client", "metrics", "producer", "protocol", "record"),
         "transactions",
@@ -42,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         "check",
         "client",
         "config",
+        "dead_letters",
         "jobs.settings",
         "localkafka",
         "metrics",

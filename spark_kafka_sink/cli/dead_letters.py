@@ -1,0 +1,292 @@
+"""``pykafka-sink dead-letters``: what is in a topic of dead letters, and written again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.cli.connecting import (
+    add_connection,
+    confirmation,
+    connected,
+    producer_config,
+)
+from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
+from spark_kafka_sink.cli.output import (
+    Examples,
+    add_json,
+    examples_text,
+    print_json,
+    print_lines,
+    print_table,
+)
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.client.admin import AdminClient
+    from spark_kafka_sink.dead_letters.letters import DeadLetter, Topic, Wanted
+
+Run = Callable[[argparse.Namespace, "AdminClient"], int]
+
+_DESCRIPTION = """\
+Rows that could not be written, in the topic of errors.deadletterqueue.topic.name.
+
+count and show change nothing. replay writes rows to the topic that they were to go to, after what
+was wrong is mended, and asks before; it deletes nothing. All read committed records up to the end
+that the topic has when they begin.
+
+exit codes: 0 done; 1 failed, message on stderr; 2 refused, or not confirmed
+"""
+_REPLAY = """\
+Write dead letters again, with the key, value, headers and timestamp of their row, to the topic and
+partition that it named, and wait until all are acknowledged.
+
+Rows that were cut off are left out, and counted, unless a function of yours mends them: it is
+called with a pyarrow.RecordBatch with the columns value, key, headers, topic, partition, timestamp
+and cause, and returns one; rows may go. It must be importable here.
+
+Dead letters stay in their topic. What is printed at the end as --from leads on from there. After a
+failure a part may have been written: a repetition writes it once more.
+"""
+_AT = "--bootstrap-server broker:9092 --topic flights-dead-letters"
+_EXAMPLES: dict[str, Examples] = {
+    "count": (("how many, of which cause", f"pykafka-sink dead-letters count {_AT}"),),
+    "show": (
+        ("the first ones", f"pykafka-sink dead-letters show {_AT}"),
+        ("of one cause", f"pykafka-sink dead-letters show {_AT} --cause too-large --limit 100"),
+    ),
+    "replay": (
+        (
+            "after max.message.bytes was raised",
+            f"pykafka-sink dead-letters replay {_AT} --cause too-large",
+        ),
+        (
+            "with a function that gives rows a topic",
+            f"pykafka-sink dead-letters replay {_AT} --cause null-topic --mend mending:with_topic",
+        ),
+    ),
+}
+_LONGEST_PREVIEW = 60
+
+
+class ReplayRefusedError(KafkaSinkError):
+    """Nothing was written."""
+
+
+def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its subcommands."""
+    parser = subparsers.add_parser(
+        "dead-letters",
+        help="rows that could not be written: count, show, write again",
+        description=_DESCRIPTION,
+        epilog=examples_text((*_EXAMPLES["count"], *_EXAMPLES["show"])),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=lambda arguments: _print_help(parser))
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND")
+    _add(actions, "count", _count, "how many there are of each cause and topic")
+    shown = _add(actions, "show", _show, "single ones, partition by partition")
+    shown.add_argument(
+        "--limit", type=_number, default=20, metavar="N", help="how many at most; default: 20"
+    )
+    _add_replay(actions)
+
+
+def _add_replay(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(actions, "replay", _replay, "write them again, once they are mended", _REPLAY)
+    parser.add_argument("--to-topic", metavar="T", help="instead of the topic of each row")
+    parser.add_argument(
+        "--without-partition",
+        action="store_true",
+        help="leave the partition to the key, also of rows that named one",
+    )
+    parser.add_argument("--mend", metavar="MODULE:FUNCTION", help="mends the rows first")
+    parser.add_argument("--yes", action="store_true", help="do it without asking")
+
+
+def _add(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Run,
+    summary: str,
+    description: str | None = None,
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(
+        name,
+        help=summary,
+        description=description or f"{summary[0].upper()}{summary[1:]}.",
+        epilog=examples_text(_EXAMPLES[name]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_connection(parser)
+    parser.add_argument("--topic", metavar="T", required=True, help="of the dead letters")
+    parser.add_argument(
+        "--cause", dest="causes", action="append", default=[], help="only these; may be repeated"
+    )
+    parser.add_argument("--query-id", metavar="ID", help="only those of one streaming query")
+    parser.add_argument(
+        "--from",
+        dest="first_offsets",
+        metavar="PARTITION:OFFSET,…",
+        type=_offsets,
+        default={},
+        help="where to begin; other partitions from their beginning",
+    )
+    add_json(parser, "; times in ms since 1970 in UTC")
+    parser.set_defaults(command=lambda arguments: _connected(run, arguments))
+    return parser
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number")
+    return int(text)
+
+
+def _offsets(text: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        partition, colon, offset = part.strip().partition(":")
+        if not colon:
+            raise argparse.ArgumentTypeError(f"'{part}' is not PARTITION:OFFSET")
+        found[_number(partition)] = _number(offset)
+    return found
+
+
+def _print_help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help(sys.stderr)
+    return EXIT_REFUSED
+
+
+# --- running ----------------------------------------------------------------------------------
+
+
+def _connected(run: Run, arguments: argparse.Namespace) -> int:
+    try:
+        with connected(arguments) as admin:
+            return run(arguments, admin)
+    except ReplayRefusedError as error:
+        print(f"pykafka-sink: {error}", file=sys.stderr)
+        return EXIT_REFUSED
+    except KeyboardInterrupt:
+        print("pykafka-sink: interrupted", file=sys.stderr)
+        return EXIT_FAILED
+
+
+def _opened(arguments: argparse.Namespace, admin: AdminClient) -> tuple[Topic, Wanted]:
+    from spark_kafka_sink.dead_letters.letters import Topic, Wanted
+
+    wanted = Wanted(arguments.causes, arguments.query_id, arguments.first_offsets)
+    return Topic(admin, arguments.topic, arguments.timeout_ms), wanted
+
+
+def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
+    from spark_kafka_sink.dead_letters.letters import grouped
+
+    topic, wanted = _opened(arguments, admin)
+    groups = grouped(topic.letters(wanted))
+    if arguments.json:
+        found = [group._asdict() for group in groups]
+        print_json({"count": sum(group.letters for group in groups), "groups": found})
+        return EXIT_OK
+    rows = [
+        (
+            str(group.letters),
+            group.cause,
+            group.topic or "-",
+            str(group.cut),
+            _time(group.first_ms),
+            _time(group.last_ms),
+        )
+        for group in groups
+    ]
+    print_table(("COUNT", "CAUSE", "TOPIC", "CUT OFF", "FIRST", "LAST"), rows)
+    return EXIT_OK
+
+
+def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
+    topic, wanted = _opened(arguments, admin)
+    letters = islice(topic.letters(wanted), arguments.limit)
+    if arguments.json:
+        print_json({"dead_letters": [_document(letter) for letter in letters]})
+        return EXIT_OK
+    for letter in letters:
+        record = letter.record
+        print_lines(
+            [
+                f"{letter.partition}:{record.offset}  {_time(record.timestamp_ms)}  {letter.cause}"
+                f"  {letter.topic or '-'}",
+                f"  {letter.told.get('exception.message', '')}",
+                f"  key {_preview(record.key)}  value {_preview(record.value)}",
+            ]
+        )
+    return EXIT_OK
+
+
+def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
+    from spark_kafka_sink.base.entry_points import Hook, load
+    from spark_kafka_sink.dead_letters.letters import grouped
+    from spark_kafka_sink.dead_letters.replay import Replay
+
+    mend = None
+    if arguments.mend is not None:
+        mend = Hook(f"'{arguments.mend}'", load(arguments.mend, "--mend"))
+    topic, wanted = _opened(arguments, admin)
+    replay = Replay(
+        producer_config(arguments), arguments.to_topic, not arguments.without_partition, mend
+    )
+    told = [
+        f"{group.letters} {group.cause} to {arguments.to_topic or group.topic or '-'}"
+        for group in grouped(topic.letters(wanted))
+    ]
+    if told:
+        confirmation(arguments, ReplayRefusedError)(
+            f"Dead letters are written again: {'; '.join(told)}"
+        )
+    done = replay.write(topic.letters(wanted))
+    next_offsets = ",".join(f"{number}:{end}" for number, end in topic.ends.items())
+    if arguments.json:
+        document = {"written": done.written, "left_out": done.left_out, "from": next_offsets}
+        print_json(document)
+        return EXIT_OK
+    lines = [f"{count} written to {name}" for name, count in done.written.items()]
+    lines += [f"{count} left out: {reason}" for reason, count in done.left_out.items()]
+    print_lines([*(lines or ["nothing to write"]), f"next time: --from {next_offsets}"])
+    return EXIT_OK
+
+
+# --- in words ---------------------------------------------------------------------------------
+
+
+def _document(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "partition": letter.partition,
+        "offset": letter.record.offset,
+        "timestamp_ms": letter.record.timestamp_ms,
+        "key": _text(letter.record.key),
+        "value": _text(letter.record.value),
+        "headers": [[name, _text(value)] for name, value in letter.own_headers],
+        "told": dict(letter.told),
+    }
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="backslashreplace")
+
+
+def _preview(data: bytes | None) -> str:
+    """In one line, and not all of it."""
+    if data is None:
+        return "null"
+    start = data[:_LONGEST_PREVIEW].decode(errors="backslashreplace")
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in start)
+    rest = f"… ({len(data)} bytes)" if len(data) > _LONGEST_PREVIEW else ""
+    return f"{shown}{rest}"
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,1 @@
+"""Dead letters for those who look after them: read, counted, written again."""

@@ -1,0 +1,136 @@
+"""Dead letters as they are read, and groups of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from spark_kafka_sink.base.errors import TopicError, advice_for, error_for_code
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.columns import dead_letters as headers
+from spark_kafka_sink.dead_letters.committed import CommittedPartition
+from spark_kafka_sink.record.record_reader import Record
+
+UNKNOWN_CAUSE = "unknown"
+_CUT = (headers.VALUE_SIZE, headers.KEY_SIZE, headers.HEADERS_DROPPED)
+
+
+class DeadLetter(NamedTuple):
+    """told: its context headers as text, by their names without the prefix"""
+
+    partition: int
+    record: Record
+    told: Mapping[str, str]
+
+    @property
+    def cause(self) -> str:
+        return self.text(headers.CAUSE) or UNKNOWN_CAUSE
+
+    @property
+    def topic(self) -> str | None:
+        """Where the row was to go."""
+        return self.text(headers.TOPIC)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a part of the row is missing."""
+        return any(self.text(name) is not None for name in _CUT)
+
+    @property
+    def own_headers(self) -> list[tuple[str, bytes | None]]:
+        """Those of the row."""
+        return [h for h in self.record.headers if not h[0].startswith(headers.PREFIX)]
+
+    def text(self, name: str) -> str | None:
+        """A context header, by its full name."""
+        return self.told.get(name.removeprefix(headers.PREFIX))
+
+    @classmethod
+    def of(cls, partition: int, record: Record) -> DeadLetter:
+        """The last one counts where a name repeats: those that were there before are the row's."""
+        told = {
+            name.removeprefix(headers.PREFIX): (value or b"").decode(errors="replace")
+            for name, value in record.headers
+            if name.startswith(headers.PREFIX)
+        }
+        return cls(partition, record, told)
+
+
+class Wanted(NamedTuple):
+    """Which dead letters. causes: empty for all; query_id: None for any
+
+    first_offsets: by partition, where to begin; the others from their beginning
+    """
+
+    causes: Collection[str] = ()
+    query_id: str | None = None
+    first_offsets: Mapping[int, int] = {}
+
+    def has(self, letter: DeadLetter) -> bool:
+        if self.causes and letter.cause not in self.causes:
+            return False
+        return self.query_id is None or letter.text(headers.QUERY) == self.query_id
+
+
+class Topic:
+    """A topic of dead letters, as it is now: what comes later is not read.
+
+    ends: by partition, up to where it is read
+
+    Raises TopicError if it does not exist.
+    """
+
+    def __init__(self, admin: AdminClient, name: str, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        deadline_ms = admin.deadline_in(timeout_ms)
+        (described,) = admin.metadata([name], False, deadline_ms).topics
+        if described.error_code:
+            error = error_for_code(described.error_code)
+            raise TopicError(f"topic '{name}': {error}: {advice_for(error)}", error)
+        numbers = sorted(p.partition_index for p in described.partitions)
+        self._partitions = {n: CommittedPartition(admin, TopicPartition(name, n)) for n in numbers}
+        self._firsts = {n: p.first_offset(deadline_ms) for n, p in self._partitions.items()}
+        self.ends = {n: p.end_offset(deadline_ms) for n, p in self._partitions.items()}
+
+    def letters(self, wanted: Wanted) -> Iterator[DeadLetter]:
+        """Partition by partition, each in order. Raises BrokerError."""
+        for number, partition in self._partitions.items():
+            first = max(self._firsts[number], wanted.first_offsets.get(number, 0))
+            for record in partition.records(first, self.ends[number], self._timeout_ms):
+                letter = DeadLetter.of(number, record)
+                if wanted.has(letter):
+                    yield letter
+
+
+class Group(NamedTuple):
+    """Dead letters of one cause that were to go to one topic. Times in ms since 1970."""
+
+    cause: str
+    topic: str | None
+    letters: int
+    cut: int
+    first_ms: int
+    last_ms: int
+    example: str
+
+
+def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
+    """The largest group first."""
+    groups: dict[tuple[str, str | None], Group] = {}
+    for letter in letters:
+        key = (letter.cause, letter.topic)
+        at_ms = letter.record.timestamp_ms
+        known = groups.get(key)
+        if known is None:
+            example = letter.text(headers.MESSAGE) or ""
+            known = Group(*key, letters=0, cut=0, first_ms=at_ms, last_ms=at_ms, example=example)
+        groups[key] = known._replace(
+            letters=known.letters + 1,
+            cut=known.cut + letter.is_cut,
+            first_ms=min(known.first_ms, at_ms),
+            last_ms=max(known.last_ms, at_ms),
+        )
+    return sorted(
+        groups.values(), key=lambda group: (-group.letters, group.cause, group.topic or "")
+    )

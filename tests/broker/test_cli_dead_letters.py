@@ -1,0 +1,165 @@
+"""``pykafka-sink dead-letters`` on a real broker: what is committed is counted, shown, written again."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.task import write_rows
+from tests.broker.producing import batch_of, plan_of
+from tests.patience import AN_HOUR_MS, PATIENCE_S
+from tests.reading import read_topic
+
+PREFIX = "__connect.errors."
+
+
+def with_partition_0(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Mends rows; named below."""
+    position = arrow_batch.schema.get_field_index("partition")
+    zeros = pa.array([0] * arrow_batch.num_rows, pa.int32())
+    return arrow_batch.set_column(position, "partition", zeros)
+
+
+class Dead:
+    """A topic with one partition, and dead letters of rows for it."""
+
+    def __init__(self, kafka: LocalKafka) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.topic = f"cdl-{uuid.uuid4().hex[:8]}"
+        self.name = f"{self.topic}-dead"
+        kafka.create_topic(self.topic, 1)
+        kafka.create_topic(self.name, 2)
+        options = SinkOptions.parse(
+            {
+                "kafka.bootstrap.servers": self.servers,
+                "kafka.max.block.ms": str(AN_HOUR_MS),
+                "topic": self.topic,
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": self.name,
+                "errors.deadletterqueue.max.ratio": "1",
+            }
+        )
+        assert options.dead_letters is not None
+        rules = RowRules(max_message_bytes=3000)
+        config = options.dead_letters._replace(target=rules, own=rules)
+        object.__setattr__(options, "dead_letters", config)
+        batch = batch_of(
+            key=[b"k%d" % n for n in range(10)],
+            value=[b"good", *[b"v%d" % n for n in range(1, 8)], bytes(4000), bytes(5000)],
+            partition=[None, *range(1, 8), None, None],
+        )
+        message = KafkaCommitMessage(3, 0, query_id="q-1")
+        write_rows([batch], options, plan_of(batch, self.topic), message)
+        assert message.dead_letters == {"bad-partition": 7, "too-large": 2}
+
+    def abort_one(self) -> None:
+        """A dead letter that nobody is to see."""
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "transactional.id": self.name, "log_level": 0}
+        )
+        producer.init_transactions(PATIENCE_S)
+        producer.begin_transaction()
+        producer.produce(self.name, b"aborted", headers=[(PREFIX + "cause", b"too-large")])
+        producer.flush(PATIENCE_S)
+        producer.abort_transaction(PATIENCE_S)
+
+    def run(self, capsys: Any, *arguments: str) -> tuple[int, Any]:
+        code = main(
+            [
+                *("dead-letters", arguments[0], "--bootstrap-server", self.servers),
+                *("--topic", self.name, "--timeout", str(AN_HOUR_MS), *arguments[1:]),
+            ]
+        )
+        shown = capsys.readouterr()
+        return code, json.loads(shown.out) if "--json" in arguments else shown.out + shown.err
+
+
+@pytest.fixture(scope="module")
+def dead(kafka: LocalKafka) -> Dead:
+    """Left as it is by what only looks."""
+    made = Dead(kafka)
+    made.abort_one()
+    return made
+
+
+def test_they_are_counted_by_cause_without_what_was_aborted(dead: Dead, capsys: Any) -> None:
+    code, found = dead.run(capsys, "count", "--json")
+    assert (code, found["count"]) == (0, 9)
+    groups = [(g["cause"], g["topic"], g["letters"], g["cut"]) for g in found["groups"]]
+    assert groups == [("bad-partition", dead.topic, 7, 0), ("too-large", dead.topic, 2, 2)]
+    _, table = dead.run(capsys, "count", "--cause", "too-large")
+    assert table.splitlines()[0].split() == ["COUNT", "CAUSE", "TOPIC", "CUT", "OFF", "FIRST", "LAST"]
+    assert table.splitlines()[1].split()[:4] == ["2", "too-large", dead.topic, "2"]
+    assert dead.run(capsys, "count", "--json", "--query-id", "q-2")[1]["count"] == 0
+
+
+def test_single_ones_are_shown(dead: Dead, capsys: Any) -> None:
+    _, found = dead.run(capsys, "show", "--json", "--cause", "bad-partition", "--limit", "3")
+    assert len(found["dead_letters"]) == 3
+    for letter in found["dead_letters"]:
+        assert letter["told"]["cause"] == "bad-partition"
+        assert letter["told"]["task.id"] == "3"
+        assert letter["value"] == f"v{letter['told']['partition']}"
+        assert letter["headers"] == []
+    _, text = dead.run(capsys, "show", "--cause", "too-large", "--limit", "1")
+    assert "larger than 3000, the topic's max.message.bytes" in text
+    assert r"value \x00" in text
+    assert "bytes)" in text
+
+
+def test_they_are_written_again_once_their_topic_has_the_partitions(
+    kafka: LocalKafka, capsys: Any
+) -> None:
+    dead = Dead(kafka)
+    code, text = dead.run(capsys, "replay", "--cause", "bad-partition", "--without-partition", "--yes")
+    assert code == 0
+    assert f"7 written to {dead.topic}" in text
+    values = Counter(r.value for r in read_topic(dead.servers, dead.topic))
+    assert values == Counter([b"good", *[b"v%d" % n for n in range(1, 8)]])
+    replayed = [r for r in read_topic(dead.servers, dead.topic) if r.value != b"good"]
+    assert all(r.key == b"k%d" % int((r.value or b"")[1:]) for r in replayed)
+    assert all(not r.headers for r in replayed)
+    offsets = text.split("next time: --from ")[1].strip()
+    _, found = dead.run(capsys, "count", "--json", "--from", offsets)
+    assert found["count"] == 0
+
+
+def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:
+    dead = Dead(kafka)
+    _, found = dead.run(capsys, "replay", "--cause", "too-large", "--yes", "--json")
+    assert found["written"] == {}
+    assert found["left_out"] == {"a part of the row is missing: it was cut off": 2}
+
+
+def test_a_function_of_the_users_own_mends_them(kafka: LocalKafka, capsys: Any) -> None:
+    dead = Dead(kafka)
+    mend = f"{__name__}:with_partition_0"
+    _, found = dead.run(capsys, "replay", "--mend", mend, "--yes", "--json")
+    assert found["written"] == {dead.topic: 9}
+
+
+def test_nothing_is_written_without_a_yes(kafka: LocalKafka, capsys: Any) -> None:
+    dead = Dead(kafka)
+    code, text = dead.run(capsys, "replay")
+    assert code == 2
+    assert f"7 bad-partition to {dead.topic}; 2 too-large to {dead.topic}" in text
+    assert "--yes confirms" in text
+    assert [r.value for r in read_topic(dead.servers, dead.topic)] == [b"good"]
+
+
+def test_a_topic_that_does_not_exist(strict_kafka: LocalKafka, capsys: Any) -> None:
+    servers = strict_kafka.bootstrap_servers
+    code = main(["dead-letters", "count", "--bootstrap-server", servers, "--topic", "cdl-missing"])
+    assert code == 1
+    assert "topic 'cdl-missing': UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err
