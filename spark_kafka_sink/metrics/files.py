@@ -3,15 +3,15 @@
 A Python data source cannot ask the driver's JVM for a file of Hadoop's: the process that commits
 has no way to it. So other file systems are those that ``pyarrow.fs`` knows by their URIs: S3, GCS,
 Azure, and HDFS through libhdfs. Object stores cannot append: there each line is a file.
+
+What only some outputs need is imported where it is used: each process that plans or commits a
+micro-batch loads this module.
 """
 
 from __future__ import annotations
 
 import os
-from logging.handlers import RotatingFileHandler
 from typing import Any
-from urllib.parse import unquote, urlsplit
-from uuid import uuid4
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
@@ -21,6 +21,8 @@ def local_path(path: str) -> str | None:
     """The file that ``path`` names; None if it is the URI of a folder elsewhere."""
     if "://" not in path and not path.startswith("file:"):
         return path
+    from urllib.parse import unquote, urlsplit
+
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme == "file" else None
 
@@ -33,7 +35,7 @@ def append(outputs: MetricsOutputs, line: str, name: str) -> None:
     assert outputs.path is not None
     path = local_path(outputs.path)
     if path is None:
-        _put(outputs.path, line, f"{name}-{uuid4().hex[:8]}.json")
+        _put(outputs.path, line, name)
         return
     data = line.encode() + b"\n"
     if outputs.max_bytes:
@@ -52,6 +54,8 @@ def _rotate(path: str, more_bytes: int, outputs: MetricsOutputs) -> None:
     except FileNotFoundError:
         return
     if size and size + more_bytes > outputs.max_bytes:
+        from logging.handlers import RotatingFileHandler
+
         handler = RotatingFileHandler(path, backupCount=outputs.backups, delay=True)
         handler.doRollover()
         handler.close()
@@ -79,8 +83,11 @@ def check_path(path: str) -> None:
 
 
 def _put(uri: str, line: str, name: str) -> None:
+    from uuid import uuid4
+
     system, folder = _file_system(uri)
-    with system.open_output_stream(f"{folder.rstrip('/')}/{name}") as stream:
+    path = f"{folder.rstrip('/')}/{name}-{uuid4().hex[:8]}.json"
+    with system.open_output_stream(path) as stream:
         stream.write(line.encode() + b"\n")
 
 

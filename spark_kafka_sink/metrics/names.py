@@ -187,13 +187,24 @@ PRODUCER_METRICS: tuple[KafkaMetric, ...] = (
 )
 """MBean ``kafka.producer:type=producer-metrics,client-id=…``."""
 
+
+def _bytes_sent(topic: Values) -> float:
+    """What is sent again is as large as the rest."""
+    sent = topic["records"] + topic["record_retries"]
+    return float(topic["compressed_bytes"] * sent / max(topic["records"], 1))
+
+
 TOPIC_METRICS: tuple[KafkaMetric, ...] = (
     *_rated(
         "record-send",
         lambda topic: topic["records"] + topic["record_retries"],
         "`records` and `record_retries` of the topic",
     ),
-    *_rated("byte", _number("compressed_bytes"), "`compressed_bytes` of the topic"),
+    *_rated(
+        "byte",
+        _bytes_sent,
+        "`compressed_bytes` of the topic, more by the share of records that were sent again",
+    ),
     *_rated("record-retry", _number("record_retries"), "`record_retries` of the topic"),
     _gauge(
         "compression-rate",
