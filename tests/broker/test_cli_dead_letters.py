@@ -99,7 +99,15 @@ def test_they_are_counted_by_cause_without_what_was_aborted(dead: Dead, capsys: 
     groups = [(g["cause"], g["topic"], g["letters"], g["cut"]) for g in found["groups"]]
     assert groups == [("bad-partition", dead.topic, 7, 0), ("too-large", dead.topic, 2, 2)]
     _, table = dead.run(capsys, "count", "--cause", "too-large")
-    assert table.splitlines()[0].split() == ["COUNT", "CAUSE", "TOPIC", "CUT", "OFF", "FIRST", "LAST"]
+    assert table.splitlines()[0].split() == [
+        "COUNT",
+        "CAUSE",
+        "TOPIC",
+        "CUT",
+        "OFF",
+        "FIRST",
+        "LAST",
+    ]
     assert table.splitlines()[1].split()[:4] == ["2", "too-large", dead.topic, "2"]
     assert dead.run(capsys, "count", "--json", "--query-id", "q-2")[1]["count"] == 0
 
@@ -122,7 +130,9 @@ def test_they_are_written_again_once_their_topic_has_the_partitions(
     kafka: LocalKafka, capsys: Any
 ) -> None:
     dead = Dead(kafka)
-    code, text = dead.run(capsys, "replay", "--cause", "bad-partition", "--without-partition", "--yes")
+    code, text = dead.run(
+        capsys, "replay", "--cause", "bad-partition", "--without-partition", "--yes"
+    )
     assert code == 0
     assert f"7 written to {dead.topic}" in text
     values = Counter(r.value for r in read_topic(dead.servers, dead.topic))

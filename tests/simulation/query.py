@@ -20,6 +20,7 @@ from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.errors import MissingRecordError, OutcomeError, ReplayError
 from spark_kafka_sink.transactions.model import Decision, Phase
 from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
+from tests.simulation import query_dead_letters
 from tests.simulation.cluster import SimCluster
 from tests.simulation.processes import KilledError, Process, World
 from tests.simulation.python_process import PythonProcess, python_processes
@@ -128,6 +129,10 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
     state.first_epoch = settings.first_epoch
     state.aborts_raise_twice = settings.transaction_version == 2
     cluster.create_topic("out", settings.partitions, settings.replicas, settings.min_insync)
+    is_spoilt = query_dead_letters.has_dead_letters(seed)
+    if is_spoilt:
+        topic = query_dead_letters.TOPIC
+        cluster.create_topic(topic, settings.partitions, settings.replicas, settings.min_insync)
     options = {
         "kafka.bootstrap.servers": cluster.bootstrap_servers,
         "topic": "out",
@@ -142,6 +147,8 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
         options["checkpointLocation"] = "/checkpoint"
     if settings.is_named:
         options |= {"write.id": "etl", "write.version": "0"}
+    if is_spoilt:
+        options |= query_dead_letters.OPTIONS
     fates = Fates(
         random.Random(rng.random()),
         settings.fails,
@@ -153,7 +160,7 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
         kills_losers=not settings.idles,
     )
     checkpoint = Checkpoint(settings.batches)
-    parsed = SinkOptions.parse(options)
+    parsed = query_dead_letters.with_rules(SinkOptions.parse(options))
     return Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)
 
 

@@ -31,6 +31,7 @@ from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, TaskTr
 from spark_kafka_sink.transactions.rows import Rows
 from tests.simulation import scenarios
 from tests.simulation.bugs import Bug
+from tests.simulation.query_dead_letter_bugs import DEAD_LETTER_BUGS
 
 
 def _no_decision_log(original):  # type: ignore[no-untyped-def]
@@ -214,6 +215,7 @@ def _looked_too_early(original):  # type: ignore[no-untyped-def]
 
 
 BUGS: dict[str, Bug] = {
+    **DEAD_LETTER_BUGS,
     "no decision log": Bug(
         "transactions are committed without a record of the decision",
         DecisionLog,

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.transactions.errors import MissingRecordError, ReplayError
+from tests import twin
+from tests.simulation import query_dead_letters
 from tests.simulation.partition_log import is_control
 from tests.simulation.query_blows import PREFIX
 
@@ -23,12 +25,11 @@ def check(life: Life) -> None:
     check_nothing_open(life)
     if life.intruders:
         raise InvariantError(f"refused, and has fenced the query: {life.intruders}")
-    seen = Counter(
-        int(record.value)
-        for records in life.state.committed("out").values()
-        for record in records
-        if record.value is not None
-    )
+    good, dead = _committed(life, "out"), _committed(life, query_dead_letters.TOPIC)
+    is_spoilt = life.options.dead_letters is not None
+    for problem in query_dead_letters.problems(good, dead, is_spoilt):
+        raise InvariantError(problem)
+    seen = Counter(query_dead_letters.id_of(record) for record in (*good, *dead))
     doubled = sorted(i for i, count in seen.items() if count > 1)
     if doubled:
         raise InvariantError(f"{len(doubled)} rows doubled: {doubled[:5]}; outcome {life.outcome}")
@@ -42,6 +43,12 @@ def check(life: Life) -> None:
         raise InvariantError(f"rows of batches that were never run: {sorted(set(seen) - allowed)}")
     _check_outcome(life)
     _check_swept(life)
+
+
+def _committed(life: Life, topic: str) -> list[twin.Record]:
+    if topic not in life.cluster.topics:
+        return []
+    return [record for records in life.state.committed(topic).values() for record in records]
 
 
 def _check_outcome(life: Life) -> None:

@@ -19,6 +19,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 from spark_kafka_sink.transactions import session
+from tests.simulation import query_dead_letters
 from tests.simulation.processes import Actor, KilledError, Process, World
 from tests.simulation.python_process import PythonProcess, TaskContext
 
@@ -324,7 +325,9 @@ class Application:
                 attempt.worker.kill()
 
     def _launch(self, batch: Batch, tasks: int, attempt: Attempt, writer: bytes) -> Actor:
-        rows = batch.rows(tasks, attempt.index)
+        rows: list[query_dead_letters.Row] = [*batch.rows(tasks, attempt.index)]
+        if self.options.dead_letters is not None:
+            rows = query_dead_letters.spoilt(batch.rows(tasks, attempt.index))
 
         def run() -> bytes:
             iterator = self._arrow_batches(rows, attempt)
@@ -333,7 +336,7 @@ class Application:
         return self.world.spawn(attempt.worker, run)
 
     def _arrow_batches(
-        self, rows: list[tuple[bytes, bytes]], attempt: Attempt
+        self, rows: list[query_dead_letters.Row], attempt: Attempt
     ) -> Iterator[pa.RecordBatch]:
         """The rows in a few pieces; between them faults of tasks."""
         cut = self.rng.randint(0, len(rows))

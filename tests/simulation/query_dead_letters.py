@@ -1,0 +1,73 @@
+"""Lives of a query in which some rows cannot be written: what they are, and what becomes of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spark_kafka_sink.columns import dead_letters as headers
+from spark_kafka_sink.columns.faults import NULL_KEY, TOO_LARGE
+from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_options import SinkOptions
+from tests import twin
+
+TOPIC = "dead"
+OPTIONS = {
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.name": TOPIC,
+    "errors.deadletterqueue.max.ratio": "1",
+    "kafka.max.request.size": "3000",
+}
+_TOO_LARGE_BYTES = 4000
+_ID_BYTES = 6
+
+Row = tuple[bytes | None, bytes]
+
+
+def has_dead_letters(seed: int) -> bool:
+    """Chosen apart from everything else of a life: others stay as they are."""
+    return random.Random(f"dead letters of {seed}").random() < 0.3
+
+
+def with_rules(options: SinkOptions) -> SinkOptions:
+    """As planning on the driver finds out: the topic is compacted."""
+    if options.dead_letters is None:
+        return options
+    return replace(options, dead_letters=options.dead_letters._replace(target=RowRules(None, True)))
+
+
+def fault_of(row_id: int) -> str | None:
+    """What is wrong with a row, if anything is."""
+    if row_id % 5 == 3:
+        return TOO_LARGE
+    return NULL_KEY if row_id % 7 == 2 else None
+
+
+def spoilt(rows: Iterable[tuple[bytes, bytes]]) -> list[Row]:
+    """The same rows, some of which cannot be written."""
+    found: list[Row] = []
+    for key, value in rows:
+        fault = fault_of(int(value))
+        long = value.ljust(_TOO_LARGE_BYTES) if fault == TOO_LARGE else value
+        found.append((None if fault == NULL_KEY else key, long))
+    return found
+
+
+def id_of(record: twin.Record) -> int:
+    """Of a row, also where its value was cut off."""
+    assert record.value is not None
+    return int(record.value[:_ID_BYTES])
+
+
+def problems(
+    good: Iterable[twin.Record], dead: Iterable[twin.Record], is_on: bool
+) -> Iterable[str]:
+    """Rows that are where they must not be, and dead letters of a wrong cause."""
+    for record in good:
+        if is_on and fault_of(id_of(record)) is not None:
+            yield f"row {id_of(record)} is no dead letter"
+    for record in dead:
+        cause = dict(record.headers).get(headers.CAUSE, b"").decode()
+        if cause != fault_of(id_of(record)):
+            yield f"row {id_of(record)} is a dead letter for {cause}"
