@@ -75,7 +75,7 @@ class RowChecks:
         most = rules.max_message_bytes
         if most is not None and self._most_sent(bytes_of_batch) > most:
             raise RecordTooLargeError(_refused_size(bytes_of_batch, most))
-        if rules.needs_key and _lacks_keys(records.owner, records.positions).any():
+        if rules.needs_key and _has_nulls(records.owner, records.positions.key):
             raise RecordError(_NO_KEY)
         most_bytes: int = size
         return most_bytes
@@ -138,6 +138,10 @@ def sizes_alone(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 _NO_KEY = "The key is null, and the topic is compacted: each of its records needs a key"
+
+
+def _has_nulls(arrow_batch: ArrowBatch, position: int | None) -> bool:
+    return position is None or bool(arrow_batch.column(position).null_count)
 
 
 def _lacks_keys(arrow_batch: ArrowBatch, positions: ColumnPositions) -> npt.NDArray[np.bool_]:
