@@ -26,6 +26,7 @@
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 # make prometheus   Prometheus, its push gateway and node_exporter with the sink's metrics; a minute; first:
 #                 apt-get install --no-install-recommends prometheus prometheus-pushgateway prometheus-node-exporter
+# make java-metrics   each metric beside the Java producer's, for the same work: docs/java-metrics.md; 5 minutes; needs a JDK
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, tasks of a job, 200 topics, and 10,000 simulated producers: 20 minutes
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
@@ -46,7 +47,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
+.PHONY: test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus java-metrics soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -148,6 +149,10 @@ security-life: $(VENV)/dev.installed
 kerberos: $(VENV)/dev.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,kerberos]'
 	$(BIN)/python -m pytest tests/security/test_kerberos.py tests/security/test_kerberos_conversation.py
+
+# Writes its results, and docs/java-metrics.md of them.
+java-metrics: $(VENV)/dev.installed
+	$(BIN)/python -m tests.java_metrics.comparing
 
 prometheus: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/monitoring

@@ -77,7 +77,7 @@ _KAFKA = """
 What the Java producer calls these figures, as they follow from a line. The Java producer tells of the
 last 30 seconds, a line of one batch: averages, rates and maxima are of the batch, and totals are to be
 added up over lines. The tasks of a job are told as one client, of the name `kafka.client.id`. A rate is
-over `elapsed_ms`.
+over `elapsed_ms`. [java-metrics.md](java-metrics.md) has both beside each other, for the same work.
 
 ### producer-metrics
 
@@ -159,10 +159,14 @@ refused before.
 
 ## What it costs
 
-A task's commit message has about 60 bytes for each partition that it has written to, and up to 400 for
-each broker, besides 300 of its own: it does not grow with rows, requests or time. With 1,000 partitions and
-10 brokers, 10,000 tasks send 650 MB to the driver, where `spark.driver.maxResultSize` is 1 GiB:
-[scale.md](scale.md) has the ways to have fewer partitions per task.
+A task's commit message has about 48 bytes for each partition that it has written to, 160 for each
+broker (1,200 at most, for latencies of all sizes), and 550 of its own: it does not grow with rows, requests or
+time. With 1,000 partitions and 10 brokers, 10,000 tasks send 500 MB to the driver, where
+`spark.driver.maxResultSize` is 1 GiB: [scale.md](scale.md) has the ways to have fewer partitions per task.
+
+Of the driver's CPU, a batch of 4 tasks, 12 partitions and 3 brokers takes 0.4 ms for line and file, and
+the file for node_exporter 0.4 ms more; one of 1,000 tasks with 100 partitions each and 10 brokers 90 ms.
+Tasks count per record batch and request, never per record.
 """  # noqa: E501
 
 

@@ -1,0 +1,167 @@
+"""docs/java-metrics.md, from the results: each metric in the work that shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.metrics import names
+from tests.java_metrics.comparing import RESULTS
+from tests.java_metrics.work import WORKS
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "java-metrics.md"
+WITHIN = 0.1
+
+PRODUCER: dict[str, str] = {
+    "record-send-total": "cut",
+    "record-retry-total": "cut",
+    "record-error-total": "cut",
+    "record-size-max": "bulk",
+    "record-size-avg": "bulk",
+    "record-queue-time-avg": "paced",
+    "record-queue-time-max": "paced",
+    "records-per-request-avg": "bulk",
+    "batch-size-avg": "bulk",
+    "batch-size-max": "bulk",
+    "batch-split-total": "bulk",
+    "compression-rate-avg": "compressed",
+    "request-latency-avg": "paced",
+    "request-latency-max": "paced",
+    "requests-in-flight": "bulk",
+    "produce-throttle-time-avg": "throttled",
+    "produce-throttle-time-max": "throttled",
+    "metadata-age": "bulk",
+    "bufferpool-wait-time-ns-total": "full",
+    "bufferpool-wait-ratio": "full",
+    "buffer-total-bytes": "full",
+    "buffer-available-bytes": "full",
+    "flush-time-ns-total": "paced",
+    "metadata-wait-time-ns-total": "bulk",
+    "txn-init-time-ns-total": "bulk",
+    "txn-commit-time-ns-total": "bulk",
+    "connection-count": "bulk",
+    "connection-creation-total": "bulk",
+    "connection-close-total": "cut",
+    "request-total": "bulk",
+    "response-total": "bulk",
+    "outgoing-byte-total": "bulk",
+    "incoming-byte-total": "bulk",
+    "network-io-total": "bulk",
+    "request-size-avg": "bulk",
+    "request-size-max": "bulk",
+}
+TOPIC: dict[str, str] = {
+    "record-send-total": "cut",
+    "byte-total": "cut",
+    "record-retry-total": "cut",
+    "compression-rate": "compressed",
+}
+NODE: dict[str, str] = {
+    "request-total": "bulk",
+    "response-total": "bulk",
+    "outgoing-byte-total": "bulk",
+    "incoming-byte-total": "bulk",
+    "request-size-avg": "bulk",
+    "request-size-max": "bulk",
+    "request-latency-avg": "paced",
+    "request-latency-max": "paced",
+}
+"""Which work shows which metric."""
+
+_AT_THE_MOMENT = "Java tells what is so at this moment, a line the most of the batch"
+_ONE_DECIDES = (
+    "one decides: the first, for which the JVM has no compiled code yet, or no connection"
+)
+_FASTER = "follows from how fast a producer is: the faster one is made to wait for longer"
+DIFFERENT: dict[str, str] = {
+    "record-size-max": "Java's has the header of a batch in it, 61 bytes; here it is the record",
+    "record-size-avg": "Java's is the average of each batch's largest record, with that header; "
+    "here it is all bytes by all records",
+    "record-queue-time-max": _ONE_DECIDES,
+    "request-latency-max": _ONE_DECIDES,
+    "produce-throttle-time-avg": _FASTER,
+    "produce-throttle-time-max": _FASTER,
+    "bufferpool-wait-time-ns-total": _FASTER,
+    "bufferpool-wait-ratio": "Java's is over its window, here it is over the task's time",
+    "requests-in-flight": _AT_THE_MOMENT,
+    "buffer-available-bytes": _AT_THE_MOMENT + ": what was left then",
+    "metadata-age": "depends on when it is asked, and on how long the JVM took to start",
+    "metadata-wait-time-ns-total": "a task asks for metadata of its topic before it has rows; the "
+    "JVM was starting meanwhile",
+}
+"""Why a metric may be more than a tenth beside Java's."""
+
+
+class Compared(NamedTuple):
+    """One row."""
+
+    group: str
+    name: str
+    work: str
+    here: float
+    java: float
+
+    @property
+    def is_same(self) -> bool:
+        return abs(self.here - self.java) <= WITHIN * max(abs(self.java), abs(self.here))
+
+
+def compared(results: dict[str, Any]) -> Iterator[Compared]:
+    """Each metric, in the work that shows it."""
+    for group, shown in (("producer", PRODUCER), ("topic", TOPIC), ("node", NODE)):
+        for name, work in shown.items():
+            here, java = results["works"][work][group][name]
+            yield Compared(group, name, work, here, java)
+
+
+def names_of_java(results: dict[str, Any], group: str) -> set[str]:
+    return {name for work in results["works"].values() for name in work[group]}
+
+
+_HEAD = """\
+# Metrics beside the Java producer's
+
+Written by `make java-metrics`; do not edit.
+
+Kafka's Java producer {version} and the sink's producer (without Spark) do the same work, one after the other,
+with the same settings, through a TCP proxy to the same broker. What both tell of it, under Kafka's
+names ([metrics.md](metrics.md#kafkas-names)), is compared in the work that shows it. Within 10 % is
+the same; of everything else there is the reason. Rates are not compared: Java's are over a sliding
+window, those of a line over its batch; both follow from the totals. Other work had most of the machine's
+two cores meanwhile, so that times are those of the links, and the JVM's own times are long.
+
+| work | what it is |
+| --- | --- |
+"""
+
+
+def render(results: dict[str, Any]) -> str:
+    """The whole document."""
+    text = _HEAD.format(version=results["kafka"])
+    text += "".join(f"| {work.name} | {work.what} |\n" for work in WORKS)
+    for group, title in (
+        ("producer", names.PRODUCER_GROUP),
+        ("topic", names.TOPIC_GROUP),
+        ("node", names.NODE_GROUP),
+    ):
+        text += (
+            f"\n## {title}\n\n| metric | work | here | Java | |\n| --- | --- | --- | --- | --- |\n"
+        )
+        text += "".join(_row(row) for row in compared(results) if row.group == group)
+    return text
+
+
+def _row(row: Compared) -> str:
+    verdict = "same" if row.is_same else DIFFERENT.get(row.name, "differs")
+    return f"| {row.name} | {row.work} | {_number(row.here)} | {_number(row.java)} | {verdict} |\n"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    DOCUMENT.write_text(render(results), encoding="utf-8")
