@@ -10,6 +10,7 @@
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
 # make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/parity.md; 10 minutes
+# make test-report   the page of pykafka-sink report in a real browser; first: apt-get install chromium-headless-shell
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
@@ -47,7 +48,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus java-metrics soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean
+.PHONY: test-report test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -100,6 +101,9 @@ docs-site: $(RELEASE)/installed
 test-parity: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/parity/test_parity.py
 	$(BIN)/python -m tests.parity.results > docs/parity.md
+
+test-report: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/browser
 
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed

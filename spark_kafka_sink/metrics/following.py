@@ -24,32 +24,37 @@ class FollowedLines:
 
         After a rotation, first the rest of the file that was renamed.
         """
+        texts = self.read_texts().splitlines()
+        return [line for text in texts if (line := _line(text)) is not None]
+
+    def read_texts(self) -> bytes:
+        """The same as they were written, whatever they are; each ends with a line feed."""
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
-            return []
-        lines = []
+            return b""
+        texts = b""
         is_another = self._inode not in (None, found.st_ino)
         if is_another or found.st_size < self._position:
-            lines = self._rest_of(f"{self._path}.1")
+            texts = self._rest_of(f"{self._path}.1")
             self._position = 0
         self._inode = found.st_ino
-        return lines + self._read(self._path)
+        return texts + self._read(self._path)
 
-    def _rest_of(self, renamed: str) -> list[dict[str, Any]]:
+    def _rest_of(self, renamed: str) -> bytes:
         try:
             is_it = os.stat(renamed).st_ino == self._inode
         except FileNotFoundError:
-            return []
-        return self._read(renamed) if is_it else []
+            return b""
+        return self._read(renamed) if is_it else b""
 
-    def _read(self, path: str) -> list[dict[str, Any]]:
+    def _read(self, path: str) -> bytes:
         with open(path, "rb") as file:
             file.seek(self._position)
             data = file.read()
         whole = data[: data.rfind(b"\n") + 1]  # the last one may still be being written
         self._position += len(whole)
-        return [line for text in whole.splitlines() if (line := _line(text)) is not None]
+        return whole
 
 
 def _line(text: bytes) -> dict[str, Any] | None:

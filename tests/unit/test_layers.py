@@ -30,6 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
     "metrics": {"config", "producer.metrics"},
+    "report": {"metrics"},
     "transactions": {"client", "config", "record", "protocol"},
     "dead_letters": {
         *("client", "columns", "config", "producer", "protocol", "record"),
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "localkafka",
         "metrics",
         "record.kernels.prepare",
+        "report",
         "transactions",
     },
     "__main__": {"cli"},
@@ -119,6 +121,7 @@ ONLY_IN: dict[str, set[str]] = {
         "localkafka.keeper_client",
         "spark.frames",
         "metrics.listener",
+        "report.following",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels"},
@@ -127,6 +130,7 @@ ONLY_IN: dict[str, set[str]] = {
         "check.probe",
         "metrics.files",
         "record.compression",
+        "report",
         "columns",
         "producer.partitioner",
         "spark.frames",
@@ -136,7 +140,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.timed_input",
         "spark.writer",
     },
-    "numpy": {"record.kernels", "columns", "producer", "spark.dead_letters"},
+    "numpy": {"record.kernels", "columns", "producer", "report", "spark.dead_letters"},
 }
 """Module of others -> the only places that may import it."""
 

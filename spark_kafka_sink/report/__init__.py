@@ -1,0 +1,1 @@
+"""What lines of metrics mean, for people: a page, a terminal, and advice in words."""

@@ -1,0 +1,354 @@
+"""What a line of metrics says is slow or wrong, in words, and what to do about it.
+
+The rules are those of docs/tuning.md, a function for each. A line may also be the sum of many lines
+(``summing.py``). No rule reads anything but the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.report.figures import count, duration, percent, size
+from spark_kafka_sink.report.parts import OTHER, shares
+from spark_kafka_sink.report.skew import Broker, brokers, partition_skew, slow_broker, task_skew
+
+Line = Mapping[str, Any]
+
+WAITING = 0.2
+"""A share of task time that waiting for brokers must have to be worth words."""
+COMPRESSING = 0.3
+INPUT = 0.5
+ENCODING = 0.5
+STARTING = 0.2
+COMMITTING = 0.3
+SMALL_BATCH_BYTES = 8 * 1024
+FEW_BATCHES = 20
+"""Batches of which nobody notices that they are small."""
+BARELY_COMPRESSED = 0.9
+
+
+class Finding(NamedTuple):
+    """One thing that is to be known about a batch.
+
+    kind: for programs and tests; docs/report.md has them all
+    title: in a few words; text: with the figures; advice: what to do, "" for nothing
+    weight: what share of the batch's time it explains, at most 1; trouble that takes no time has 0
+    is_trouble: something went wrong, and not only slowly
+    """
+
+    kind: str
+    title: str
+    text: str
+    advice: str
+    weight: float
+    is_trouble: bool = False
+
+
+class Facts(NamedTuple):
+    """A line, and what more than one rule asks of it.
+
+    waiting: share of task time that tasks waited for brokers
+    """
+
+    line: Line
+    metrics: Mapping[str, Any]
+    shares: Mapping[str, float]
+    waiting: float
+
+    @classmethod
+    def of(cls, line: Line) -> Facts:
+        """All of one line."""
+        metrics = line.get("metrics") or {}
+        found = shares(metrics)
+        return cls(line, metrics, found, found["buffer_wait_ms"] + found["ack_wait_ms"])
+
+    def number(self, name: str) -> float:
+        """One of ``metrics``; 0 if it is not told."""
+        return float(self.metrics.get(name) or 0)
+
+    @property
+    def records_per_batch(self) -> float:
+        return self.number("records") / max(self.number("batches"), 1)
+
+
+def findings(line: Line) -> list[Finding]:
+    """What is to be said about a line: trouble first, then what explains most of its time."""
+    facts = Facts.of(line)
+    found = [finding for rule in RULES for finding in rule(facts)]
+    kinds = {finding.kind for finding in found}
+    found = [finding for finding in found if not kinds & _BETTER_SAID_BY.get(finding.kind, set())]
+    return sorted(found, key=lambda finding: (not finding.is_trouble, -finding.weight))
+
+
+def _aborted(facts: Facts) -> Iterator[Finding]:
+    aborted = facts.line.get("aborted", facts.line.get("event") == "abort")
+    if aborted:
+        title = f"{count(aborted)} batches were aborted" if aborted > 1 else "aborted"
+        note = (
+            facts.line.get("note") or "Spark gave up; what it wrote again since is in other lines"
+        )
+        advice = "The first error of a task, in the driver's log, says why: docs/troubleshooting.md"
+        yield Finding("aborted", title, f"{note}.", advice, 0.0, True)
+
+
+def _refused(facts: Facts) -> Iterator[Finding]:
+    refused = facts.number("record_errors")
+    if refused:
+        text = f"Brokers refused {count(refused)} records for good."
+        advice = "The task's error names the cause: docs/troubleshooting.md"
+        yield Finding("records-refused", "records were refused", text, advice, 0.0, True)
+
+
+def _retried(facts: Facts) -> Iterator[Finding]:
+    again = facts.number("record_retries")
+    if not again:
+        return
+    most = max(brokers(facts.line), key=lambda broker: broker.record_retries, default=None)
+    where = ""
+    if most is not None and most.record_retries:
+        where = f", {count(most.record_retries)} of them to {most.name}"
+    text = (
+        f"{count(again)} records were sent again{where}. Brokers recognise what they have already, "
+        "unless kafka.enable.idempotence is false."
+    )
+    advice = (
+        "A leader that moved, a broker that was restarted, or a request without an answer within "
+        "kafka.request.timeout.ms: look at the brokers' logs of that time"
+    )
+    yield Finding("retried", "records were sent again", text, advice, 0.0, True)
+
+
+def _failed_attempts(facts: Facts) -> Iterator[Finding]:
+    attempts = float(facts.line.get("failed_attempts") or 0)
+    if attempts:
+        text = f"Tasks were tried again {count(attempts)} times before they were successful."
+        advice = "Spark's page of the stage has the errors; their time is not in this line"
+        yield Finding("failed-attempts", "tasks failed first", text, advice, 0.0, True)
+
+
+def _split(facts: Facts) -> Iterator[Finding]:
+    splits = facts.number("batch_splits")
+    if splits:
+        text = f"{count(splits)} batches were too large for the topic and were sent in parts."
+        advice = "kafka.batch.size below the topic's max.message.bytes avoids sending them twice"
+        yield Finding("split", "batches were too large", text, advice, 0.0)
+
+
+def _throttled(facts: Facts) -> Iterator[Finding]:
+    pauses_ms = facts.number("throttle_time_ms")
+    if not pauses_ms:
+        return
+    asked = [broker for broker in brokers(facts.line) if broker.throttle_time_ms]
+    by = ", ".join(f"{broker.name} {duration(broker.throttle_time_ms)}" for broker in asked)
+    text = (
+        f"Brokers asked for pauses of {duration(pauses_ms)} in all{by and f' ({by})'}, because of "
+        f"a quota; tasks waited for brokers {percent(facts.waiting)} of their time."
+    )
+    advice = (
+        "`pykafka-sink quota` shows what the client is granted. Raise the quota of its user or "
+        "kafka.client.id, compress more, or take less per micro-batch (maxOffsetsPerTrigger, "
+        "maxFilesPerTrigger). More tasks do not help: they share the quota"
+    )
+    # In a batch with other troubles pauses may be few: they explain no more than they took.
+    taken = pauses_ms / max(facts.number("task_ms"), 1)
+    title = "throttled by a quota of the brokers"
+    yield Finding("throttled", title, text, advice, min(facts.waiting, taken, 1.0))
+
+
+def _slow_broker(facts: Facts) -> Iterator[Finding]:
+    found = slow_broker(facts.line)
+    if found is None or facts.waiting < WAITING:
+        return
+    slow, others_ms = found
+    if partition_skew(facts.line) is not None and _has_most(slow, facts.line):
+        return  # it is slow because of what it gets
+    text = (
+        f"{slow.name} answered 95 of 100 requests within {duration(slow.p95_ms)}, the others "
+        f"within {duration(others_ms)}; tasks waited for brokers {percent(facts.waiting)} of "
+        "their time."
+    )
+    advice = (
+        f"Look at {slow.name}: disk, network, garbage collection, its followers. Rows without a "
+        "key keep off a slow broker (kafka.partitioner.adaptive.partitioning.enable); rows with "
+        "one cannot. More tasks do not help"
+    )
+    yield Finding("slow-broker", f"{slow.name} is slow", text, advice, facts.waiting)
+
+
+def _has_most(broker: Broker, line: Line) -> bool:
+    return broker.outgoing_bytes >= sum(one.outgoing_bytes for one in brokers(line)) / 2
+
+
+def _skewed_partitions(facts: Facts) -> Iterator[Finding]:
+    skew = partition_skew(facts.line)
+    if skew is None:
+        return
+    text = (
+        f"{skew.where} got {percent(skew.share)} of all {skew.what}: {skew.times:.1f} times the "
+        f"mean of {count(skew.number)} partitions. One broker leads it, and it bounds the rate; "
+        f"tasks waited for brokers {percent(facts.waiting)} of their time."
+    )
+    advice = (
+        "A key that many rows have, or a partitioner of your own, decides it: give such rows a "
+        "longer key (key + number), no key, or a partition of their own "
+        "(kafka.partitioner). More partitions do not help: a key has one"
+    )
+    title = f"most rows go to one partition: {skew.where}"
+    yield Finding("skewed-partitions", title, text, advice, max(facts.waiting, 0.01))
+
+
+def _skewed_tasks(facts: Facts) -> Iterator[Finding]:
+    skew = task_skew(facts.line)
+    if skew is None:
+        return
+    text = f"{skew.where} took {skew.times:.1f} times the mean of {count(skew.number)} tasks; "
+    if skew.rows_times >= 2:
+        text += f"it had {skew.rows_times:.1f} times the mean of their rows."
+        advice = "Rows are uneven before the sink: repartition(n), or repartition by another column"
+    else:
+        text += "it had no more rows than others."
+        advice = "See its host under slowest tasks: a slow machine, or a source that was slow there"
+    yield Finding("skewed-tasks", "one task is longer than the others", text, advice, skew.share)
+
+
+def _brokers_are_the_limit(facts: Facts) -> Iterator[Finding]:
+    if facts.waiting < WAITING:
+        return
+    buffer_wait, ack_wait = facts.shares["buffer_wait_ms"], facts.shares["ack_wait_ms"]
+    text = (
+        f"Tasks waited {percent(buffer_wait)} of their time for buffer memory, and "
+        f"{percent(ack_wait)} for acknowledgements at their end."
+    )
+    if buffer_wait >= ack_wait:
+        title = "brokers are the limit"
+        advice = (
+            "Brokers or network are slower than Spark: more brokers or partitions, or a codec "
+            "(kafka.compression.type=lz4), help; more tasks do not"
+        )
+    else:
+        title = "tasks end with waiting for replicas"
+        advice = (
+            "Fewer, longer tasks or longer micro-batches wait less often; look also at the "
+            "followers' lag, which acks=all waits for"
+        )
+    yield Finding("brokers-are-the-limit", title, text, advice, facts.waiting)
+
+
+def _tiny_batches(facts: Facts) -> Iterator[Finding]:
+    batches, sent = facts.number("batches"), facts.number("compressed_bytes")
+    mean = sent / max(batches, 1)
+    if batches < FEW_BATCHES or mean >= SMALL_BATCH_BYTES or _is_one_large_among_small(facts, mean):
+        return
+    text = (
+        f"A record batch has {facts.records_per_batch:.1f} records and {size(mean)} in the mean, "
+        f"the largest {size(facts.number('batch_size_max'))}: {count(batches)} batches in "
+        f"{count(facts.number('requests'))} requests. Each costs brokers about the same, "
+        "however small."
+    )
+    tasks = float((facts.line.get("tasks_summary") or {}).get("with_rows") or 0)
+    written = _partitions_written(facts.line)
+    if tasks and batches <= 1.5 * tasks * written:
+        advice = (
+            f"{count(tasks)} tasks with rows each wrote to up to {count(written)} partitions: "
+            "fewer tasks (coalesce) or longer micro-batches put more rows into a batch"
+        )
+    else:
+        advice = "kafka.batch.size (default 131072) or kafka.linger.ms is too small: leave them out"
+    own = facts.shares["encode_ms"] + facts.shares[OTHER]
+    weight = max(min(facts.waiting + own, 1.0), 0.01)
+    yield Finding("tiny-batches", "record batches are tiny", text, advice, weight)
+
+
+def _is_one_large_among_small(facts: Facts, mean: float) -> bool:
+    """Small means with well-filled batches too are those of the ends of tasks: no fault."""
+    return facts.number("batch_size_max") > 8 * max(mean, 1) and mean > SMALL_BATCH_BYTES / 4
+
+
+def _codec(facts: Facts) -> Iterator[Finding]:
+    share = facts.shares["compress_ms"]
+    if share < COMPRESSING:
+        return
+    before, after = facts.number("uncompressed_bytes"), facts.number("compressed_bytes")
+    rate = after / before if before else 1.0
+    text = f"Tasks compressed for {percent(share)} of their time, to {percent(rate)} of the size."
+    if rate > BARELY_COMPRESSED:
+        advice = "It gains next to nothing: kafka.compression.type=none, or lz4"
+    else:
+        advice = (
+            "lz4 instead of zstd, zstd instead of gzip, a lower kafka.compression.*.level, or more "
+            "task slots"
+        )
+    yield Finding("codec", "the codec is the limit", text, advice, share)
+
+
+def _input(facts: Facts) -> Iterator[Finding]:
+    share = facts.shares["input_wait_ms"]
+    if share >= INPUT:
+        text = f"Tasks waited {percent(share)} of their time for rows from Spark."
+        advice = (
+            "Nothing to gain in the sink: the source, the transformations, and the hand-over to "
+            "Python are the limit. More tasks help where there are slots"
+        )
+        yield Finding("spark", "Spark is the limit", text, advice, share)
+
+
+def _own_work(facts: Facts) -> Iterator[Finding]:
+    found = facts.shares
+    if found["encode_ms"] >= ENCODING:
+        text = f"Tasks wrote rows as records for {percent(found['encode_ms'])} of their time."
+        advice = "It is CPU: more task slots, if there is CPU for them"
+        yield Finding("encoding", "encoding is the limit", text, advice, found["encode_ms"])
+    if found["compile_ms"] >= STARTING:
+        text = f"Kernels were compiled for first use, {percent(found['compile_ms'])} of task time."
+        advice = "`pykafka-sink warm-up` in the image compiles them beforehand"
+        yield Finding("compiling", "kernels were compiled", text, advice, found["compile_ms"])
+    if found["metadata_wait_ms"] >= STARTING:
+        text = f"Tasks waited {percent(found['metadata_wait_ms'])} of their time for metadata."
+        advice = "The cluster is slow to tell its leaders: elections, or brokers that are away"
+        yield Finding("metadata", "metadata came late", text, advice, found["metadata_wait_ms"])
+
+
+def _commit(facts: Facts) -> Iterator[Finding]:
+    commit_ms = float(facts.line.get("commit_ms") or 0)
+    begin = facts.shares["transaction_begin_ms"]
+    whole_ms = commit_ms + float(facts.line.get("elapsed_ms") or 0)
+    share = commit_ms / whole_ms if whole_ms else 0.0
+    if share < COMMITTING and begin < STARTING:
+        return
+    text = (
+        f"Committing took {duration(commit_ms)}, {percent(share)} of the time; beginning "
+        f"transactions {percent(begin)} of the tasks'. "
+        f"{count(float(facts.line.get('transactions') or 0))} transactions were committed."
+    )
+    advice = "Fewer tasks mean fewer transactions; longer micro-batches, fewer commits"
+    yield Finding("committing", "transactions cost most", text, advice, max(share, begin))
+
+
+def _partitions_written(line: Line) -> float:
+    summary = line.get("partitions_summary") or {}
+    by_topic = line.get("partitions") or {}
+    return float(summary.get("partitions") or sum(map(len, by_topic.values())) or 1)
+
+
+RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
+    _aborted,
+    _refused,
+    _retried,
+    _failed_attempts,
+    _split,
+    _throttled,
+    _slow_broker,
+    _skewed_partitions,
+    _skewed_tasks,
+    _tiny_batches,
+    _brokers_are_the_limit,
+    _codec,
+    _input,
+    _own_work,
+    _commit,
+)
+_BETTER_SAID_BY = {
+    "brokers-are-the-limit": {"throttled", "slow-broker", "skewed-partitions", "tiny-batches"},
+}
+"""A finding that is left out beside one that says the same and why."""

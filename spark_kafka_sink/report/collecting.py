@@ -1,0 +1,162 @@
+"""All that a report needs of lines, added up while they are read: in memory that few lines fill."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from heapq import heappush, heappushpop
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.report.parts import PARTS
+from spark_kafka_sink.report.reading import column, numbers, parse
+from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add, summed
+
+Values = np.ndarray[Any, np.dtype[np.float64]]
+
+OF_LINES = (
+    *("time_ms", "started_at_ms", "elapsed_ms", "commit_ms", "batch_id", "records_acknowledged"),
+    *("failed_attempts", "failed_tasks"),
+)
+OF_METRICS = (
+    *(part.field for part in PARTS),
+    *("task_ms", "uncompressed_bytes", "compressed_bytes", "record_retries", "throttle_time_ms"),
+    *("record_errors", "request_latency_max_ms"),
+)
+OF_LATENCY = ("p50_ms", "p95_ms", "p99_ms")
+MOST_LATEST = 100
+MOST_SLOWEST = 20
+_BETWEEN = "\0"
+_MOST_STEPS = 60
+"""Steps of the heat map's time, at most twice as many while lines are read."""
+
+
+class Step:
+    """Some lines in a row. counts: records by partition, of ``lines`` lines"""
+
+    def __init__(self, started_ms: float, lines: int, counts: dict[tuple[str, str], float]) -> None:
+        self.started_ms = started_ms
+        self.lines = lines
+        self.counts = counts
+
+    def joined(self, other: Step) -> Step:
+        """Both as one."""
+        counts = dict(self.counts)
+        for where, records in other.counts.items():
+            counts[where] = counts.get(where, 0.0) + records
+        return Step(self.started_ms, self.lines + other.lines, counts)
+
+
+class Collected:
+    """What was read so far.
+
+    query: of which query alone, by name or id; None: all
+    every: of each so many lines one is read with its partitions and brokers
+    lines, left_out: how many lines there are, and texts that are none
+    """
+
+    def __init__(self, query: str | None = None, every: int = 1) -> None:
+        self._query = query
+        self.every = every
+        self.lines = 0
+        self.left_out = 0
+        self.aborted = 0
+        self.queries: dict[tuple[str, str], int] = {}
+        self.steps: list[Step] = []
+        self._sums: dict[str, Any] = {}
+        self._columns: list[dict[str, Values]] = []
+        self._latest: deque[tuple[int, bytes]] = deque(maxlen=MOST_LATEST)
+        self._slowest: list[tuple[float, int, bytes]] = []
+        self._lines_of_a_step = 1
+
+    def add(self, data: bytes) -> None:
+        """Whole lines, in the order in which they were written."""
+        piece = parse(data, self._query)
+        self.left_out += piece.left_out
+        if not piece.texts:
+            return
+        found = {name: numbers(piece.rows, name) for name in OF_LINES}
+        found.update((name, numbers(piece.rows, "metrics", name)) for name in OF_METRICS)
+        found.update((name, numbers(piece.rows, "request_latency", name)) for name in OF_LATENCY)
+        events = column(piece.rows, "event").to_numpy(zero_copy_only=False)
+        found["aborted"] = (events == "abort").astype(np.float64)
+        self.aborted += int(found["aborted"].sum())
+        self._columns.append(found)
+        self._count_queries(piece.rows)
+        add(self._sums, summed(piece.rows, OF_ALL))
+        self._keep(piece.texts, found)
+        first = -self.lines % self.every
+        self._add_whole(piece.texts[first :: self.every])
+        self.lines += len(piece.texts)
+
+    def columns(self) -> dict[str, Values]:
+        """A value for each line, by when it was written; not a number where it has none."""
+        names = (*OF_LINES, *OF_METRICS, *OF_LATENCY, "aborted")
+        if not self._columns:
+            return {name: np.empty(0) for name in names}
+        found = {name: np.concatenate([each[name] for each in self._columns]) for name in names}
+        self._columns = [found]
+        order = np.argsort(found["time_ms"], kind="stable")
+        return {name: values[order] for name, values in found.items()}
+
+    def total(self) -> dict[str, Any]:
+        """All lines as one, for ``advice``."""
+        slow = sorted(
+            (task for _, line in self.slowest() for task in line.get("slowest_tasks") or ()),
+            key=lambda task: -float(task["task_ms"]),
+        )
+        return {**self._sums, "aborted": self.aborted, "slowest_tasks": slow[:10]}
+
+    def latest(self) -> list[dict[str, Any]]:
+        """Whole lines, the last one first."""
+        return [json.loads(text) for _, text in reversed(self._latest)]
+
+    def slowest(self) -> list[tuple[float, dict[str, Any]]]:
+        """Milliseconds and whole lines, the slowest first."""
+        return [(ms, json.loads(text)) for ms, _, text in sorted(self._slowest, reverse=True)]
+
+    def _count_queries(self, rows: pa.StructArray) -> None:
+        ids, names = (pc.fill_null(column(rows, name), "") for name in ("query_id", "query_name"))
+        pairs = pc.binary_join_element_wise(ids, names, _BETWEEN)
+        for pair in pairs.value_counts().to_pylist():
+            query_id, _, name = pair["values"].partition(_BETWEEN)
+            self.queries[query_id, name] = self.queries.get((query_id, name), 0) + pair["counts"]
+
+    def _keep(self, texts: list[bytes], found: dict[str, Values]) -> None:
+        took_ms = np.nan_to_num(found["elapsed_ms"]) + np.nan_to_num(found["commit_ms"])
+        most = np.argsort(-took_ms, kind="stable")[:MOST_SLOWEST]
+        for number in most:
+            entry = (float(took_ms[number]), self.lines + int(number), texts[number])
+            keep = heappush if len(self._slowest) < MOST_SLOWEST else heappushpop
+            keep(self._slowest, entry)
+        first = max(len(texts) - MOST_LATEST, 0)
+        self._latest.extend((self.lines + n, texts[n]) for n in range(first, len(texts)))
+
+    def _add_whole(self, texts: list[bytes]) -> None:
+        for text in texts:
+            line = json.loads(text)
+            add(self._sums, {name: line[name] for name in OF_WHOLE if name in line})
+            self._add_to_steps(line)
+
+    def _add_to_steps(self, line: dict[str, Any]) -> None:
+        if not self.steps or self.steps[-1].lines == self._lines_of_a_step:
+            if len(self.steps) == 2 * _MOST_STEPS:
+                self._lines_of_a_step *= 2
+                self.steps = list(_halved(self.steps))
+            self.steps.append(Step(float(line["time_ms"]), 0, {}))
+        step = self.steps[-1]
+        step.lines += 1
+        for topic, partitions in (line.get("partitions") or {}).items():
+            for number, partition in partitions.items():
+                where = (topic, number)
+                step.counts[where] = step.counts.get(where, 0.0) + partition["records"]
+
+
+def _halved(steps: list[Step]) -> Iterator[Step]:
+    for number in range(0, len(steps), 2):
+        both = steps[number : number + 2]
+        yield both[0].joined(both[1]) if len(both) == 2 else both[0]

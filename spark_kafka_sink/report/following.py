@@ -1,0 +1,91 @@
+"""A web page of this machine's own that goes on updating while lines are appended to a file."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
+
+from spark_kafka_sink.metrics.following import FollowedLines
+from spark_kafka_sink.report.collecting import Collected
+from spark_kafka_sink.report.page import render
+from spark_kafka_sink.report.reading import files_of, read_pieces
+
+HOST = "127.0.0.1"
+
+
+class FollowedReport:
+    """What a file holds by now. The file may come later, and be rotated."""
+
+    def __init__(self, path: str, query: str | None) -> None:
+        self._lines = FollowedLines(path, from_end=False)
+        self._collected = Collected(query)
+        self._lock = Lock()
+        self._page = (-1, b"")
+        for data in read_pieces(
+            [name for name in files_of(path, may_be_none=True) if name != path]
+        ):
+            self._collected.add(data)
+
+    def version(self) -> int:
+        """Grows with every line."""
+        with self._lock:
+            return self._read()
+
+    def page(self) -> bytes:
+        """The page of now."""
+        with self._lock:
+            version = self._read()
+            if self._page[0] != version:
+                self._page = (version, render(self._collected, version).encode())
+            return self._page[1]
+
+    def _read(self) -> int:
+        data = self._lines.read_texts()
+        if data:
+            self._collected.add(data)
+        return self._collected.lines + self._collected.left_out
+
+
+class ReportServer(ThreadingHTTPServer):
+    """Answers at ``/`` and ``/version``, to browsers on this machine."""
+
+    daemon_threads = True
+
+    def __init__(self, report: FollowedReport, port: int) -> None:
+        """port: 0 is any that is free. Raises OSError for one that is in use."""
+        super().__init__((HOST, port), _Handler)
+        self.report = report
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.server_port}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReportServer
+    timeout = 10
+
+    def do_GET(self) -> None:
+        """Names of methods are the library's."""
+        # A page of another site, under a name of its own that leads here, must not read this one.
+        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        answers = {"/": self._page, "/version": self._version}
+        if host not in (HOST, "localhost") or self.path not in answers:
+            self.send_error(404)
+            return
+        kind, body = answers[self.path]()
+        self.send_response(200)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _page(self) -> tuple[str, bytes]:
+        return "text/html", self.server.report.page()
+
+    def _version(self) -> tuple[str, bytes]:
+        return "text/plain", str(self.server.report.version()).encode()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A line for each look of the page would hide what else is printed."""

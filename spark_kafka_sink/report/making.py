@@ -1,0 +1,36 @@
+"""From files of metrics to what a page is made of."""
+
+from __future__ import annotations
+
+import os
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.report.collecting import Collected
+from spark_kafka_sink.report.reading import files_of, read_pieces
+
+WHOLE_BYTES = 32 * 1024 * 1024
+"""Of larger files, partitions and brokers are read of some lines only: of about as many bytes."""
+
+
+def collect(path: str, query: str | None) -> Collected:
+    """Everything in a file and its rotated ones, or in a folder.
+
+    query: name or id of the only one wanted
+    Raises ConfigError when there is nothing to read, or nothing of the query.
+    """
+    files = files_of(path)
+    collected = Collected(query, _every(files))
+    for data in read_pieces(files):
+        collected.add(data)
+    if not collected.lines:
+        which = f" of the query {query}" if query is not None else ""
+        raise ConfigError(
+            f"no line of metrics{which} in {path}. Option metrics.path names the file that the "
+            "sink writes them to, on the driver"
+        )
+    return collected
+
+
+def _every(files: list[str]) -> int:
+    size = sum(os.path.getsize(path) for path in files)
+    return -(-size // WHOLE_BYTES) if size else 1

@@ -1,0 +1,172 @@
+"""Lines of metrics as columns: files, rotated ones and folders, in pieces of some megabytes.
+
+pyarrow parses what all lines have in common, in 25 microseconds of CPU per line of 7 KB. Topics,
+partitions and brokers are names of objects in a line, which it would make fields of structs: with
+a thousand of them that takes seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.metrics.fields import COUNTERS, LATENCY, LINE
+
+PIECE_BYTES = 16 * 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
+
+_PLAIN = {"integer": pa.float64(), "number": pa.float64(), "string": pa.string()}
+"""Integers too: all of a line's are below 2^53, and columns are for sums and plots."""
+
+
+def _struct(fields: Any) -> pa.StructType:
+    return pa.struct([(one.name, _PLAIN[one.type]) for one in fields if one.type in _PLAIN])
+
+
+_SCHEMA = pa.schema(
+    [
+        *((field.name, _PLAIN[field.type]) for field in LINE if field.type in _PLAIN),
+        ("metrics", _struct(COUNTERS)),
+        ("request_latency", _struct(LATENCY)),
+    ]
+)
+
+
+class Piece(NamedTuple):
+    """Some lines. texts: of each row of ``rows``; left_out: how many texts are no lines of it"""
+
+    texts: list[bytes]
+    rows: pa.StructArray
+    left_out: int
+
+
+def files_of(path: str, may_be_none: bool = False) -> list[str]:
+    """The files that ``path`` stands for, oldest first: itself and its rotated ones, or a folder's.
+
+    Raises ConfigError when there is none, unless there may be.
+    """
+    if os.path.isdir(path):
+        names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")))
+        found = [os.path.join(path, name) for name in names]
+    else:
+        found = [*_rotated(path), *([path] if os.path.exists(path) else [])]
+    if not found and not may_be_none:
+        raise ConfigError(
+            f"no metrics in {path}: name the file that option metrics.path names, or a folder with "
+            "a file for each line"
+        )
+    return found
+
+
+def _rotated(path: str) -> list[str]:
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        return []
+    pattern = re.compile(rf"{re.escape(name)}\.(\d+)")
+    numbers = (int(found[1]) for other in os.listdir(folder) if (found := pattern.fullmatch(other)))
+    return [f"{path}.{number}" for number in sorted(numbers, reverse=True)]
+
+
+def read_pieces(files: list[str]) -> Iterator[bytes]:
+    """The files' content, cut at ends of lines; small files together."""
+    waiting = b""
+    for path in files:
+        with open(path, "rb") as file:
+            while data := file.read(PIECE_BYTES):
+                waiting += data + file.readline()
+                if len(waiting) >= PIECE_BYTES:
+                    yield waiting
+                    waiting = b""
+        if waiting and not waiting.endswith(b"\n"):
+            waiting += b"\n"
+    if waiting:
+        yield waiting
+
+
+def parse(data: bytes, query: str | None) -> Piece:
+    """The lines of a piece, of one query alone if its name or id is given."""
+    texts = [text for text in data.splitlines() if text.strip()]
+    rows, left_out = _rows(data, texts), 0
+    if rows is None:
+        good = [text for text in texts if _is_line(text)]
+        left_out, texts = len(texts) - len(good), good
+        rows = _rows(b"\n".join(texts), texts)
+        if rows is None:
+            rows, texts = pa.array([], pa.struct(list(_SCHEMA))), []
+    is_wanted = pc.fill_null(pc.equal(column(rows, "sink"), "pykafka-sink"), False)
+    left_out += len(texts) - pc.sum(is_wanted.cast(pa.int64()), min_count=0).as_py()
+    if query is not None:
+        is_query = pc.or_(
+            pc.fill_null(pc.equal(column(rows, "query_name"), query), False),
+            pc.fill_null(pc.equal(column(rows, "query_id"), query), False),
+        )
+        is_wanted = pc.and_(is_wanted, is_query)
+    mask = is_wanted.to_numpy(zero_copy_only=False)
+    if not mask.all():
+        rows = rows.filter(is_wanted)
+        texts = [texts[number] for number in np.flatnonzero(mask)]
+    return Piece(texts, rows, left_out)
+
+
+def _rows(data: bytes, texts: list[bytes]) -> pa.StructArray | None:
+    """None if a text is not an object of JSON, or has other types."""
+    if not texts:
+        return None
+    # A block must hold a whole line.
+    block_bytes = max(_BLOCK_BYTES, 2 * max(map(len, texts)) + 2)
+    try:
+        table = arrow_json.read_json(
+            pa.BufferReader(data),
+            read_options=arrow_json.ReadOptions(block_size=block_bytes),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"
+            ),
+        )
+    except pa.ArrowException:
+        return None
+    rows = table.to_struct_array()
+    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    return rows if len(rows) == len(texts) else None
+
+
+def _is_line(text: bytes) -> bool:
+    """A line that another program has written, or that is cut off, must not stop the others."""
+    try:
+        line = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(line, dict) and line.get("sink") == "pykafka-sink" and _fits(text)
+
+
+def _fits(text: bytes) -> bool:
+    """With the types that the schema has."""
+    return _rows(text, [text]) is not None
+
+
+def column(rows: pa.StructArray, *names: str) -> pa.Array:
+    """A field, or a field of a field; nulls if it is not there."""
+    found = rows
+    for name in names:
+        if not pa.types.is_struct(found.type) or found.type.get_field_index(name) < 0:
+            return pa.nulls(len(rows), pa.string() if name in _STRINGS else pa.float64())
+        found = pc.struct_field(found, [found.type.get_field_index(name)])
+    return found
+
+
+_STRINGS = {field.name for field in LINE if field.type == "string"}
+
+
+def numbers(rows: pa.StructArray, *names: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """A column of numbers; not a number where there is none."""
+    found = column(rows, *names).cast(pa.float64())
+    values: np.ndarray[Any, np.dtype[np.float64]] = found.to_numpy(zero_copy_only=False)
+    return values

@@ -1,0 +1,231 @@
+"""The parts of the page, as HTML: what is said in words and in tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from spark_kafka_sink.report.advice import Finding, findings
+from spark_kafka_sink.report.collecting import Collected, Step
+from spark_kafka_sink.report.figures import count, duration, moment, percent, size
+from spark_kafka_sink.report.parts import PARTS, largest
+from spark_kafka_sink.report.series import steps
+from spark_kafka_sink.report.skew import brokers
+from spark_kafka_sink.report.tables import Cell, Html, Value, table
+
+Line = Mapping[str, Any]
+
+_MOST_ROWS_OF_THE_MAP = 40
+_MOST_COLUMNS_OF_THE_MAP = 30
+_NOTHING = "Nothing stands out: no trouble, and no part that takes far more than its share."
+
+
+def took_ms(line: Line) -> float:
+    """From the first task's start until its end, and committing."""
+    return float(line.get("elapsed_ms") or 0) + float(line.get("commit_ms") or 0)
+
+
+def advice_section(found: Sequence[Finding], lines: int) -> Html:
+    """What to change, most important first."""
+    of_what = "the batch" if lines == 1 else f"all {count(lines)} batches together"
+    intro = f"<p>Of {of_what}; each of the slowest and latest ones has its own words below.</p>"
+    items = "".join(_finding(finding) for finding in found)
+    return Html(f"{intro}<ol class='advice'>{items}</ol>" if items else f"<p>{_NOTHING}</p>")
+
+
+def _finding(finding: Finding) -> str:
+    kind = "trouble" if finding.is_trouble else "slow"
+    advice = f"<p class='do'>→ {_code(finding.advice)}.</p>" if finding.advice else ""
+    return (
+        f"<li class='{kind}' data-kind='{finding.kind}'><h3>{escape(finding.title)}</h3>"
+        f"<p>{escape(finding.text)}</p>{advice}</li>"
+    )
+
+
+def _code(advice: str) -> str:
+    """What is between backticks, as code."""
+    parts = escape(advice).split("`")
+    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
+
+
+def summary_section(collected: Collected, total: Line, span: tuple[float, float]) -> Html:
+    """What all of it comes to."""
+    metrics = total.get("metrics") or {}
+    sent, before = metrics.get("compressed_bytes") or 0.0, metrics.get("uncompressed_bytes") or 0.0
+    seconds = took_ms(total) / 1000
+    records = float(total.get("records_acknowledged") or 0)
+    rows = [
+        ("micro-batches and jobs", count(collected.lines)),
+        ("aborted", count(collected.aborted)),
+        ("records acknowledged", count(records)),
+        ("records per second, while written", count(records / seconds) if seconds else "–"),
+        ("sent", size(sent)),
+        ("after compression", percent(sent / before) if before else "–"),
+        ("records sent again", count(metrics.get("record_retries") or 0)),
+        ("pauses for quotas", duration(metrics.get("throttle_time_ms") or 0)),
+        ("first and last line, UTC", f"{moment(span[0])} to {moment(span[1])}"),
+    ]
+    items = "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in rows)
+    return Html(f"<dl class='figures'>{items}</dl>")
+
+
+def batches_table(name: str, caption: str, lines: Iterable[Line]) -> Html:
+    """A row for each, with why it took as long as it did."""
+    columns = ("batch", "written, UTC", "took", "records", "records/s", "sent", "p99", "most of it")
+    return table(name, caption, (*columns, "why, and what to do"), map(_batch_row, lines))
+
+
+def _batch_row(line: Line) -> list[Value]:
+    metrics = line.get("metrics") or {}
+    ms = took_ms(line)
+    records = float(line.get("records_acknowledged") or 0)
+    sent = float(metrics.get("compressed_bytes") or 0)
+    p99 = (line.get("request_latency") or {}).get("p99_ms")
+    number = line.get("batch_id")
+    return [
+        "job" if number is None else Cell(str(number), float(number)),
+        Cell(moment(line["time_ms"]), float(line["time_ms"])),
+        Cell(duration(ms), ms),
+        Cell(count(records), records),
+        Cell(count(1000 * records / ms) if ms else "–", records / ms if ms else 0.0),
+        Cell(size(sent), sent),
+        Cell("–" if p99 is None else duration(p99), float(p99 or 0)),
+        largest(line),
+        _why(findings(line)),
+    ]
+
+
+def _why(found: Sequence[Finding]) -> Html:
+    if not found:
+        return Html("")
+    said = escape("; ".join(finding.title for finding in found))
+    items = "".join(_finding(finding) for finding in found)
+    return Html(f"<details><summary>{said}</summary><ul class='advice'>{items}</ul></details>")
+
+
+def brokers_table(total: Line) -> Html:
+    """Each one that was written to."""
+    rows: list[list[Value]] = [
+        [
+            Cell(broker.name.removeprefix("broker "), broker.id),
+            Cell(count(broker.answers), broker.answers),
+            Cell(size(broker.outgoing_bytes), broker.outgoing_bytes),
+            *map(_time, (broker.mean_ms, broker.p50_ms, broker.p95_ms, broker.p99_ms)),
+            *map(_time, (broker.max_ms, broker.throttle_time_ms)),
+            Cell(count(broker.record_retries), broker.record_retries),
+            Cell(count(broker.connections_created), broker.connections_created),
+        ]
+        for broker in brokers(total)
+    ]
+    columns = ("broker", "produce requests", "sent", "mean", "p50", "p95", "p99", "longest")
+    more = ("pauses for quotas", "records sent again", "connections made")
+    return table("brokers", "Answers to produce requests, by broker", (*columns, *more), rows)
+
+
+def tasks_table(total: Line) -> Html:
+    """The slowest tasks of the slowest batches, with what they have spent their time with."""
+    rows: list[list[Value]] = []
+    for task in total.get("slowest_tasks") or ():
+        ms = [float(task.get(name) or 0) for name in ("task_ms", *_TASK_TIMES)]
+        rows.append(
+            [
+                Cell(str(task["task"]), float(task["task"])),
+                Cell(str(task["attempt"]), float(task["attempt"])),
+                str(task["host"]),
+                Cell(moment(task["started_at_ms"]), float(task["started_at_ms"])),
+                Cell(count(task["records"]), float(task["records"])),
+                *map(_time, ms),
+            ]
+        )
+    names = {part.field: part.name for part in PARTS}
+    columns = ("task", "attempt", "host", "started, UTC", "records", "took")
+    caption = "Slowest tasks of the slowest batches"
+    return table("tasks", caption, (*columns, *(names[name] for name in _TASK_TIMES)), rows)
+
+
+_TASK_TIMES = (
+    *("input_wait_ms", "encode_ms", "compress_ms", "metadata_wait_ms", "buffer_wait_ms"),
+    *("ack_wait_ms", "compile_ms"),
+)
+
+
+def _time(ms: float) -> Cell:
+    return Cell(duration(ms), ms)
+
+
+def heat_map(collected: Collected) -> Html:
+    """Records of each partition over time, against the mean of partitions."""
+    columns: list[Step] = list(steps(collected.steps, _MOST_COLUMNS_OF_THE_MAP, Step.joined))
+    totals: dict[tuple[str, str], float] = {}
+    for step in columns:
+        for where, records in step.counts.items():
+            totals[where] = totals.get(where, 0.0) + records
+    if not totals:
+        return Html("<p>The lines do not tell of partitions.</p>")
+    rows = sorted(totals, key=lambda where: -totals[where])
+    shown = rows[:_MOST_ROWS_OF_THE_MAP]
+    whole = sum(totals.values())
+    head = "".join(f"<th scope='col'>{_clock(step.started_ms)}</th>" for step in columns)
+    body = "".join(_map_row(where, columns, totals[where] / whole, len(totals)) for where in shown)
+    left = f" The {len(rows) - len(shown)} with the fewest are not shown." * (rows != shown)
+    caption = (
+        "Records of each partition, as times the mean of all partitions that were written to. "
+        f"1 is even; the darker, the more.{left}"
+    )
+    return Html(
+        f"<div class='wide' tabindex='0' role='region' aria-label='Partitions over time'>"
+        f"<table class='map' id='partitions'><caption>{caption}</caption><thead><tr>"
+        f"<th scope='col'>partition</th><th scope='col'>share</th>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _map_row(where: tuple[str, str], columns: Sequence[Step], share: float, number: int) -> str:
+    name = escape(f"{where[0]}-{where[1]}")
+    cells = []
+    for step in columns:
+        whole = sum(step.counts.values())
+        records = step.counts.get(where, 0.0)
+        times = records * number / whole if whole else 0.0
+        heat = min(times / 4, 1.0)
+        cells.append(
+            f"<td style='--heat:{heat:.2f}' title='{name}, {moment(step.started_ms)}: "
+            f"{count(records)} records'>{times:.1f}</td>"
+        )
+    return f"<tr><th scope='row'>{name}</th><td>{100 * share:.1f} %</td>{''.join(cells)}</tr>"
+
+
+def _clock(time_ms: float) -> str:
+    return moment(time_ms)[11:16]
+
+
+def settings_table(line: Line) -> Html:
+    """What the last line tells of how it was written."""
+    metrics = line.get("metrics") or {}
+    tasks = float(line.get("tasks") or 0)
+    topics = ", ".join(line.get("topics") or {})
+    memory = float(metrics.get("buffer_total_bytes") or 0)
+    with_rows = float((line.get("tasks_summary") or {}).get("with_rows") or tasks)
+    rows = [
+        ("pykafka-sink", str(line.get("sink_version", "")), ""),
+        ("kafka.client.id", str(line.get("client_id", "")), "with which brokers tell quotas apart"),
+        ("delivery.guarantee", _guarantee(line), "exactly-once has transactions"),
+        ("kafka.compression.type", _codec(metrics), "as far as figures tell"),
+        ("kafka.buffer.memory", size(memory / with_rows) if memory and with_rows else "", ""),
+        ("largest record batch", size(metrics.get("batch_size_max") or 0), "kafka.batch.size"),
+        ("largest record", size(metrics.get("record_size_max") or 0), "kafka.max.request.size"),
+        ("tasks of the last batch", count(tasks), f"{count(with_rows)} with rows"),
+        ("topics of the last batch", topics, ""),
+    ]
+    return table("settings", "Settings, as the last line tells them", ("what", "is", ""), rows)
+
+
+def _guarantee(line: Line) -> str:
+    return "exactly-once" if "transactions" in line else "at-least-once"
+
+
+def _codec(metrics: Mapping[str, Any]) -> str:
+    before, after = metrics.get("uncompressed_bytes") or 0, metrics.get("compressed_bytes") or 0
+    is_used = bool(metrics.get("compress_ms")) or after < before
+    return "one is used" if is_used else "none"

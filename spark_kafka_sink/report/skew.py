@@ -1,0 +1,148 @@
+"""What is uneven in a line: brokers, partitions, tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.latencies import quantile_ms
+
+Line = Mapping[str, Any]
+
+TIMES_SLOWER = 3.0
+LEAST_SLOW_MS = 20.0
+"""A broker that answers within less is not worth words, however fast the others are."""
+LEAST_ANSWERS = 5
+TIMES_THE_MEAN = 2.5
+MOST_OF_TWO = 0.8
+"""Of two partitions, none can have 2.5 times the mean."""
+LEAST_RECORDS = 1000
+LEAST_TASK_MS = 1000.0
+
+
+class Broker(NamedTuple):
+    """One of ``nodes``. p50_ms, p95_ms, p99_ms: 0 without an answer."""
+
+    id: int
+    answers: float
+    outgoing_bytes: float
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    throttle_time_ms: float
+    record_retries: float
+    connections_created: float
+
+    @property
+    def name(self) -> str:
+        return f"broker {self.id}" if self.id >= 0 else "a bootstrap address"
+
+
+class Skew(NamedTuple):
+    """where: what has most; share: of all; times: the mean of ``number``; what: that is counted."""
+
+    where: str
+    share: float
+    times: float
+    number: int
+    what: str = "records"
+    rows_times: float = 0.0
+
+
+def brokers(line: Line) -> list[Broker]:
+    """Those that were written to, by id."""
+    nodes = line.get("nodes") or {}
+    found = [_broker(int(number), node) for number, node in nodes.items()]
+    return sorted(broker for broker in found if broker.answers)
+
+
+def _broker(number: int, node: Mapping[str, Any]) -> Broker:
+    counts = (node.get("request_latency") or {}).get("histogram", {}).get("counts", {})
+    latencies = {int(index): int(times) for index, times in counts.items() if times}
+    p50, p95, p99 = (quantile_ms(latencies, share) or 0.0 for share in (0.5, 0.95, 0.99))
+    answers = float(node.get("produce_responses") or 0)
+    return Broker(
+        id=number,
+        answers=answers,
+        outgoing_bytes=float(node.get("outgoing_bytes") or 0),
+        mean_ms=float(node.get("request_latency_ms") or 0) / max(answers, 1),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        max_ms=float(node.get("request_latency_max_ms") or 0),
+        throttle_time_ms=float(node.get("throttle_time_ms") or 0),
+        record_retries=float(node.get("record_retries") or 0),
+        connections_created=float(node.get("connections_created") or 0),
+    )
+
+
+def slow_broker(line: Line) -> tuple[Broker, float] | None:
+    """A broker that is much slower than the others together, and their median 95th percentile."""
+    known = [broker for broker in brokers(line) if broker.answers >= LEAST_ANSWERS]
+    if len(known) < 2:
+        return None
+    slowest = max(known, key=lambda broker: broker.p95_ms)
+    others_ms = median(broker.p95_ms for broker in known if broker is not slowest)
+    is_slow = slowest.p95_ms >= max(TIMES_SLOWER * others_ms, LEAST_SLOW_MS)
+    return (slowest, others_ms) if is_slow else None
+
+
+def partition_skew(line: Line) -> Skew | None:
+    """The partition that has far more than its share of the records."""
+    records = (line.get("metrics") or {}).get("records") or 0
+    found = _most_of_partitions(line)
+    if found is None or records < LEAST_RECORDS:
+        return None
+    where, most, total, number = found
+    if number < 2 or not total:
+        return None
+    skew = Skew(where, most / total, most * number / total, number)
+    is_much = skew.times >= TIMES_THE_MEAN or (number == 2 and skew.share >= MOST_OF_TWO)
+    return skew if is_much else None
+
+
+def _most_of_partitions(line: Line) -> tuple[str, float, float, int] | None:
+    """Name and records of the largest partition, records of all, how many there are."""
+    by_topic = line.get("partitions") or {}
+    counts = {
+        f"{topic}-{number}": float(partition.get("records") or 0)
+        for topic, partitions in by_topic.items()
+        for number, partition in partitions.items()
+    }
+    if counts:
+        where = max(counts, key=lambda name: counts[name])
+        return where, counts[where], sum(counts.values()), len(counts)
+    summary = line.get("partitions_summary")
+    if not summary:
+        return None
+    most = summary["most_records"]
+    total = float((line.get("metrics") or {}).get("records") or 0)
+    where = f"{most['topic']}-{most['partition']}"
+    return where, float(most["records"]), total, int(summary["partitions"])
+
+
+def task_skew(line: Line) -> Skew | None:
+    """The task that takes far longer than the others, and most of the batch's time."""
+    summary = line.get("tasks_summary")
+    metrics = line.get("metrics") or {}
+    if not summary or (summary.get("with_rows") or 0) < 2:
+        return None
+    number = int(summary["with_rows"])
+    most_ms = float(summary["most_task_ms"]["task_ms"])
+    total_ms = float(metrics.get("task_ms") or 0)
+    elapsed_ms = float(line.get("elapsed_ms") or most_ms)
+    if not total_ms or most_ms < max(LEAST_TASK_MS, elapsed_ms / 2):
+        return None
+    times = most_ms * number / total_ms
+    if times < (TIMES_THE_MEAN if number > 2 else 2 * MOST_OF_TWO):
+        return None
+    task = summary["most_task_ms"]["task"]
+    most_rows = summary["most_records"]
+    records = float(metrics.get("records") or 0)
+    is_same = most_rows["task"] == task and records
+    rows_times = float(most_rows["records"]) * number / records if is_same else 0.0
+    share = min(1 - total_ms / number / most_ms, 1.0)
+    return Skew(f"task {task}", share, times, number, "task time", rows_times)

@@ -1,0 +1,129 @@
+"""Lines as the sink writes them, of tasks with the figures that a test wants."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.node_metrics import NodeMetrics
+from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
+from tests.lines import check_text
+
+NS = 1_000_000
+START_MS = 1_700_000_000_000
+
+
+def node(latency_ms: int, answers: int = 20, throttle_ms: int = 0) -> NodeMetrics:
+    """A broker that has answered so many requests."""
+    metrics = NodeMetrics()
+    metrics.connected()
+    for _ in range(answers):
+        metrics.sent(10_000)
+        metrics.answered(latency_ms, throttle_ms)
+    return metrics
+
+
+def times(task_ms: float, **parts_ms: float) -> dict[str, int]:
+    """For ``ProducerMetrics``, in its nanoseconds."""
+    found = {f"{name}_ns": int(ms * NS) for name, ms in parts_ms.items()}
+    return {"task_ns": int(task_ms * NS), **found}
+
+
+def task(number: int, by_partition: list[int], **more: Any) -> KafkaCommitMessage:
+    """One that has written so many records to partitions 0, 1, …, 100 bytes each.
+
+    more: counters of ``ProducerMetrics``, and nodes
+    """
+    nodes = more.pop("nodes", None) or {1: node(5), 2: node(5), 3: node(5)}
+    records = sum(by_partition)
+    known = {
+        "records": records,
+        "batches": max(records // 1000, 1),
+        "uncompressed_bytes": records * 100,
+        "compressed_bytes": records * 50,
+        "batch_size_max": 60_000,
+        "requests": 20,
+        **(times(1000, input_wait=300, encode=300) if "task_ns" not in more else {}),
+    }
+    metrics = ProducerMetrics(**{**known, **more})
+    reports = {
+        TopicPartition("orders", partition): PartitionReport(0, n - 1, n, 50 * n, 100 * n, 0)
+        for partition, n in enumerate(by_partition)
+        if n
+    }
+    message = KafkaCommitMessage(number, 0, "0b1c", reports, metrics, nodes=nodes)
+    message.started_at_ms = START_MS
+    return message
+
+
+def line(
+    *tasks: KafkaCommitMessage, batch_id: int = 17, event: str = "commit", **more: Any
+) -> dict[str, Any]:
+    """As it is read from a file."""
+    made = BatchSummary.merge(tasks).line(event, batch_id)
+    made["time_ms"] = START_MS + 10_000 * batch_id
+    text = json.dumps({**made, **more})
+    check_text(text)
+    read: dict[str, Any] = json.loads(text)
+    return read
+
+
+EVEN = [2000] * 6
+
+SLOW_BROKER = line(
+    *(
+        task(
+            number,
+            EVEN,
+            nodes={1: node(8), 2: node(900), 3: node(9)},
+            **times(4000, input_wait=300, encode=200, buffer_wait=2800, ack_wait=500),
+        )
+        for number in range(4)
+    )
+)
+THROTTLED = line(
+    *(
+        task(
+            number,
+            EVEN,
+            nodes={1: node(5, throttle_ms=60), 2: node(5), 3: node(6)},
+            throttle_time_ms=1200,
+            throttle_time_max_ms=60,
+            **times(2500, input_wait=300, encode=200, buffer_wait=1500, ack_wait=300),
+        )
+        for number in range(4)
+    )
+)
+SKEWED_KEY = line(
+    *(
+        task(
+            number,
+            [40_000, 500, 400, 600, 500, 500],
+            nodes={1: node(300, answers=90), 2: node(5), 3: node(5)},
+            **times(3000, input_wait=600, encode=200, buffer_wait=1500, ack_wait=500),
+        )
+        for number in range(4)
+    )
+)
+TINY_BATCHES = line(
+    *(
+        task(
+            number,
+            EVEN,
+            batches=12_000,
+            requests=3_000,
+            batch_size_max=170,
+            **times(3000, input_wait=200, encode=900, buffer_wait=1000, ack_wait=200),
+        )
+        for number in range(4)
+    )
+)
+CODEC_BOUND = line(
+    *(
+        task(number, EVEN, **times(3000, input_wait=500, encode=200, compress=2100, ack_wait=50))
+        for number in range(4)
+    )
+)
+HEALTHY = line(*(task(number, EVEN) for number in range(4)))

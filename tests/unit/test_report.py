@@ -1,0 +1,289 @@
+"""Reading lines, adding them up, and the page, as far as that needs no browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.cli import main
+from spark_kafka_sink.report import making
+from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.collecting import Collected
+from spark_kafka_sink.report.figures import count, duration, moment, percent, size
+from spark_kafka_sink.report.following import FollowedReport, ReportServer
+from spark_kafka_sink.report.making import collect
+from spark_kafka_sink.report.page import render
+from spark_kafka_sink.report.reading import files_of
+from spark_kafka_sink.report.series import MOST_POINTS, points
+from tests.unit.report_lines import EVEN, HEALTHY, SKEWED_KEY, SLOW_BROKER, THROTTLED, line, task
+
+ABORTED = line(task(0, EVEN), event="abort", batch_id=3)
+
+
+def text(*lines: Any) -> bytes:
+    return b"".join(json.dumps(each).encode() + b"\n" for each in lines)
+
+
+def numbered(example: dict[str, Any], number: int, **more: Any) -> dict[str, Any]:
+    return {**example, "batch_id": number, "time_ms": 1_700_000_000_000 + 1000 * number, **more}
+
+
+def collected(*pieces: bytes, query: str | None = None, every: int = 1) -> Collected:
+    found = Collected(query, every)
+    for piece in pieces:
+        found.add(piece)
+    return found
+
+
+class TestReading:
+    def test_rotated_files_come_first(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.jsonl"
+        for name in ("m.jsonl", "m.jsonl.2", "m.jsonl.10", "m.jsonl.1", "m.jsonl.gz", "other"):
+            (tmp_path / name).write_bytes(b"")
+        names = [Path(name).name for name in files_of(str(path))]
+        assert names == ["m.jsonl.10", "m.jsonl.2", "m.jsonl.1", "m.jsonl"]
+
+    def test_a_folder_with_a_file_for_each_line(self, tmp_path: Path) -> None:
+        for number in range(3):
+            (tmp_path / f"{number}-orders.json").write_bytes(text(numbered(HEALTHY, number)))
+        assert collect(str(tmp_path), None).lines == 3
+
+    def test_what_is_no_line_stops_nothing(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.jsonl"
+        other = b'{"sink": "another"}\nnot json\n\n[1]\n{"metrics": 7, "sink": "pykafka-sink"}\n'
+        cut_off = b" " + text(HEALTHY)[:-40]
+        path.write_bytes(text(HEALTHY) + other + text(SLOW_BROKER) + cut_off)
+        found = collect(str(path), None)
+        assert (found.lines, found.left_out) == (2, 5)
+
+    def test_a_line_of_many_partitions(self) -> None:
+        wide = line(task(0, [10] * 10_000))
+        assert len(text(wide)) > 1024 * 1024
+        assert collected(text(wide, HEALTHY)).lines == 2
+
+    def test_one_query_of_several(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.jsonl"
+        path.write_bytes(
+            text(
+                numbered(HEALTHY, 1, query_name="a", query_id="x"),
+                numbered(HEALTHY, 1, query_name="b", query_id="y"),
+                numbered(HEALTHY, 2, query_name="a", query_id="x"),
+            )
+        )
+        assert collect(str(path), "a").lines == collect(str(path), "x").lines == 2
+        assert collect(str(path), None).queries == {("x", "a"): 2, ("y", "b"): 1}
+        with pytest.raises(ConfigError, match="no line of metrics of the query c"):
+            collect(str(path), "c")
+        with pytest.raises(ConfigError, match=r"metrics\.path"):
+            collect(str(tmp_path / "nothing.jsonl"), None)
+
+    def test_of_large_files_some_lines_are_read_whole(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "m.jsonl"
+        path.write_bytes(text(*(numbered(HEALTHY, number) for number in range(30))))
+        whole = collect(str(path), None).total()
+        monkeypatch.setattr(making, "WHOLE_BYTES", path.stat().st_size // 10 + 1)
+        some = collect(str(path), None)
+        assert some.every == 10
+        assert some.total()["metrics"] == whole["metrics"]
+        assert some.total()["nodes"]["1"]["requests"] * 10 == whole["nodes"]["1"]["requests"]
+        assert "every 10th line" in render(some)
+
+
+class TestAddingUp:
+    def test_a_sum_has_the_shape_of_a_line(self) -> None:
+        total = collected(text(SLOW_BROKER, SLOW_BROKER), text(SLOW_BROKER)).total()
+        for name, value in SLOW_BROKER["metrics"].items():
+            is_most = "_max" in name
+            assert total["metrics"][name] == pytest.approx(value if is_most else 3 * value)
+        counts = SLOW_BROKER["nodes"]["2"]["request_latency"]["histogram"]["counts"]
+        summed = total["nodes"]["2"]["request_latency"]["histogram"]["counts"]
+        assert summed == {bucket: 3 * number for bucket, number in counts.items()}
+        assert [finding.kind for finding in findings(total)] == ["slow-broker"]
+
+    def test_brokers_and_partitions_of_different_lines(self) -> None:
+        one = line(task(0, [5000, 0, 0]))
+        other = line(task(0, [0, 0, 7000]))
+        total = collected(text(one, other)).total()
+        records = {n: part["records"] for n, part in total["partitions"]["orders"].items()}
+        assert records == {"0": 5000, "2": 7000}
+
+    def test_the_slowest_and_the_latest_are_kept_whole(self) -> None:
+        lines = [numbered(HEALTHY, n, elapsed_ms=(n * 7919) % 1000) for n in range(1000)]
+        found = collected(*(text(*lines[at : at + 90]) for at in range(0, 1000, 90)))
+        assert [ms for ms, _ in found.slowest()] == [*range(999, 979, -1)]
+        assert [each["batch_id"] for each in found.latest()] == [*range(999, 899, -1)]
+        assert found.latest()[0] == lines[-1]
+
+    def test_points_keep_the_extremes(self) -> None:
+        lines = [numbered(HEALTHY, n, elapsed_ms=1000) for n in range(3000)]
+        lines[1234]["elapsed_ms"] = 77_000
+        lines[777] = numbered(ABORTED, 777)
+        found = points(collected(text(*lines)).columns())
+        assert {len(values) for values in found.values()} == {MOST_POINTS}
+        assert max(found["slowest_s"]) == 77
+        assert sum(found["aborted"]) == 1
+        at = found["slowest_s"].index(77)
+        assert found["first"][at] <= 1234 <= found["last"][at]
+        assert min(found["least_records_per_s"]) == pytest.approx(48_000 / 77, rel=1e-3)
+
+    def test_parts_make_up_the_time_of_a_batch(self) -> None:
+        found = points(collected(text({**SLOW_BROKER, "commit_ms": 500})).columns())
+        parts = [values[0] for name, values in found.items() if name.startswith("part_")]
+        assert sum(parts) == pytest.approx(found["seconds"][0]) == 4.5
+
+    def test_lines_that_tell_nothing(self) -> None:
+        """As of an abort without any task's message."""
+        bare = line(event="abort")
+        found = collected(text(bare))
+        assert points(found.columns())["records_per_s"] == [None]
+        assert "1 batches were aborted" not in render(found)
+        assert points(collected().columns()) == {}
+
+    def test_steps_of_the_heat_map_are_bounded(self) -> None:
+        lines = [numbered(HEALTHY, number) for number in range(1000)]
+        found = collected(*(text(*lines[at : at + 7]) for at in range(0, 1000, 7)))
+        assert len(found.steps) <= 120
+        assert sum(step.lines for step in found.steps) == 1000
+        assert sum(step.counts["orders", "3"] for step in found.steps) == 8000 * 1000
+
+
+class _Page(HTMLParser):
+    """Balance of elements, and their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def parsed(page: str) -> _Page:
+    found = _Page()
+    found.feed(page)
+    found.close()
+    assert found.open == []
+    return found
+
+
+class TestPage:
+    def test_it_needs_nothing_from_elsewhere(self) -> None:
+        page = render(collected(text(HEALTHY, SLOW_BROKER)))
+        assert "http:" not in page
+        assert "https:" not in page
+        assert "Leon Sorokin" in page
+        found = parsed(page)
+        assert not [tag for tag, _ in found.found if tag in ("link", "img", "iframe")]
+        assert not [tag for tag, given in found.found if "src" in given or "href" in given]
+
+    def test_names_are_shown_as_they_are(self) -> None:
+        evil = "</script><script>alert(1)</script>"
+        found = collected(text({**HEALTHY, "query_name": evil, "client_id": evil}, ABORTED))
+        assert evil not in render(found)
+        parsed(render(found))
+
+    def test_every_id_is_there_once(self) -> None:
+        ids = parsed(render(collected(text(HEALTHY, THROTTLED, SKEWED_KEY)))).ids
+        assert len(ids) == len(set(ids)) > 20
+
+    def test_a_batch_has_its_cause_beside_it(self) -> None:
+        lines = [numbered(HEALTHY, number) for number in range(40)]
+        lines[17] = numbered(SLOW_BROKER, 17)
+        page = render(collected(text(*lines)))
+        row = next(row for row in page.split("<tr>") if ">17</th>" in row)
+        assert "<summary>broker 2 is slow</summary>" in row
+        assert "Look at broker 2: disk" in row
+        assert "waiting for buffer memory" in row
+
+    def test_the_heat_map_shows_skew(self) -> None:
+        page = render(collected(text(SKEWED_KEY)))
+        row = next(row for row in page.split("<tr>") if ">orders-0</th>" in row)
+        assert ">94.1 %</td>" in row
+        assert "--heat:1.00" in row
+
+    def test_the_command(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "m.jsonl"
+        path.write_bytes(text(HEALTHY))
+        output = tmp_path / "page.html"
+        assert main(["report", str(path), "--output", str(output)]) == 0
+        assert capsys.readouterr().out == f"{output}\n"
+        assert output.read_text("utf-8") == render(collected(text(HEALTHY)))
+        assert main(["report", str(path), "--output", "-"]) == 0
+        assert capsys.readouterr().out == output.read_text("utf-8")
+        assert main(["report", str(tmp_path / "none.jsonl")]) == 1
+        assert main(["report", str(path), "--output", str(tmp_path / "no" / "p.html")]) == 1
+        assert main(["report", str(tmp_path), "--follow"]) == 1
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[ReportServer]:
+    server = ReportServer(FollowedReport(str(tmp_path / "m.jsonl"), None), 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def got(server: ReportServer, path: str, host: str | None = None) -> str:
+    headers = {} if host is None else {"Host": host}
+    request = urllib.request.Request(server.address + path, headers=headers)
+    with urllib.request.urlopen(request) as answer:
+        return str(answer.read().decode())
+
+
+class TestFollowing:
+    def test_a_page_that_goes_on_updating(self, served: ReportServer, tmp_path: Path) -> None:
+        path = tmp_path / "m.jsonl"
+        assert got(served, "version") == "0"
+        assert "There is no line yet" in got(served, "")
+        path.write_bytes(text(numbered(HEALTHY, 1)))
+        assert got(served, "version") == "1"
+        assert 'data-version="1"' in got(served, "")
+        path.rename(tmp_path / "m.jsonl.1")
+        path.write_bytes(text(numbered(HEALTHY, 2)))
+        assert got(served, "version") == "2"
+        page = got(served, "")
+        assert re.search(r'"first":\[1,2\]', page)
+        parsed(page)
+
+    def test_rotated_files_are_read_first(self, tmp_path: Path) -> None:
+        path = tmp_path / "m.jsonl"
+        (tmp_path / "m.jsonl.1").write_bytes(text(numbered(HEALTHY, 1)))
+        path.write_bytes(text(numbered(HEALTHY, 2)))
+        assert FollowedReport(str(path), None).version() == 2
+
+    def test_other_sites_cannot_read_it(self, served: ReportServer) -> None:
+        for path, host in (("", "example.org"), ("other", None)):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                got(served, path, host)
+            assert refused.value.code == 404
+            refused.value.close()
+
+
+def test_figures() -> None:
+    assert (size(100), size(1536), size(5 * 1024**3)) == ("100 B", "1.5 KiB", "5.0 GiB")
+    assert (duration(5), duration(2500), duration(600_000)) == ("5 ms", "2.5 s", "10.0 min")
+    assert (duration(36e6), count(1234567), percent(0.456)) == ("10.0 h", "1,234,567", "46 %")
+    assert moment(1_700_000_000_000) == "2023-11-14 22:13:20"

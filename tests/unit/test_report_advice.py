@@ -1,0 +1,159 @@
+"""What a line tells of why its batch was slow, in words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.report import advice
+from spark_kafka_sink.report.advice import Finding, findings
+from spark_kafka_sink.report.parts import OTHER, largest, shares
+from tests.unit.report_lines import (
+    CODEC_BOUND,
+    EVEN,
+    HEALTHY,
+    SKEWED_KEY,
+    SLOW_BROKER,
+    THROTTLED,
+    TINY_BATCHES,
+    line,
+    node,
+    task,
+    times,
+)
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
+
+
+@pytest.mark.parametrize(
+    ("slow", "kind", "text", "advised"),
+    [
+        (
+            SLOW_BROKER,
+            "slow-broker",
+            r"broker 2 answered .* within 899 ms, the others .* ms",
+            "broker 2: disk",
+        ),
+        (
+            THROTTLED,
+            "throttled",
+            r"pauses of 4\.8 s in all \(broker 1 4\.8 s\)",
+            "pykafka-sink quota",
+        ),
+        (
+            SKEWED_KEY,
+            "skewed-partitions",
+            r"orders-0 got 94 % of all records: 5\.6 times",
+            "longer key",
+        ),
+        (TINY_BATCHES, "tiny-batches", r"1\.0 records and 50 B in the mean", "kafka.batch.size"),
+        (
+            CODEC_BOUND,
+            "codec",
+            r"compressed for 70 % of their time, to 50 %",
+            "lz4 instead of zstd",
+        ),
+    ],
+    ids=["slow broker", "throttled", "skewed key", "tiny batches", "codec bound"],
+)
+def test_why_was_this_batch_slow(slow: Any, kind: str, text: str, advised: str) -> None:
+    first = findings(slow)[0]
+    assert first.kind == kind
+    assert re.search(text, first.text)
+    assert advised in first.advice
+    assert not first.is_trouble
+
+
+@pytest.mark.parametrize("slow", [SLOW_BROKER, THROTTLED, SKEWED_KEY, TINY_BATCHES, CODEC_BOUND])
+def test_each_cause_is_told_alone(slow: Any) -> None:
+    assert len(findings(slow)) == 1
+
+
+def test_nothing_is_said_of_a_healthy_batch() -> None:
+    assert findings(HEALTHY) == []
+    assert findings({}) == []
+
+
+def kinds(found: list[Finding]) -> list[str]:
+    return [finding.kind for finding in found]
+
+
+def of(*tasks: Any, **more: Any) -> list[str]:
+    return kinds(findings(line(*tasks, **more)))
+
+
+def test_a_broker_that_is_slow_and_waited_for_by_nobody() -> None:
+    nodes = {1: node(5), 2: node(900), 3: node(5)}
+    assert of(task(0, EVEN, nodes=nodes)) == []
+
+
+def test_all_brokers_are_slow() -> None:
+    nodes = {1: node(800), 2: node(900), 3: node(700)}
+    waiting = times(3000, buffer_wait=2000, ack_wait=100)
+    found = findings(line(task(0, EVEN, nodes=nodes, **waiting)))
+    assert kinds(found) == ["brokers-are-the-limit"]
+    assert "more tasks do not" in found[0].advice
+    found = findings(line(task(0, EVEN, nodes=nodes, **times(3000, ack_wait=2000))))
+    assert "Fewer, longer tasks" in found[0].advice
+
+
+def test_small_batches_of_many_short_tasks() -> None:
+    tasks = [task(number, [10] * 12, batches=12, batch_size_max=900) for number in range(50)]
+    found = findings(line(*tasks))
+    assert kinds(found) == ["tiny-batches"]
+    assert "coalesce" in found[0].advice
+
+
+def test_a_task_that_is_longer_than_the_others() -> None:
+    short = [task(number, [500], **times(400, encode=300)) for number in range(9)]
+    found = findings(line(*short, task(9, [50_000], **times(9000, encode=3000))))
+    assert kinds(found) == ["skewed-tasks"]
+    assert "repartition" in found[0].advice
+    found = findings(line(*short, task(9, [500], **times(9000, encode=3000))))
+    assert "its host" in found[0].advice
+
+
+def test_other_limits() -> None:
+    assert of(task(0, EVEN, **times(1000, input_wait=800))) == ["spark"]
+    assert of(task(0, EVEN, **times(1000, encode=800))) == ["encoding"]
+    assert of(task(0, EVEN, **times(20_000, compile=15_000))) == ["compiling"]
+    assert of(task(0, EVEN, **times(1000, metadata_wait=500))) == ["metadata"]
+    assert of(task(0, EVEN), commit_ms=900, transactions=1) == ["committing"]
+    assert of(task(0, EVEN, batch_splits=3)) == ["split"]
+
+
+def test_a_codec_that_gains_nothing() -> None:
+    slow = task(0, EVEN, compressed_bytes=1_190_000, **times(1000, compress=600))
+    assert "kafka.compression.type=none" in findings(line(slow))[0].advice
+
+
+def test_trouble_comes_first() -> None:
+    waiting = times(3000, buffer_wait=2000)
+    retried = task(0, EVEN, record_retries=500, **waiting)
+    assert of(retried) == ["retried", "brokers-are-the-limit"]
+    found = findings(line(retried, event="abort", note="a task has failed"))
+    assert kinds(found) == ["aborted", "retried", "brokers-are-the-limit"]
+    assert found[0].text == "a task has failed."
+    assert of(task(0, EVEN, record_errors=2)) == ["records-refused"]
+    assert of(task(0, EVEN), failed_attempts=2) == ["failed-attempts"]
+
+
+def test_shares_of_task_time() -> None:
+    found = shares({"task_ms": 100, "encode_ms": 40})
+    assert found["encode_ms"] == pytest.approx(0.4)
+    assert found[OTHER] == pytest.approx(0.6)
+    beside = shares({"task_ms": 100, "encode_ms": 40, "compress_ms": 160})
+    assert beside["compress_ms"] == pytest.approx(0.8)
+    assert sum(shares({}).values()) == 0
+    assert largest(CODEC_BOUND) == "compressing"
+    assert largest({**CODEC_BOUND, "commit_ms": 60_000}) == "committing"
+
+
+def test_the_document_has_every_kind() -> None:
+    code = Path(advice.__file__).read_text(encoding="utf-8")
+    made = set(re.findall(r'Finding\(\s*"([a-z-]+)"', code))
+    told = set(re.findall(r"^\| `([a-z-]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE))
+    assert made == told
