@@ -71,7 +71,7 @@ test-fast: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/broker/test_localkafka.py tests/broker/test_quota.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/spark/test_dead_letters.py tests/broker/test_localkafka.py tests/broker/test_quota.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
 
 # Results go to tests/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.

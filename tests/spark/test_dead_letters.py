@@ -1,0 +1,139 @@
+"""10,000 rows with all combinations of what can be wrong with them, through Spark, whose Python worker
+is killed in the middle: each row is in its topic or a dead letter, and with exactly-once it is there
+once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_sink.columns import faults
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.patience import PATIENCE_S
+from tests.reading import Read, read_topic
+
+# The lives of tests/simulation/test_queries.py do the same in a second, with a simulated Spark.
+pytestmark = pytest.mark.long
+
+ROWS = 10_000
+FILES = 4
+BITS = (
+    faults.NULL_HEADER,
+    faults.NULL_TOPIC,
+    faults.INVALID_TOPIC,
+    faults.BAD_TIMESTAMP,
+    faults.TOO_LARGE,
+    faults.BAD_PARTITION,
+)
+
+
+class KillOnce:
+    """Kills the Python worker in its second Arrow batch, the first time. The rows name a folder."""
+
+    def __init__(self) -> None:
+        self._batches = 0
+
+    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        self._batches += 1
+        marker = Path(arrow_batch.column("folder")[0].as_py(), "killed")
+        if self._batches == 2 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return arrow_batch
+
+
+def fault_of(row_id: int) -> str | None:
+    """Half of the rows are in order; the others have each combination."""
+    kind = row_id % 128
+    return next((name for n, name in enumerate(BITS) if kind < 64 and kind >> n & 1), None)
+
+
+def rows(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
+    def has(bit: str) -> str:
+        return f"(id % 128 < 64 and (id % 128) & {1 << BITS.index(bit)} != 0)"
+
+    return spark.range(0, ROWS, 1, FILES).selectExpr(
+        f"rpad(lpad(id, 6, '0'), if({has(faults.TOO_LARGE)}, 2500, 20), '.') as value",
+        "cast(id % 50 as string) as key",
+        f"array(named_struct('key', if({has(faults.NULL_HEADER)}, null, 'h'), 'value', "
+        "cast('x' as binary))) as headers",
+        f"case when {has(faults.NULL_TOPIC)} then null when {has(faults.INVALID_TOPIC)} "
+        f"then 'bad topic' else '{topic}' end as topic",
+        f"cast(if({has(faults.BAD_PARTITION)}, 9, null) as int) as partition",
+        f"timestamp_millis(if({has(faults.BAD_TIMESTAMP)}, -5, 1700000000000 + id)) as timestamp",
+        f"'{folder}' as folder",
+    )
+
+
+def id_of(record: Read) -> int:
+    assert record.value is not None
+    return int(record.value[:6])
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_each_row_is_in_its_topic_or_a_dead_letter(
+    spark: SparkSession,
+    kafka: LocalKafka,
+    new_topic: Callable[..., str],
+    tmp_path: Path,
+    guarantee: str,
+) -> None:
+    topic, dead = new_topic(3), f"dead-{guarantee}"
+    kafka.create_topic(dead, 2)
+    given = rows(spark, topic, tmp_path)
+    given.write.parquet(str(tmp_path / "input"))
+    source = spark.readStream.schema(given.schema).option("maxFilesPerTrigger", 2)
+    metrics = tmp_path / "metrics.jsonl"
+    writer = (
+        source.parquet(str(tmp_path / "input"))
+        .writeStream.format("pykafka-sink")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("kafka.max.request.size", "2000")
+        .option("delivery.guarantee", guarantee)
+        .option("transactional.id.prefix", topic)
+        .option("transaction.log.replication.factor", "1")
+        .option("interceptors", f"{__name__}:KillOnce")
+        .option("errors.tolerance", "all")
+        .option("errors.deadletterqueue.topic.name", dead)
+        .option("errors.deadletterqueue.max.ratio", "1")
+        .option("metrics.path", str(metrics))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+    )
+    before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    try:
+        with pytest.raises(StreamingQueryException):
+            writer.start().awaitTermination(PATIENCE_S)
+        assert writer.start().awaitTermination(PATIENCE_S)
+    finally:
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", before)
+
+    committed = {"isolation.level": "read_committed"}
+    good = read_topic(kafka.bootstrap_servers, topic, **committed)
+    letters = read_topic(kafka.bootstrap_servers, dead, **committed)
+    expected = {n: fault_of(n) for n in range(ROWS)}
+    assert {id_of(r) for r in good} == {n for n, fault in expected.items() if fault is None}
+    for letter in letters:
+        told = {name: (value or b"").decode() for name, value in letter.headers}
+        assert told["__connect.errors.cause"] == expected[id_of(letter)]
+        assert told["__connect.errors.spark.batch.id"] in ("0", "1")
+    assert {id_of(r) for r in letters} == {n for n, fault in expected.items() if fault is not None}
+    if guarantee == "exactly-once":
+        assert len(good) + len(letters) == ROWS
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    counts: Counter[str] = Counter()
+    for line in lines:
+        if line["event"] == "commit":
+            counts.update(line["dead_letters"])
+    assert counts == Counter(fault for fault in expected.values() if fault is not None)
