@@ -21,6 +21,7 @@ from spark_kafka_sink.cli.metrics import add_metrics
 from spark_kafka_sink.cli.package import add_package
 from spark_kafka_sink.cli.report import add_report
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
+from spark_kafka_sink.cli.top import add_top
 from spark_kafka_sink.cli.transactions import add_transactions
 from spark_kafka_sink.cli.warm_up import add_warm_up
 
@@ -35,6 +36,7 @@ COMMANDS: tuple[Declare, ...] = (
     add_dead_letters,
     add_metrics,
     add_report,
+    add_top,
     add_warm_up,
     add_package,
     add_jobs,

@@ -1,0 +1,52 @@
+"""The latest batches in a terminal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.cli import main
+from tests.unit.report_lines import HEALTHY, SLOW_BROKER
+from tests.unit.test_report import numbered, text
+
+
+@pytest.fixture(autouse=True)
+def a_wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def test_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.jsonl"
+    assert main(["top", str(path), "--once"]) == 0
+    assert "no line of metrics" in capsys.readouterr().out
+    lines = [numbered(HEALTHY, number) for number in range(30)]
+    lines[29] = numbered(SLOW_BROKER, 29)
+    path.write_bytes(text(*lines))
+    assert main(["top", str(path), "--once"]) == 0
+    shown = capsys.readouterr().out
+    assert "30 batches, the last at 2023-11-14 22:13:49 UTC" in shown
+    row = next(row for row in shown.splitlines() if row.lstrip().startswith("29 "))
+    assert row.split("waiting for buffer memory")[1].strip() == "broker 2 is slow"
+    assert "Look at broker 2" in shown
+    assert "broker 3" in shown
+    assert "█" in shown
+
+
+def test_one_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), numbered(HEALTHY, 2)))
+    assert main(["top", str(path), "--once", "--query", "a"]) == 0
+    assert "1 batches" in capsys.readouterr().out
+
+
+def test_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["top", str(tmp_path)]) == 1
+    assert "not a folder" in capsys.readouterr().err
+    monkeypatch.delitem(sys.modules, "spark_kafka_sink.report.terminal", raising=False)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert main(["top", str(tmp_path / "m.jsonl"), "--once"]) == 1
+    assert "pip install 'pykafka-sink[cli]'" in capsys.readouterr().err
