@@ -86,7 +86,7 @@ def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iter
             values = (f"{name}={value:g}" for name, value in quota.values.items())
             yield warned(f"quota of {quota.entity}", ", ".join(values))
         if not found:
-            yield passed(subject, f"none for client.id {config.client_id}")
+            yield passed(subject, f"none for kafka.client.id {config.client_id}")
 
 
 def _told(options: SinkOptions) -> str:
@@ -96,6 +96,6 @@ def _told(options: SinkOptions) -> str:
     acks = {ACKS_ALL: "all"}.get(config.acks, str(config.acks))
     idempotence = str(config.enable_idempotence).lower()
     return (
-        f"{guarantee}, acks={acks}, enable.idempotence={idempotence}, "
-        f"compression.type={config.compression_type}"
+        f"{guarantee}, kafka.acks={acks}, kafka.enable.idempotence={idempotence}, "
+        f"kafka.compression.type={config.compression_type}"
     )

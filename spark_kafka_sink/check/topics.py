@@ -15,11 +15,12 @@ from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
 
 _MIN_ISR = "min.insync.replicas"
+_CODEC = "compression.type"
 _CONFIGS = [
     "max.message.bytes",
     _MIN_ISR,
     "cleanup.policy",
-    "compression.type",
+    _CODEC,
     "message.timestamp.type",
 ]
 _MOST_NAMED = 5
@@ -114,10 +115,10 @@ def _settings(subject: str, told: Mapping[str, str], config: ProducerConfig) -> 
         )
     else:
         yield passed(limit, f"{largest}")
-    codec = told.get("compression.type", "producer")
+    codec = told.get(_CODEC, "producer")
     if codec not in ("producer", config.compression_type.replace("none", "uncompressed")):
         yield warned(
-            f"{subject}: compression.type",
+            f"{subject}: {_CODEC}",
             f"{codec}: the brokers compress every batch again",
             f"set kafka.compression.type={codec.replace('uncompressed', 'none')}, or the topic's "
             "to producer",

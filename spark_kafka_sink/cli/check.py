@@ -27,7 +27,7 @@ exit codes: 0 nothing is wrong; 1 something is, marked ✗; 2 wrong usage
 """
 _QUOTA = """\
 What the brokers grant to the client that has these options: bytes per second, time of their
-threads. All clients with the same user and client.id share it. Needs DESCRIBE_CONFIGS on the
+threads. All clients with the same user and kafka.client.id share it. Needs DESCRIBE_CONFIGS on the
 cluster, and Kafka 2.6 or newer.
 """
 _CHECK_EXAMPLES: Examples = (
@@ -166,7 +166,7 @@ def _run_quota(arguments: argparse.Namespace) -> int:
         rows = ((q.entity, name, f"{value:g}") for q in found for name, value in q.values.items())
         print_table(("ENTITY", "QUOTA", "VALUE"), [*_explained(rows)])
     else:
-        print(f"no quota for client.id {options.producer.client_id}")
+        print(f"no quota for kafka.client.id {options.producer.client_id}")
     return EXIT_OK
 
 

@@ -185,7 +185,7 @@ def render() -> str:
             _fields(fields.TOPIC),
             "\nOf a partition, under its topic's name and its number:\n\n",
             _fields(fields.PARTITION),
-            "\nOf a broker, under its id; addresses of `bootstrap.servers` have ids below 0:\n\n",
+            "\nOf a broker, under its id; those of `kafka.bootstrap.servers` have ids below 0:\n\n",
             _fields(fields.NODE),
             _summaries(),
             _fields(fields.SLOW_TASK),

@@ -230,7 +230,7 @@ def _brokers_are_the_limit(facts: Facts) -> Iterator[Finding]:
         title = "tasks end with waiting for replicas"
         advice = (
             "Fewer, longer tasks or longer micro-batches wait less often; look also at the "
-            "followers' lag, which acks=all waits for"
+            "followers' lag, which kafka.acks=all waits for"
         )
     yield Finding("brokers-are-the-limit", title, text, advice, facts.waiting)
 
