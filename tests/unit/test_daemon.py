@@ -110,7 +110,10 @@ def said_by(process: subprocess.Popen[bytes]) -> str:
 
 def running(process: subprocess.Popen[bytes]) -> str:
     command = subprocess.run(
-        ["ps", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=True
+        ["ps", "-ww", "-o", "args=", "-p", str(process.pid)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return command.stdout
 
