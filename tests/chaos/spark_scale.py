@@ -138,8 +138,15 @@ def stage_times_ms(spark: SparkSession) -> tuple[int, int]:
 
 
 def message_bytes(partitions: int) -> int:
-    """Of the commit message of a task that wrote to so many partitions, pickled as Spark does."""
-    report = {TopicPartition("t", i): PartitionReport(1, 2, 3, 4, 5) for i in range(partitions)}
+    """Of the commit message of a task that wrote to so many partitions, pickled as Spark does.
+
+    With numbers as large as those of a topic that is in use.
+    """
+    first = 1 << 33
+    report = {
+        TopicPartition("t", i): PartitionReport(first + i, first + i + 999, 1_000, 70_000, 120_000)
+        for i in range(partitions)
+    }
     return len(pickle.dumps(KafkaCommitMessage(0, 0, None, report)))
 
 
