@@ -17,7 +17,8 @@ from spark_kafka_sink.protocol.messages.metadata import (
 )
 
 # Source: ``AclOperation``; an operation is the bit of that number.
-_OPERATIONS = {"READ": 3, "WRITE": 4, "CREATE": 5}
+_OPERATIONS = {"READ": 3, "WRITE": 4}
+_FIRST_VERSION_WITH_RIGHTS = 8  # of Metadata
 _NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH = 0, 0
 
 
@@ -49,9 +50,6 @@ def on_topic(
         )
     else:
         yield passed(subject, ", ".join(needed))
-
-
-_FIRST_VERSION_WITH_RIGHTS = 8
 
 
 def on_transactional_ids(

@@ -16,8 +16,9 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
 from spark_kafka_sink.cli.check import add_check, add_quota
 from spark_kafka_sink.cli.dead_letters import add_dead_letters
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_REFUSED
+from spark_kafka_sink.cli.exit_codes import EXIT_FAILED
 from spark_kafka_sink.cli.metrics import add_metrics
+from spark_kafka_sink.cli.output import print_usage
 from spark_kafka_sink.cli.package import add_package
 from spark_kafka_sink.cli.report import add_report
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
@@ -64,8 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     command: Command | None = arguments.command
     if command is None:
-        parser.print_help(sys.stderr)
-        return EXIT_REFUSED
+        return print_usage(parser)
     try:
         return command(arguments)
     except KafkaSinkError as error:

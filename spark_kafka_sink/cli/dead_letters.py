@@ -24,6 +24,7 @@ from spark_kafka_sink.cli.output import (
     print_json,
     print_lines,
     print_table,
+    print_usage,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
         epilog=examples_text((*_EXAMPLES["count"], *_EXAMPLES["show"])),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(command=lambda arguments: _print_help(parser))
+    parser.set_defaults(command=lambda arguments: print_usage(parser))
     actions = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add(actions, "count", _count, "how many there are of each cause and topic")
     shown = _add(actions, "show", _show, "single ones, partition by partition")
@@ -155,11 +156,6 @@ def _offsets(text: str) -> dict[int, int]:
             raise argparse.ArgumentTypeError(f"'{part}' is not PARTITION:OFFSET")
         found[_number(partition)] = _number(offset)
     return found
-
-
-def _print_help(parser: argparse.ArgumentParser) -> int:
-    parser.print_help(sys.stderr)
-    return EXIT_REFUSED
 
 
 # --- running ----------------------------------------------------------------------------------

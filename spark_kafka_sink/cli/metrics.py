@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
-from spark_kafka_sink.cli.exit_codes import EXIT_OK, EXIT_REFUSED
-from spark_kafka_sink.cli.output import add_command
+from spark_kafka_sink.cli.exit_codes import EXIT_OK
+from spark_kafka_sink.cli.output import add_command, print_usage
 
 _DESCRIPTION = """\
 The sink writes one JSON line for each micro-batch or job: to the log, and to the file that option
@@ -28,15 +27,10 @@ def add_metrics(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = add_command(
         subparsers, "metrics", "the schema of the JSON line", _DESCRIPTION, _EXAMPLES
     )
-    parser.set_defaults(command=lambda arguments: _help(parser))
+    parser.set_defaults(command=lambda arguments: print_usage(parser))
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     schema = add_command(commands, "schema", "print the schema", _SCHEMA, _EXAMPLES)
     schema.set_defaults(command=_schema)
-
-
-def _help(parser: argparse.ArgumentParser) -> int:
-    parser.print_help(sys.stderr)
-    return EXIT_REFUSED
 
 
 def _schema(arguments: argparse.Namespace) -> int:

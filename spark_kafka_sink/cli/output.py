@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from spark_kafka_sink.cli.exit_codes import EXIT_REFUSED
+
 Examples = Sequence[tuple[str, str]]
 """(what it does, the command line)."""
 
@@ -46,6 +48,12 @@ def examples_text(examples: Examples) -> str:
     """The end of a command's help."""
     lines = (f"  # {what}\n  {command}" for what, command in examples)
     return "examples:\n" + "\n".join(lines)
+
+
+def print_usage(parser: argparse.ArgumentParser) -> int:
+    """For a command whose subcommand is missing; returns the exit code."""
+    parser.print_help(sys.stderr)
+    return EXIT_REFUSED
 
 
 def add_json(parser: argparse.ArgumentParser, note: str = "") -> None:

@@ -19,6 +19,7 @@ from spark_kafka_sink.cli.output import (
     examples_text,
     print_json,
     print_lines,
+    print_usage,
 )
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
         epilog=examples_text((*_EXAMPLES["list"], *_EXAMPLES["describe"])),
         formatter_class=raw,
     )
-    parser.set_defaults(command=lambda arguments: _print_help(parser))
+    parser.set_defaults(command=lambda arguments: print_usage(parser))
     actions = parser.add_subparsers(title="commands", metavar="COMMAND")
     _add_looks(actions)
     _add_resolve(actions)
@@ -199,11 +200,6 @@ def _add_prefix(parser: argparse.ArgumentParser) -> None:
 
 def _add_yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do it without asking")
-
-
-def _print_help(parser: argparse.ArgumentParser) -> int:
-    parser.print_help(sys.stderr)
-    return EXIT_REFUSED
 
 
 # --- running -----------------------------------------------------------------------------------

@@ -24,12 +24,14 @@ logger = logging.getLogger("spark_kafka_sink")
 
 DOCUMENT = "spark_kafka_sink_document"
 """Attribute of a log record whose message is a JSON document: the document."""
+_is_json = False  # log.format of this process
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def set_up(options: SinkOptions) -> None:
     """Log as the options ask: in this process, whose queries share its loggers."""
-    _formats["of this process"] = options.log_format
+    global _is_json
+    _is_json = options.log_format == "json"
     if options.log_level is not None:
         logger.setLevel(options.log_level.upper())
     ensure_log_handler()
@@ -45,9 +47,6 @@ def ensure_log_handler() -> None:
         logger.removeHandler(mine)
         if mine.has_level and logger.level == logging.INFO:
             logger.setLevel(logging.NOTSET)
-
-
-_formats = {"of this process": "text"}
 
 
 class _StandIn(_StreamHandler):
@@ -69,7 +68,7 @@ class _Formatter(logging.Formatter):
     """Text, or with ``log.format=json`` one JSON document per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        if _formats["of this process"] == "text":
+        if not _is_json:
             return super().format(record)
         time = datetime.fromtimestamp(record.created, timezone.utc)
         line: dict[str, Any] = {

@@ -20,7 +20,7 @@ NOWHERE = MetricsOutputs()
 
 @pytest.fixture(autouse=True)
 def text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_formats", {"of this process": "text"})
+    monkeypatch.setattr(logs, "_is_json", False)
 
 
 @pytest.fixture
