@@ -10,6 +10,7 @@ micro-batch loads this module.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
@@ -43,7 +44,8 @@ def append(outputs: MetricsOutputs, line: str, name: str) -> None:
     # In one call: other drivers may append to the same file.
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
-        os.write(file, data)
+        if os.write(file, data) < len(data):
+            raise OSError(errno.ENOSPC, "the line was written in part")
     finally:
         os.close(file)
 
