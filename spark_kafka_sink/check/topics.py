@@ -8,7 +8,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError, advice_for, error_for_c
 from spark_kafka_sink.base.model import NO_NODE_ID
 from spark_kafka_sink.check.finding import Finding, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.configs import configs_of
+from spark_kafka_sink.client.configs import configs_or_reason
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL
 from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
@@ -44,12 +44,13 @@ def topic(
     node = admin.any_node(admin.deadline_in(timeout_ms))
     deadline_ms = admin.deadline_in(timeout_ms)
     try:
-        told = configs_of(admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms)
+        told, reason = configs_or_reason(admin, node, TOPIC_RESOURCE, name, _CONFIGS, deadline_ms)
     except KafkaSinkError as failure:
         yield unknown(f"{subject}: settings", str(failure))
         return
     if not told:
-        yield unknown(f"{subject}: settings", "not told", "it needs DESCRIBE_CONFIGS on the topic")
+        told_not = f"not told: {reason}" if reason else "not told"
+        yield unknown(f"{subject}: settings", told_not, "it needs DESCRIBE_CONFIGS on the topic")
         return
     yield from _in_sync(subject, described.partitions, told, config)
     yield from _settings(subject, told, config)

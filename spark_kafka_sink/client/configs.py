@@ -26,7 +26,20 @@ def configs_of(
     """Configuration of a topic or broker; empty, and told in the log, when there is none to be had:
     this principal may not see it, or ``node`` does not answer.
     """
-    what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
+    found, reason = configs_or_reason(admin, node, kind, name, keys, deadline_ms)
+    if reason:
+        what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
+        logger.warning(f"{what} not checked: {reason}")
+    return found
+
+
+def configs_or_reason(
+    admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
+) -> tuple[dict[str, str], str]:
+    """Configuration of a topic or broker, or why there is none to be had; nothing is logged.
+
+    Raises BrokerError for what is neither a lack of permission nor of an answer.
+    """
     call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
     attempts = 0
     while True:
@@ -37,14 +50,13 @@ def configs_of(
         if not is_retriable or not admin.pause(attempts, deadline_ms):
             break
         attempts += 1
-    if not results:
-        logger.info(f"{what} not checked: {node} did not answer DescribeConfigs")
+    reason = "" if results else f"{node} did not answer DescribeConfigs"
     found: dict[str, str] = {}
     for result in results:
         error = error_for_code(result.error_code)
         if error.name in _NOT_ALLOWED:
-            logger.warning(f"{what} not checked: {error}")
+            reason = str(error)
         elif result.error_code:
             raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
         found.update({c.name: c.value for c in result.configs if c.value is not None})
-    return found
+    return found, reason
