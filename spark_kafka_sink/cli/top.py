@@ -12,8 +12,8 @@ from spark_kafka_sink.cli.output import Examples, add_command
 
 _DESCRIPTION = """\
 Show the latest micro-batches of a file of metrics (option metrics.path) in a terminal, each with
-why it was slow, and draw them again when there are more, until Ctrl-C. Needs the extra cli:
-pip install 'pykafka-sink[cli]'.
+why it was slow, and draw them again when there are more, until q or Ctrl-C is pressed. Needs the
+extra cli: pip install 'pykafka-sink[cli]'.
 """
 _EXAMPLES: Examples = (
     ("while a query runs", "pykafka-sink top /var/log/kafka-sink.jsonl"),

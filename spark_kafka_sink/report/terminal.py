@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Event
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,13 +14,19 @@ from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, size
+from spark_kafka_sink.report.keyboard import Keyboard
 from spark_kafka_sink.report.parts import PARTS, largest, shares
 from spark_kafka_sink.report.skew import brokers
 from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add
 
 _SHOWN = 12
+_LEAST_SHOWN = 3
+_LINES_OF_THE_REST = 22
+"""What is shown beside the batches, about: of a low screen they have what remains."""
 _BAR = 40
 _SECONDS = 1.0
+_WIDE, _NARROW = 110, 70
+"""Columns of a screen from which all figures of a batch are shown, and below which the least."""
 
 
 class Screen:
@@ -31,36 +37,48 @@ class Screen:
         self._lines = FollowedLines(path, from_end=False)
         self._collected = Collected(query)
 
-    def drawn(self) -> Group:
-        """The screen of now."""
+    def drawn(self, width: int = 160, height: int = 0, hint: str = "") -> Group:
+        """The screen of now.
+
+        width, height: columns and lines that there are; 0 lines are as many as it takes
+        hint: how it ends
+        """
         data = self._lines.read_texts()
         if data:
             self._collected.add(data)
+        most = max(min(height - _LINES_OF_THE_REST, _SHOWN), _LEAST_SHOWN) if height else _SHOWN
         latest = self._collected.latest()[:_SHOWN]
+        end = (hint and f" ({hint})", "dim")
         if not latest:
-            return Group(Text(f"no line of metrics in {self._path} yet"))
+            return Group(Text.assemble(f"no line of metrics in {self._path} yet", end))
         total = _together(latest)
-        head = f"{count(self._collected.lines)} batches, the last at {moment(latest[0]['time_ms'])}"
+        lines = self._collected.lines
+        head = f"{count(lines)} batch{'es' * (lines != 1)}, the last at "
+        head += f"{moment(latest[0]['time_ms'])} UTC"
         return Group(
-            Text(f"{head} UTC", style="bold"),
-            _batches(latest),
-            Text(f"where the time of the last {len(latest)} goes", style="bold"),
-            _parts(total),
-            _brokers(total),
+            Text.assemble((head, "bold"), end),
+            _batches(latest[:most], width),
             *_words(total),
+            Text(f"where the time of the last {len(latest)} goes", style="bold"),
+            _parts(total, width),
+            _brokers(total, width),
         )
 
 
 def follow(path: str, query: str | None, once: bool) -> None:
-    """Show the screen until Ctrl-C; once: print it and return."""
+    """Show the screen until q or Ctrl-C is pressed; once: print it and return."""
     screen, console = Screen(path, query), Console(highlight=False)
     if once:
-        console.print(screen.drawn())
+        console.print(screen.drawn(console.width))
         return
-    waiting = Event()
-    with Live(screen.drawn(), console=console, screen=True, auto_refresh=False) as live:
-        while not waiting.wait(_SECONDS):
-            live.update(screen.drawn(), refresh=True)
+
+    def drawn() -> Group:
+        return screen.drawn(console.width, console.height, "q ends it")
+
+    live = Live(drawn(), console=console, screen=True, auto_refresh=False)
+    with Keyboard() as keyboard, live:
+        while "q" not in keyboard.pressed(_SECONDS).lower():
+            live.update(drawn(), refresh=True)
 
 
 def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -70,56 +88,98 @@ def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
     return total
 
 
-def _batches(lines: list[dict[str, Any]]) -> Table:
+def _batches(lines: list[dict[str, Any]], width: int) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("batch", "took", "records", "records/s", "sent", "p99"):
-        table.add_column(name, justify="right")
-    table.add_column("most of it")
-    table.add_column("why")
+    shown = [column for column in _COLUMNS if width >= column.least_width]
+    for column in shown:
+        table.add_column(column.name, justify="left" if column.is_text else "right", no_wrap=True)
+    # Else the last column would take from the others what it lacks.
+    table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.expand = True
     for line in lines:
-        metrics = line.get("metrics") or {}
-        ms = float(line.get("elapsed_ms") or 0) + float(line.get("commit_ms") or 0)
-        records = float(line.get("records_acknowledged") or 0)
-        p99 = (line.get("request_latency") or {}).get("p99_ms")
-        table.add_row(
-            str(line.get("batch_id", "job")),
-            duration(ms),
-            count(records),
-            count(1000 * records / ms) if ms else "–",
-            size(float(metrics.get("compressed_bytes") or 0)),
-            "–" if p99 is None else duration(p99),
-            largest(line),
-            Text("; ".join(finding.title for finding in findings(line)), style="yellow"),
-        )
+        titles = [finding.title for finding in findings(line)]
+        why = Text("; ".join(titles if width >= _WIDE else titles[:1]), style="yellow")
+        table.add_row(*(column.of(line) for column in shown), why)
     return table
 
 
-def _parts(total: dict[str, Any]) -> Table:
+class _Column(NamedTuple):
+    """Of the batches' table. least_width: of the screen"""
+
+    name: str
+    of: Callable[[dict[str, Any]], str]
+    least_width: int = 0
+    is_text: bool = False
+
+
+def _ms(line: dict[str, Any]) -> float:
+    return float(line.get("elapsed_ms") or 0) + float(line.get("commit_ms") or 0)
+
+
+def _records(line: dict[str, Any]) -> float:
+    return float(line.get("records_acknowledged") or 0)
+
+
+def _rate(line: dict[str, Any]) -> str:
+    ms = _ms(line)
+    return count(1000 * _records(line) / ms) if ms else "–"
+
+
+def _sent(line: dict[str, Any]) -> str:
+    return size(float((line.get("metrics") or {}).get("compressed_bytes") or 0))
+
+
+def _p99(line: dict[str, Any]) -> str:
+    p99 = (line.get("request_latency") or {}).get("p99_ms")
+    return "–" if p99 is None else duration(p99)
+
+
+_COLUMNS = (
+    _Column("batch", lambda line: str(line.get("batch_id", "job"))),
+    _Column("took", lambda line: duration(_ms(line))),
+    _Column("records", lambda line: count(_records(line)), _WIDE),
+    _Column("records/s", _rate, _NARROW),
+    _Column("sent", _sent, _WIDE),
+    _Column("p99", _p99, _NARROW),
+    _Column("most of it", largest, _WIDE, True),
+)
+
+
+def _parts(total: dict[str, Any], width: int) -> Table:
     found = shares(total.get("metrics") or {})
     names = {part.field: part.name for part in PARTS}
+    bar_width = max(min(width - _WIDTH_OF_NAMES, _BAR), 1)
     table = Table(box=None, pad_edge=False, show_header=False)
     for field, share in found.items():
         if share >= 0.005:
-            bar = Text("█" * max(round(share * _BAR), 1), style="cyan")
+            bar = Text("█" * max(round(share * bar_width), 1), style="cyan")
             table.add_row(names.get(field, field), f"{100 * share:3.0f} %", bar)
     return table
 
 
-def _brokers(total: dict[str, Any]) -> Table:
+_WIDTH_OF_NAMES = max(len(part.name) for part in PARTS) + 8
+
+
+def _brokers(total: dict[str, Any], width: int) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("broker")
-    for name in ("requests", "sent", "p50", "p95", "p99", "pauses", "sent again"):
-        table.add_column(name, justify="right")
+    table.add_column("broker", no_wrap=True)
+    is_wide = width >= _NARROW
+    names = ("requests", "sent", "p50", "p95", "p99", "pauses", "sent again")
+    for name in names if is_wide else ("p95", "pauses"):
+        table.add_column(name, justify="right", no_wrap=True)
     for broker in brokers(total):
         times = (broker.p50_ms, broker.p95_ms, broker.p99_ms, broker.throttle_time_ms)
-        figures = (count(broker.answers), size(broker.outgoing_bytes), *map(duration, times))
-        table.add_row(broker.name, *figures, count(broker.record_retries))
+        if is_wide:
+            figures = (count(broker.answers), size(broker.outgoing_bytes), *map(duration, times))
+            table.add_row(broker.name, *figures, count(broker.record_retries))
+        else:
+            table.add_row(broker.name, duration(broker.p95_ms), duration(broker.throttle_time_ms))
     return table
 
 
 def _words(total: dict[str, Any]) -> list[Text]:
     words = []
-    for finding in findings(total)[:3]:
+    for finding in findings(total)[:2]:
         style = "bold red" if finding.is_trouble else "bold yellow"
         words.append(Text.assemble((finding.title, style), ": ", finding.text))
         words.append(Text(f"→ {finding.advice}"))

@@ -38,7 +38,7 @@ def test_one_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.jsonl"
     path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), numbered(HEALTHY, 2)))
     assert main(["top", str(path), "--once", "--query", "a"]) == 0
-    assert "1 batches" in capsys.readouterr().out
+    assert "1 batch," in capsys.readouterr().out
 
 
 def test_what_is_refused(

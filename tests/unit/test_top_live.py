@@ -1,0 +1,133 @@
+"""The screen of ``pykafka-sink top`` in a terminal of its own, while its file grows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.patience import PATIENCE_S
+from tests.unit.report_lines import HEALTHY, SLOW_BROKER
+from tests.unit.test_report import numbered, text
+
+_ROWS = 40
+_OTHER_SCREEN = ("\x1b[?1049h", "\x1b[?1049l")
+_SHOW_CURSOR = "\x1b[?25h"
+_HOME = "\x1b[H"
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Terminal:
+    """A process, and the terminal that it runs in."""
+
+    def __init__(self, command: list[str], columns: int) -> None:
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
+        self.theirs = theirs
+        self.before = termios.tcgetattr(theirs)
+        environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**environment, "TERM": "xterm-256color"},
+            start_new_session=True,
+            # Its controlling terminal, which makes a signal of Ctrl-C.
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self.text = ""
+
+    def frame(self) -> str:
+        """What the last drawing has put on the screen, without colours."""
+        return _ESCAPE.sub("", self.text.split(_HOME)[-1].split(_OTHER_SCREEN[1])[0])
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Read on until then."""
+        while not is_so():
+            readable, _, _ = select.select([self._ours], [], [], PATIENCE_S)
+            assert readable, self.text
+            self.text += os.read(self._ours, 65536).decode(errors="replace")
+
+    def until_shown(self, *parts: str) -> None:
+        self.until(lambda: all(part in self.frame() for part in parts))
+
+    def press(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+        os.close(self.theirs)
+
+    def until_ended(self) -> int:
+        """The exit status, with what was written before."""
+        self.until(lambda: _OTHER_SCREEN[1] in self.text and _SHOW_CURSOR in self.text)
+        return self.process.wait(PATIENCE_S)
+
+
+@contextmanager
+def top(path: Path, columns: int = 160) -> Iterator[Terminal]:
+    terminal = Terminal([sys.executable, "-m", "spark_kafka_sink", "top", str(path)], columns)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def append(path: Path, *numbers: int) -> None:
+    with open(path, "ab") as file:
+        file.write(text(*(numbered(HEALTHY, number) for number in numbers)))
+
+
+@pytest.mark.parametrize("end", ["q", "\x03"], ids=["q", "Ctrl-C"])
+def test_new_batches_appear_and_the_terminal_is_as_before(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "m.jsonl"
+    with top(path) as terminal:
+        terminal.until_shown("no line of metrics")
+        assert _OTHER_SCREEN[0] in terminal.text
+        append(path, 1, 2)
+        terminal.until_shown("2 batches", "q ends it")
+        with open(path, "ab") as file:
+            file.write(text(numbered(SLOW_BROKER, 3)))
+        terminal.until_shown("3 batches", "broker 2 is slow")
+        # Keys that it does not know are left alone, and not shown.
+        terminal.press("xyz")
+        append(path, 4)
+        terminal.until_shown("4 batches")
+        assert "xyz" not in terminal.text
+        terminal.press(end)
+        assert terminal.until_ended() == 0
+        assert "Traceback" not in terminal.text
+        assert termios.tcgetattr(terminal.theirs) == terminal.before
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_narrow_terminals(tmp_path: Path, columns: int) -> None:
+    """No line is longer than the screen, and what matters is there: which batch, and why."""
+    path = tmp_path / "m.jsonl"
+    append(path, *range(16))
+    with open(path, "ab") as file:
+        file.write(text(numbered(SLOW_BROKER, 16)))
+    with top(path, columns) as terminal:
+        terminal.until_shown("17 batches", "broker 2 is slow")
+        lines = [line.rstrip() for line in terminal.frame().splitlines()]
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    assert max(map(len, lines)) <= columns
+    assert len(lines) <= _ROWS
+    (row,) = [line for line in lines if line.lstrip().startswith("16 ")]
+    assert "4.0 s" in row
+    assert "broker 2" in row
