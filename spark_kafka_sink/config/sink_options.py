@@ -63,7 +63,7 @@ class SinkOptions:
     """What one write was asked to do.
 
     exactly_once: None unless delivery.guarantee asks for it
-    checkpoint, query_name: of a streaming query, where Spark tells
+    checkpoint, query_name: of a streaming query, where Spark tells; application_id likewise
     write_id, write_version: of a batch write that is to be written once; both or none
     dead_letters: None unless errors.tolerance asks for them
     notes: sentences about options without effect, for the log
@@ -87,6 +87,7 @@ class SinkOptions:
     preflight_topic_timeout_ms: int
     notes: tuple[str, ...]
     dead_letters: DeadLetterConfig | None = None
+    application_id: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:

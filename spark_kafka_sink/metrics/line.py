@@ -20,6 +20,8 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 
 Line = dict[str, Any]
 
+_NS_PER_MS = 1_000_000
+
 
 class TaskFigures(NamedTuple):
     """One task that has ended. started_at_ms: since 1970, 0 if it had no rows."""
@@ -31,9 +33,17 @@ class TaskFigures(NamedTuple):
     records: int
     metrics: ProducerMetrics
 
+    # Instants are rounded down: so one that comes before another by one clock is told so.
+
+    @property
+    def flushed_from_ms(self) -> int:
+        """When all its rows were written, and it waited for acknowledgements."""
+        written_ns = self.metrics.task_ns - self.metrics.ack_wait_ns
+        return self.started_at_ms + written_ns // _NS_PER_MS
+
     @property
     def ended_at_ms(self) -> int:
-        return self.started_at_ms + round(self.metrics.task_ms)
+        return self.started_at_ms + self.metrics.task_ns // _NS_PER_MS
 
     def extreme(self, name: str) -> float:
         """One of ``EXTREMES_OF_TASKS``."""
@@ -94,6 +104,7 @@ def _of_tasks(tasks: Iterable[TaskFigures]) -> Line:
     return {
         "started_at_ms": first_ms,
         "elapsed_ms": None if first_ms is None else last_ms - first_ms,
+        "flush_started_at_ms": min((task.flushed_from_ms for task in started), default=None),
         "failed_attempts": sum(task.attempt for task in tasks),
     }
 

@@ -11,7 +11,7 @@ import logging
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
@@ -30,6 +30,13 @@ from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransacti
 logger = logging.getLogger(__name__)
 
 
+class Planned(NamedTuple):
+    """When the driver began to plan a batch, since 1970, and how long that took."""
+
+    started_at_ms: int
+    took_ms: float
+
+
 @dataclass
 class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     """Everything that one task wrote is acknowledged.
@@ -39,6 +46,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     started_at_ms: when its rows began to come, by the clock of ``host``; 0 without rows
     query_id, batch_id: of a streaming query, where Spark tells, else None
     dead_letters: how many there are of each cause, None where no error is tolerated
+    planned: of the batch, from Spark partition 0 alone
     transaction: what the task has written in and left open, if there were rows; token: of the plan
     that it belongs to; plan: from Spark partition 0 alone, for it may be as large as all messages.
     All three only with exactly-once delivery
@@ -57,6 +65,7 @@ class KafkaCommitMessage(Enveloped, WriterCommitMessage):
     host: str = field(default_factory=platform.node)
     batch_id: int | None = None
     dead_letters: dict[str, int] | None = None
+    planned: Planned | None = None
 
     def belong_to(self, plan: Plan) -> None:
         """Tell the driver whose task it was: Spark commits in another process than it plans in."""
@@ -127,6 +136,7 @@ class BatchSummary:
     nodes: NodesMetrics = field(default_factory=dict)
     figures: list[TaskFigures] = field(default_factory=list)
     dead_letters: dict[str, int] | None = None
+    planned: Planned | None = None
 
     @classmethod
     def merge(cls, messages: Iterable[WriterCommitMessage | None]) -> BatchSummary:
@@ -136,6 +146,7 @@ class BatchSummary:
         summary = cls(tasks=len(given), failed_tasks=len(given) - len(written))
         for message in written:
             summary.query_id = summary.query_id or message.query_id
+            summary.planned = summary.planned or message.planned
             summary.metrics.add(message.metrics)
             summary.figures.append(message.figures)
             summary.add_dead_letters(message.dead_letters)
@@ -175,6 +186,8 @@ class BatchSummary:
             "time_ms": SystemClock().timestamp_ms(),
             **more,
         }
+        if self.planned is not None:
+            line["planning_started_at_ms"], line["planning_ms"] = self.planned
         if is_known:
             measured = Measured(self.metrics, self.partitions, self.nodes, self.figures)
             line.update(for_log(measured) if is_for_log else whole(measured))

@@ -22,12 +22,17 @@ from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.calls import Call, Calls
-from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
 from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, with_names, write_partition
-from spark_kafka_sink.spark.planning import check_surroundings, parse_options, plan_transactions
+from spark_kafka_sink.spark.planning import (
+    PlanningTime,
+    check_surroundings,
+    parse_options,
+    plan_transactions,
+)
 from spark_kafka_sink.transactions.model import Plan, Unit, checkpoint_of
 
 if TYPE_CHECKING:
@@ -147,21 +152,25 @@ class _Write:
         self._batch_id = batch_id
         self._query_id = None if batch_id is None else _local_property(df, QUERY_ID_PROPERTY)
         self._call: Call | None = None
+        self._planned: Planned | None = None
 
     def run(self) -> None:
         """All of it."""
         if self._df.isStreaming:
             raise ConfigError(_A_STREAM)
+        time = PlanningTime()
         positions = find_columns(self._df.schema, self._options.topic)
         # A query that has begun a second micro-batch has committed one.
-        self._options = check_surroundings(self._options, is_stream=bool(self._batch_id))
+        checked = check_surroundings(self._options, is_stream=bool(self._batch_id))
+        self._options = replace(checked, application_id=_application_id(self._df))
         self._call = self._this_call()
         plan = self._plan()
+        self._planned = time.until_now()
         try:
             messages = self._run_tasks(positions, plan)
             self._commit(messages, plan)
-        except BaseException:
-            self._abort(plan)
+        except BaseException as error:
+            self._abort(plan, error)
             if self._call is not None:
                 _calls.forget(self._call)
             raise
@@ -207,7 +216,7 @@ class _Write:
     def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
         """What each task returns; raises if one has failed for good."""
         names = self._df.schema.names
-        task = Task(self._options, positions, plan, names).function()
+        task = Task(self._options, positions, plan, names, self._planned).function()
         # Spark looks columns up by their names here, which fails for some, such as "a.b". They have
         # their own names again in the task.
         plain = self._df.toDF(*(f"c{n}" for n in range(len(names))))
@@ -230,12 +239,12 @@ class _Write:
             if self._call is not None:
                 _calls.finish(self._call)
 
-    def _abort(self, plan: Plan | None) -> None:
+    def _abort(self, plan: Plan | None, error: BaseException) -> None:
         """After a failure, whose own error is what the user must see."""
-        unknown = BatchSummary(tasks=None, failed_tasks=None, query_id=self._query_id)
+        unknown = BatchSummary(None, None, self._query_id, planned=self._planned)
         try:
             with self._turn():
-                abort_batch(self._options, unknown, self._batch_id, plan)
+                abort_batch(self._options, unknown, self._batch_id, plan, error)
         except Exception:
             logger.warning("what failed could not be aborted, or not reported", exc_info=True)
 
@@ -254,19 +263,25 @@ class Task(Enveloped):
     """What runs in each task. names: of the columns, for interceptors."""
 
     def __init__(
-        self, options: SinkOptions, positions: ColumnPositions, plan: Plan | None, names: list[str]
+        self,
+        options: SinkOptions,
+        positions: ColumnPositions,
+        plan: Plan | None,
+        names: list[str],
+        planned: Planned | None = None,
     ) -> None:
         self._options = options
         self._positions = positions
         self._plan = plan
         self._names = names
+        self._planned = planned
 
     def write(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """One row, the message of this task."""
         import pyarrow as pa
 
         named = with_names(arrow_batches, self._names)
-        message = write_partition(named, self._options, self._positions, self._plan)
+        message = write_partition(named, self._options, self._positions, self._plan, self._planned)
         yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
 
     def function(self) -> ArrowFunction:
@@ -305,6 +320,14 @@ def _as_text(options: Mapping[str, object]) -> dict[str, str]:
 
 def _is_connect(df: DataFrame) -> bool:
     return type(df).__module__.startswith("pyspark.sql.connect")
+
+
+def _application_id(df: DataFrame) -> str | None:
+    """Of the driver that this process belongs to. Spark Connect does not tell."""
+    if _is_connect(df):
+        return None
+    name: str = df.sparkSession.sparkContext.applicationId
+    return name
 
 
 def _local_property(df: DataFrame, name: str) -> str | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commands import complete_commands, completed_commands
 from spark_kafka_sink.spark.commit import (
@@ -21,6 +24,10 @@ from spark_kafka_sink.spark.logs import set_up
 from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import Plan, Unit
 
+_MOST_OF_AN_ERROR = 500
+# container_e17_1410901177871_0001_01_000005: with the epoch of the resource manager, or without.
+_YARN_CONTAINER = re.compile(r"container_(?:e[0-9]+_)?([0-9]+_[0-9]+)_")
+
 
 def commit_batch(
     options: SinkOptions,
@@ -35,18 +42,17 @@ def commit_batch(
     query_id: of the query, where that is known without messages, of which there may be none
     """
     set_up(options)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = _begun(options)
     if options.exactly_once is not None:
         from spark_kafka_sink.transactions.session import commit_unit
 
         written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
         transactions = [m.transaction for m in written if m.transaction is not None]
         with completed_commands(options):
-            more = commit_unit(options, common_plan(written), unit, transactions)
+            more.update(commit_unit(options, common_plan(written), unit, transactions))
     batch_id = unit.batch_id if batch_id is None else batch_id
     summary = BatchSummary.merge(messages)
     summary.query_id = summary.query_id or query_id
-    more.update(_whose(options))
     report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
 
 
@@ -55,12 +61,17 @@ def abort_batch(
     messages: Sequence[WriterCommitMessage | None] | BatchSummary,
     batch_id: int | None,
     plan: Plan | None = None,
+    error: BaseException | None = None,
 ) -> None:
     """Leave nothing open of a batch that failed, and report it.
 
     plan: of the batch, where it is known. Then what was planned after it is left alone
+    error: why, where that is known
     """
     set_up(options)
+    more = _begun(options)
+    if error is not None:
+        more["error"] = f"{type(error).__name__}: {error}"[:_MOST_OF_AN_ERROR]
     note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if isinstance(messages, BatchSummary):
         note = UNKNOWN_NOTE
@@ -68,9 +79,25 @@ def abort_batch(
         from spark_kafka_sink.transactions.session import abort_unit
 
         note = complete_commands(abort_unit(options, None if plan is None else plan.token), options)
-    report_abort(messages, batch_id, options.metrics, note, **_whose(options))
+    report_abort(messages, batch_id, options.metrics, note, **more)
 
 
-def _whose(options: SinkOptions) -> dict[str, Any]:
-    """What the line says of the write, besides what was written."""
-    return {"client_id": options.producer.client_id, "query_name": options.query_name}
+def _begun(options: SinkOptions) -> dict[str, Any]:
+    """What the line says of the write, besides what was written; at the beginning of the commit."""
+    return {
+        "client_id": options.producer.client_id,
+        "query_name": options.query_name,
+        "application_id": options.application_id or application_of(os.environ),
+        "commit_started_at_ms": SystemClock().timestamp_ms(),
+    }
+
+
+def application_of(environment: Mapping[str, str]) -> str | None:
+    """The Spark application that a process of Spark's belongs to. On Kubernetes its variable tells,
+    on YARN the container's; elsewhere nothing does.
+    """
+    name = environment.get("SPARK_APPLICATION_ID")
+    if name:
+        return name
+    container = _YARN_CONTAINER.match(environment.get("CONTAINER_ID", ""))
+    return None if container is None else f"application_{container[1]}"

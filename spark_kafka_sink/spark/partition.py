@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.logs import set_up
 from spark_kafka_sink.spark.timed_input import TimedInput
 from spark_kafka_sink.transactions.model import Plan
@@ -30,10 +30,12 @@ def write_partition(
     options: SinkOptions,
     positions: ColumnPositions,
     transactions: Plan | None,
+    planned: Planned | None = None,
 ) -> KafkaCommitMessage:
     """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
 
     transactions: with exactly-once delivery; the task's transaction is left open for the driver
+    planned: when the driver did that
     """
     from pyspark import TaskContext
 
@@ -45,6 +47,8 @@ def write_partition(
         query_id=context.getLocalProperty(QUERY_ID_PROPERTY),
         batch_id=None if batch_id is None else int(batch_id),
     )
+    if message.partition_id == 0:
+        message.planned = planned
     if transactions is not None:
         message.belong_to(transactions)
     if transactions is not None and transactions.is_repeated:

@@ -8,11 +8,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.environment import refuse_disabled_compiler
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.spark.commit import Planned
     from spark_kafka_sink.transactions.model import Plan, Unit
+
+
+class PlanningTime:
+    """From when it is made, to when all is planned."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._started_at_ms = self._clock.timestamp_ms()
+        self._started_ns = self._clock.perf_ns()
+
+    def until_now(self) -> Planned:
+        """What a line tells of it."""
+        from spark_kafka_sink.spark.commit import Planned
+
+        return Planned(
+            self._started_at_ms, round((self._clock.perf_ns() - self._started_ns) / 1e6, 1)
+        )
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:

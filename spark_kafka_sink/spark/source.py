@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.spark.planning import (
+    PlanningTime,
     check_surroundings,
     parse_options,
     plan_transactions,
@@ -70,13 +71,15 @@ class KafkaSinkDataSource(DataSource):
         """The writer of one batch write, after everything that can be checked now is checked."""
         from spark_kafka_sink.spark.writer import KafkaBatchWriter
 
+        time = PlanningTime()
         if overwrite:
             raise ConfigError(
                 "Save mode Overwrite not allowed for Kafka. The only save mode that Spark and this "
                 'sink both allow is Append: .mode("append").'
             )
         options, positions = self._checked(schema, is_stream=False)
-        return KafkaBatchWriter(options, positions, plan_transactions(options, is_job=True))
+        plan = plan_transactions(options, is_job=True)
+        return KafkaBatchWriter(options, positions, plan, time.until_now())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
@@ -84,9 +87,11 @@ class KafkaSinkDataSource(DataSource):
         """
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
+        time = PlanningTime()
         options, positions = self._checked(schema, is_stream=True)
         transactions = plan_transactions(options, is_job=False) if self._plans else None
-        return KafkaStreamWriter(options, positions, transactions)
+        planned = time.until_now() if self._plans else None
+        return KafkaStreamWriter(options, positions, transactions, planned)
 
     def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, ColumnPositions]:
         """Options and columns, or the error that says what is wrong with them or the cluster."""

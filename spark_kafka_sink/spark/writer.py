@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
 from spark_kafka_sink.spark.partition import write_partition
@@ -44,15 +44,22 @@ class TaskWriter(Enveloped):
     """What both writers have: a task does the same for a job and for a micro-batch."""
 
     def __init__(
-        self, options: SinkOptions, positions: ColumnPositions, transactions: Plan | None = None
+        self,
+        options: SinkOptions,
+        positions: ColumnPositions,
+        transactions: Plan | None = None,
+        planned: Planned | None = None,
     ) -> None:
         self._options = options
         self._positions = positions
         self._transactions = transactions
+        self._planned = planned
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a task."""
-        return write_partition(iterator, self._options, self._positions, self._transactions)
+        return write_partition(
+            iterator, self._options, self._positions, self._transactions, self._planned
+        )
 
 
 class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):

@@ -23,6 +23,7 @@ class Frame:
 
     schema = ONE_COLUMN
     isStreaming = False  # noqa: N815
+    applicationId = "local-1"  # noqa: N815
 
     def __init__(self, partitions: list[int], query: str | None = None, call: int = 0) -> None:
         self.partitions = partitions

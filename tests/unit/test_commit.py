@@ -281,7 +281,7 @@ def test_a_line_of_the_log_is_bounded_and_the_file_has_everything(
     path = tmp_path / "metrics.jsonl"
     one = message(partitions, "7a1b" * 9, records=10**15)
     report_commit([one], 10**9, True, to(path), transactions=10_000, commit_ms=10**6)
-    report_abort([one, None], 10**9, to(path))
+    report_abort([one, None], 10**9, to(path), error="\u00e9" * 500, application_id="a" * 64)
     assert [len(record.message) < 16 * 1024 for record in caplog.records] == [True, True]
     logged = json.loads(caplog.records[0].message)
     assert "partitions" not in logged
