@@ -7,7 +7,7 @@ import select
 import sys
 from threading import Event
 from types import TracebackType
-from typing import Any, Optional
+from typing import Any
 
 try:
     import termios
@@ -24,7 +24,7 @@ class Keyboard:
 
     def __init__(self) -> None:
         is_one = termios is not None and sys.stdin is not None and sys.stdin.isatty()
-        self._file: Optional[int] = sys.stdin.fileno() if is_one else None
+        self._file: int | None = sys.stdin.fileno() if is_one else None
         self._before: list[Any] = []
 
     def __enter__(self) -> Keyboard:

@@ -122,7 +122,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.frames",
         "metrics.listener",
         "report.following",
-        "report.terminal",
+        "report.keyboard",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels"},
