@@ -21,11 +21,15 @@ from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTra
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.fetch import FetchRequest
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.push_telemetry import PushTelemetryRequest
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -44,8 +48,10 @@ REQUESTS: dict[str, type[schema.Request]] = {
     "EndTxn": EndTxnRequest,
     "Fetch": FetchRequest,
     "FindCoordinator": FindCoordinatorRequest,
+    "GetTelemetrySubscriptions": GetTelemetrySubscriptionsRequest,
     "ListOffsets": ListOffsetsRequest,
     "ListTransactions": ListTransactionsRequest,
+    "PushTelemetry": PushTelemetryRequest,
     "SaslAuthenticate": SaslAuthenticateRequest,
     "SaslHandshake": SaslHandshakeRequest,
 }

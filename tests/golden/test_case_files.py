@@ -21,7 +21,7 @@ NAMES = [
     "sasl",
     "transactional",
 ]
-MOST_BYTES = 1 << 20
+MOST_BYTES = 1_100_000
 
 
 @pytest.mark.parametrize("name", NAMES)

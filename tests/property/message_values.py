@@ -27,11 +27,15 @@ from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTra
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.protocol.messages.fetch import FetchRequest
 from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
+from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
 from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.push_telemetry import PushTelemetryRequest
 from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
@@ -50,8 +54,10 @@ REQUEST_TYPES: tuple[type[schema.Request], ...] = (
     EndTxnRequest,
     FetchRequest,
     FindCoordinatorRequest,
+    GetTelemetrySubscriptionsRequest,
     ListOffsetsRequest,
     ListTransactionsRequest,
+    PushTelemetryRequest,
     SaslHandshakeRequest,
     SaslAuthenticateRequest,
 )

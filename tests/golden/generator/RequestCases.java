@@ -48,6 +48,7 @@ final class RequestCases {
         TransactionRequests.addTo(all);
         ReadRequests.addTo(all);
         ClusterRequests.addTo(all);
+        TelemetryMessages.addRequestsTo(all);
         SaslMessages.addRequestsTo(all);
         return all.cases;
     }

@@ -40,6 +40,7 @@ final class ResponseCases {
         TransactionResponses.addTo(all);
         ReadResponses.addTo(all);
         ClusterResponses.addTo(all);
+        TelemetryMessages.addResponsesTo(all);
         SaslMessages.addResponsesTo(all);
         return all.cases;
     }
