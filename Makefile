@@ -27,6 +27,7 @@
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
 # make prometheus   Prometheus, its push gateway and node_exporter with the sink's metrics; a minute; first:
 #                 apt-get install --no-install-recommends prometheus prometheus-pushgateway prometheus-node-exporter
+# make telemetry   a real broker that asks for metrics (KIP-714), beside librdkafka's; a minute; needs a JDK
 # make java-metrics   each metric beside the Java producer's, for the same work: docs/java-metrics.md; 5 minutes; needs a JDK
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, tasks of a job, 200 topics, and 10,000 simulated producers: 20 minutes
@@ -48,7 +49,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-report test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics
+.PHONY: test-report test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -157,6 +158,9 @@ kerberos: $(VENV)/dev.installed
 # Writes its results, and docs/java-metrics.md of them.
 java-metrics: $(VENV)/dev.installed
 	$(BIN)/python -m tests.java_metrics.comparing
+
+telemetry: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/telemetry
 
 prometheus: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/monitoring

@@ -8,7 +8,8 @@ from dataclasses import field, fields
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.latencies import Latencies, add, observe
 
-_MAXIMA = ("request_max_bytes", "request_latency_max_ms")
+MAXIMA = ("request_max_bytes", "request_latency_max_ms")
+"""Of several tasks the largest one, where all others add up."""
 
 
 @dataclass(slots=True)
@@ -71,7 +72,7 @@ class NodeMetrics:
         """Merge what another task has exchanged with the same broker."""
         for name in _NUMBERS:
             mine, theirs = getattr(self, name), getattr(other, name)
-            setattr(self, name, max(mine, theirs) if name in _MAXIMA else mine + theirs)
+            setattr(self, name, max(mine, theirs) if name in MAXIMA else mine + theirs)
         add(self.latencies, other.latencies)
 
     def reset(self) -> None:

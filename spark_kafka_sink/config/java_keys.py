@@ -43,7 +43,7 @@ _OF_ADMINS = "it is an option of admin clients, and this is a writer"
 # producer's: jobs give one set of options to Spark's reader and to the writer.
 _CONSUMER_KEYS = (
     *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
-    *("client.rack", "default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
+    *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
     *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
     *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
     *("key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records"),
@@ -55,7 +55,6 @@ _ADMIN_KEYS = ("bootstrap.controllers",)
 # The Java client's own keys that have no effect here: accepted, and reported in the log.
 KEYS_WITHOUT_EFFECT = {
     "auto.include.jmx.reporter": "there is no JMX here",
-    "enable.metrics.push": "client telemetry (KIP-714) is not sent",
     "metrics.num.samples": "metrics are counted per batch, not sampled",
     "metrics.recording.level": "metrics are counted per batch, not sampled",
     "metrics.sample.window.ms": "metrics are counted per batch, not sampled",

@@ -71,6 +71,8 @@ class ProducerConfig:
     socket_connection_setup_timeout_max_ms: int
     send_buffer_bytes: int
     receive_buffer_bytes: int
+    enable_metrics_push: bool
+    client_rack: str
     # security.protocol, ssl.*, sasl.*
     security: SecurityConfig = SecurityConfig()
     # Not a key of Kafka's: the sink's option ``hooks.on.error``, for a user's partitioner.

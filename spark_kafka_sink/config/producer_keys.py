@@ -370,6 +370,24 @@ PRODUCER_CONFIG = ConfigDef(
             MEDIUM,
             "TCP receive buffer. -1: the operating system decides.",
         ),
+        ConfigKey(
+            "enable.metrics.push",
+            BOOLEAN,
+            True,
+            None,
+            LOW,
+            "Push metrics of each task's producer to the brokers, where they have a plugin that "
+            "takes them and a subscription that asks for them (KIP-714). Others are asked nothing.",
+        ),
+        ConfigKey(
+            "client.rack",
+            STRING,
+            "",
+            None,
+            LOW,
+            "Rack or zone of the executors, which pushed metrics are labelled with. Nothing else "
+            "depends on it.",
+        ),
     ],
     KAFKA_PREFIX,
 )

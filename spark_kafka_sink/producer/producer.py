@@ -52,6 +52,7 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, T
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.telemetry import Telemetry, Watched
 from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
 from spark_kafka_sink.security.security import Security
@@ -108,6 +109,26 @@ class KafkaProducer:
         self._is_transactional = False
         identity = self._identities.first()
         self.sender = Sender(config, cluster, accumulator, self._appender, identity, self._totals)
+        self.telemetry = self.sender.telemetry = self._create_telemetry(rng)
+
+    def _create_telemetry(self, rng: random.Random) -> Telemetry | None:
+        if not self._config.enable_metrics_push:
+            return None
+        watched = Watched(
+            self._totals,
+            self.client,
+            self._metadata,
+            self.accumulator,
+            self.pool.memory_bytes,
+            self._clock,
+            lambda: self.sender.transaction,
+        )
+        return Telemetry(watched, self._config, rng)
+
+    @property
+    def is_told_to_brokers(self) -> bool:
+        """Whether brokers have asked for metrics of this producer (KIP-714)."""
+        return self.telemetry is not None and self.telemetry.subscription is not None
 
     @property
     def metrics(self) -> ProducerMetrics:
@@ -221,9 +242,12 @@ class KafkaProducer:
 
         ``topics``: known beforehand, so that the next metadata request asks for them.
         """
-        self._totals.reset()
-        for node in list(self.nodes.values()):
-            node.reset()
+        with self._monitor:  # brokers may be told of the counters
+            if self.telemetry is not None:
+                self.telemetry.begin_task()
+            self._totals.reset()
+            for node in list(self.nodes.values()):
+                node.reset()
         if self._is_transactional:
             # The next task may begin a transaction too: no producer id before there is a batch.
             self._is_transactional = False
@@ -309,6 +333,8 @@ class ThreadedProducer(KafkaProducer):
     def rest(self, until_ms: int | None) -> None:
         """No task uses it from now on. At ``until_ms`` it closes itself, ``None`` is never."""
         self._retire_at_ms = until_ms
+        if self.telemetry is not None:
+            self.telemetry.rest()
         self.client.wakeup()
 
     def resume(self) -> bool:
@@ -329,6 +355,8 @@ class ThreadedProducer(KafkaProducer):
         try:
             while not self._is_over(now_ms := self._clock.now_ms()):
                 self.sender.run_once(now_ms, self._retire_at_ms)
+            if self.telemetry is not None:
+                self.telemetry.finish()
         except Exception as error:  # whatever it is, the task must be told instead of waiting
             failure = KafkaSinkError(f"the sender thread failed: {error!r}")
             failure.__cause__ = error

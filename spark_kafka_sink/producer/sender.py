@@ -39,6 +39,7 @@ from spark_kafka_sink.producer.produce_requests import (
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering
+from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -85,6 +86,7 @@ class Sender:
         self._identity = identity
         self._metrics, self._report = totals
         self._in_flight = 0
+        self.telemetry: Telemetry | None = None
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
@@ -137,6 +139,8 @@ class Sender:
             waits.append(self._identify(now_ms))
             waits.append(self._send_ready(now_ms))
             waits.append(self._expire(now_ms))
+            if self.telemetry is not None:
+                waits.append(self.telemetry.maybe_request(now_ms))
         timeout_ms = min(wait for wait in waits if wait is not None)
         self._client.poll(timeout_ms, now_ms)
 

@@ -30,7 +30,7 @@ from spark_kafka_sink.spark.dead_letters import DeadLetters
 from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.logs import ensure_log_handler
 from spark_kafka_sink.spark.timed_input import TimedInput
-from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
+from spark_kafka_sink.spark.worker import call_at_hangup, freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS, driver_transactional_id
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
@@ -130,6 +130,8 @@ def _keep(producer: ThreadedProducer, config: ProducerConfig) -> None:
     """
     try:
         POOL.release(config, producer)
+        if producer.is_told_to_brokers:
+            call_at_hangup(POOL.close)  # they are told of its end, too
     except Exception:
         logger.warning("the next task will have a producer of its own", exc_info=True)
         with suppress(Exception):

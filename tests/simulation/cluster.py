@@ -22,6 +22,8 @@ from tests.simulation.partition import NO_LEADER, Partition
 from tests.simulation.produce import Produce, Replication
 from tests.simulation.sasl import API_VERSIONS as SASL_API_VERSIONS
 from tests.simulation.sasl import Sasl
+from tests.simulation.telemetry import API_VERSIONS as TELEMETRY_API_VERSIONS
+from tests.simulation.telemetry import TelemetryPlugin
 from tests.simulation.time import Scheduler
 from tests.simulation.transaction_log import TRANSACTION_STATE_TOPIC
 from tests.simulation.transaction_requests import TransactionRequests
@@ -86,6 +88,7 @@ class SimCluster:
         self.replication = Replication(self)
         self.transactions: Transactions | None = None
         self.sasl: Sasl | None = None
+        self.telemetry: TelemetryPlugin | None = None
         self._log_requests = LogRequests(self)
         self._transaction_requests = TransactionRequests(self)
         self.publish()
@@ -111,6 +114,12 @@ class SimCluster:
         self.api_versions.update(SASL_API_VERSIONS)
         self.sasl = sasl
         return sasl
+
+    def enable_telemetry(self) -> TelemetryPlugin:
+        """Brokers take metrics of clients, from the next connection on."""
+        self.api_versions.update(TELEMETRY_API_VERSIONS)
+        self.telemetry = TelemetryPlugin(self.scheduler.clock, self.rng)
+        return self.telemetry
 
     def partition(self, key: TopicPartition) -> Partition:
         return self.topics[key.topic].partitions[key.partition]
@@ -292,6 +301,9 @@ class SimCluster:
             if self.duplicate_produce and self.rng.random() < self.duplicate_produce:
                 Produce(self, broker, request, version, lambda response: None).run()
             Produce(self, broker, request, version, reply).run()
+        elif request.api_key in TELEMETRY_API_VERSIONS:
+            assert self.telemetry is not None
+            self.telemetry.handle(broker.node_id, request, reply)
         elif not self._log_requests.handle(broker, request, reply):
             self._transaction_requests.handle(broker, request, version, reply)
 

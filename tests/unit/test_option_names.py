@@ -41,7 +41,7 @@ def test_a_misspelt_consumers_option_is_answered_with_its_own_name(name: str, ne
 
 CONSUMERS_AND_ADMINS = [
     *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
-    *("client.rack", "default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
+    *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
     *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
     *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
     *("key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records"),

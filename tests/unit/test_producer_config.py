@@ -28,6 +28,7 @@ JAVA = {
     "connections.max.idle.ms": (LONG, 540000),
     "delivery.timeout.ms": (INT, 120000),
     "enable.idempotence": (BOOLEAN, True),
+    "enable.metrics.push": (BOOLEAN, True),
     "linger.ms": (LONG, 5),
     "max.block.ms": (LONG, 60000),
     "max.in.flight.requests.per.connection": (INT, 5),
@@ -77,7 +78,7 @@ def test_types_and_defaults_are_javas_or_the_difference_is_told(name: str) -> No
 
 def test_keys_that_java_does_not_have_as_such() -> None:
     others = {name for name in PRODUCER_CONFIG.keys if name not in JAVA}
-    assert others == {"bootstrap.servers", "client.id", "partitioner"}
+    assert others == {"bootstrap.servers", "client.id", "partitioner", "client.rack"}
     assert PRODUCER_CONFIG.keys["bootstrap.servers"].default is REQUIRED
     assert PRODUCER_CONFIG.keys["client.id"].java_default == "producer-N"
 

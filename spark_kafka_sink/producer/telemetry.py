@@ -1,0 +1,357 @@
+"""Tells brokers that ask for it how this producer does (KIP-714): a state machine of the sender.
+
+It begins when the first produce request was answered, and uses connections that are there anyway,
+where the sender leaves room: nothing of a task waits for it, and no failure of it is one of the
+task's. Brokers that do not offer it, as most, are asked nothing.
+
+A client instance, as brokers call it, lasts from the first task of a producer until its last push,
+the terminating one: when the producer is closed, or has rested for so long that Spark may end the
+process without notice. With the task after that another one begins.
+
+Source: ``ClientTelemetryReporter``, ``NetworkClient.TelemetrySender``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple
+
+from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import error_for_code, error_named
+from spark_kafka_sink.base.model import Node, PreparedTransaction
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.metrics import TaskTotals
+from spark_kafka_sink.producer.telemetry_subscription import (
+    DEFAULT_PUSH_INTERVAL_MS,
+    Subscription,
+    pause_after,
+)
+from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+    NO_INSTANCE,
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+from spark_kafka_sink.protocol.messages.push_telemetry import (
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
+from spark_kafka_sink.protocol.schema import Request
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
+
+logger = logging.getLogger(__name__)
+
+LONGEST_REST_MS = 30_000
+"""Spark ends a Python worker that was idle for a minute, without notice."""
+FINISH_MS = 500
+"""How long closing waits for the answer to the last push."""
+
+_NONE = error_named("NONE")
+_LEAST_JITTER, _JITTER = 0.5, 1.0
+_RECHECK_MS = 1_000
+
+
+class State(Enum):
+    """What is next, or under way. Source: ``ClientTelemetryState``."""
+
+    SUBSCRIPTION_NEEDED = auto()
+    SUBSCRIPTION_IN_PROGRESS = auto()
+    PUSH_NEEDED = auto()
+    PUSH_IN_PROGRESS = auto()
+    TERMINATING_PUSH_NEEDED = auto()
+    TERMINATING_PUSH_IN_PROGRESS = auto()
+    TERMINATED = auto()
+
+
+_IN_PROGRESS = frozenset(
+    (
+        State.SUBSCRIPTION_IN_PROGRESS,
+        State.PUSH_IN_PROGRESS,
+        State.TERMINATING_PUSH_IN_PROGRESS,
+    )
+)
+_WITH_A_LAST_PUSH = frozenset((State.PUSH_NEEDED, State.PUSH_IN_PROGRESS))
+_TERMINATING = frozenset((State.TERMINATING_PUSH_NEEDED, State.TERMINATING_PUSH_IN_PROGRESS))
+
+
+class Watched(NamedTuple):
+    """What there is to tell of.
+
+    buffer_bytes: ``buffer.memory`` as it is; transaction: the one that is written in
+    """
+
+    totals: TaskTotals
+    client: NetworkClient
+    metadata: Metadata
+    accumulator: RecordAccumulator
+    buffer_bytes: int
+    clock: Clock
+    transaction: Callable[[], PreparedTransaction | None]
+
+
+class Telemetry:
+    """Of one producer. Used by the sender, but for ``rest`` and ``begin_task``."""
+
+    def __init__(self, watched: Watched, config: ProducerConfig, rng: RandomSource) -> None:
+        self._watched = watched
+        self._client = watched.client
+        self._rack = config.client_rack
+        self._places = config.max_in_flight_requests_per_connection
+        self._clock = watched.clock
+        self._rng = rng
+        self.state = State.SUBSCRIPTION_NEEDED
+        self.subscription: Subscription | None = None
+        self._is_enabled = True
+        self._has_begun = False
+        self._due_ms = 0
+        self._node_id: int | None = None
+        self._figures: TelemetryFigures | None = None
+        self._task_began_at_ms = watched.clock.timestamp_ms()
+        self._rest_ends_at_ms: int | None = None
+
+    # --- for the task thread -------------------------------------------------------------------
+
+    def begin_task(self) -> None:
+        """Counters are about to begin anew. Under the monitor."""
+        if self._figures is not None:
+            self._figures.end_task()
+        self._task_began_at_ms = self._clock.timestamp_ms()
+        self._rest_ends_at_ms = None
+
+    def rest(self) -> None:
+        """There is no task from now on, until ``begin_task``."""
+        self._rest_ends_at_ms = self._clock.now_ms() + LONGEST_REST_MS
+
+    # --- for the sender ------------------------------------------------------------------------
+
+    def maybe_request(self, now_ms: int) -> int | None:
+        """Send a request if one is due and there is room; returns after how long to call again."""
+        if not self._is_enabled or self.state in _IN_PROGRESS or not self._begins():
+            return None
+        rest_ends_at_ms = self._rest_ends_at_ms
+        if self.state is State.TERMINATED:
+            if rest_ends_at_ms is not None:
+                return None
+            self._start_anew()
+            return 0
+        if rest_ends_at_ms is not None and now_ms >= rest_ends_at_ms:
+            self._begin_last_push()
+        if self.state in (State.SUBSCRIPTION_NEEDED, State.PUSH_NEEDED) and now_ms < self._due_ms:
+            due_ms = self._due_ms if rest_ends_at_ms is None else min(self._due_ms, rest_ends_at_ms)
+            return due_ms - now_ms
+        return self._request(now_ms)
+
+    def finish(self) -> None:
+        """The producer is being closed: the last push, if brokers wait for one.
+
+        Waits for its answer at most ``FINISH_MS``; not at all without a connection.
+        """
+        self._begin_last_push()
+        until_ms = self._clock.now_ms() + FINISH_MS
+        nodes = self._watched.metadata.snapshot.nodes.values()
+        while self._is_enabled and self.state in _TERMINATING:
+            now_ms = self._clock.now_ms()
+            if now_ms >= until_ms or not self._client.is_any_connected(nodes):
+                break
+            if self.state is State.TERMINATING_PUSH_NEEDED:
+                self._request(now_ms, is_closing=True)
+            self._client.poll(until_ms - now_ms, now_ms)
+        self._is_enabled = False
+
+    def _begins(self) -> bool:
+        """Whether a produce request was answered: the first one waits for nothing of this."""
+        if not self._has_begun:
+            metrics = self._watched.totals.metrics
+            is_sent = metrics.requests > 0 and not self._watched.accumulator.incomplete_count
+            self._has_begun = metrics.responses > 0 or is_sent  # with acks=0 there is no answer
+        return self._has_begun
+
+    def _start_anew(self) -> None:
+        """A task has come after the last push, which brokers let nothing follow: as another."""
+        with self._watched.accumulator.monitor:
+            self.state = State.SUBSCRIPTION_NEEDED
+            self.subscription = self._figures = None
+            self._has_begun = False
+            self._due_ms = 0
+
+    def _begin_last_push(self) -> None:
+        if self.state in _WITH_A_LAST_PUSH:
+            self.state = State.TERMINATING_PUSH_NEEDED
+        elif self.state not in _TERMINATING:
+            self.state = State.TERMINATED
+
+    def _request(self, now_ms: int, is_closing: bool = False) -> int | None:
+        """Send what the state needs."""
+        if self.state is State.TERMINATED:
+            return None
+        node = self._node_with_room(now_ms, is_closing)
+        if node is None:
+            nodes = self._watched.metadata.snapshot.nodes.values()
+            return _RECHECK_MS if self._client.is_any_connected(nodes) else None
+        if not self._offers(node):
+            # Another broker may: of a later version, or with a plugin by then.
+            self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
+        elif self.state is State.SUBSCRIPTION_NEEDED:
+            instance_id = (
+                NO_INSTANCE if self.subscription is None else self.subscription.instance_id
+            )
+            request = GetTelemetrySubscriptionsRequest(instance_id)
+            self._send(node, request, self._complete_subscription, now_ms)
+            self.state = State.SUBSCRIPTION_IN_PROGRESS
+        else:
+            self._push(node, now_ms)
+        return None
+
+    def _node_with_room(self, now_ms: int, is_closing: bool) -> Node | None:
+        """The node that was asked before, else another one, if one more request leaves a place."""
+        nodes = self._watched.metadata.snapshot.nodes
+        places = self._places - 1
+        if is_closing or not self._watched.accumulator.incomplete_count:
+            places = self._places
+        before = nodes.get(self._node_id) if self._node_id is not None else None
+        for node in ([] if before is None else [before]) + list(nodes.values()):
+            has_room = self._client.in_flight_count(node) < places
+            if has_room and self._client.is_ready(node, now_ms):
+                return node
+        return None
+
+    def _offers(self, node: Node) -> bool:
+        versions = self._client.api_versions(node)
+        return versions is not None and versions.supports(PushTelemetryRequest)
+
+    def _send(self, node: Node, request: Request, on_complete: OnComplete, now_ms: int) -> None:
+        self._node_id = node.node_id
+        self._client.send(node, request, now_ms, on_complete)
+
+    def _pause(self, pause_ms: int, now_ms: int) -> None:
+        self.state = State.SUBSCRIPTION_NEEDED
+        self._due_ms = now_ms + pause_ms
+
+    # --- subscription --------------------------------------------------------------------------
+
+    def _complete_subscription(self, result: ClientResponse, now_ms: int) -> None:
+        if self.state is not State.SUBSCRIPTION_IN_PROGRESS:
+            return  # the producer is being closed
+        response = result.response
+        if not isinstance(response, GetTelemetrySubscriptionsResponse):
+            self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
+        elif response.error_code:
+            # At once would be again and again, where an error is of this request.
+            self._refused(result.node, response.error_code, now_ms, self._interval_ms)
+        else:
+            self._subscribe(result.node, Subscription.of(response), now_ms)
+
+    @property
+    def _interval_ms(self) -> int:
+        known = self.subscription
+        return DEFAULT_PUSH_INTERVAL_MS if known is None else known.push_interval_ms
+
+    def _subscribe(self, node: Node, subscription: Subscription | None, now_ms: int) -> None:
+        if subscription is None:
+            self._disable(f"{node} gave this client no instance id")
+            return
+        if self.subscription is None and subscription.wants_any:
+            logger.info(
+                "brokers ask for this producer's metrics every %s ms (kafka.enable.metrics.push), "
+                "as client instance %s",
+                subscription.push_interval_ms,
+                subscription.instance_id,
+            )
+        self.subscription = subscription
+        self._pause(subscription.push_interval_ms, now_ms)
+        if subscription.wants_any:
+            self.state = State.PUSH_NEEDED
+            # Clients that begin together would all push together.
+            jitter = _LEAST_JITTER + _JITTER * self._rng.random()
+            self._due_ms = now_ms + round(jitter * subscription.push_interval_ms)
+            self._watch()
+
+    def _watch(self) -> None:
+        """Have figures from the beginning of the task on."""
+        # Only where brokers want them.
+        from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
+
+        with self._watched.accumulator.monitor:
+            if self._figures is None:
+                self._figures = TelemetryFigures(self._watched, self._task_began_at_ms)
+
+    # --- push ----------------------------------------------------------------------------------
+
+    def _push(self, node: Node, now_ms: int) -> None:
+        is_last = self.state is State.TERMINATING_PUSH_NEEDED
+        assert self.subscription is not None
+        try:
+            request = self._push_request(self.subscription, is_last)
+        except Exception:  # of metrics: no reason for a task to fail
+            logger.warning("this producer's metrics cannot be pushed to brokers", exc_info=True)
+            self._is_enabled = False
+            return
+        if request is None:
+            self._pause(self._interval_ms, now_ms)
+            return
+        self._send(node, request, self._complete_push, now_ms)
+        self.state = State.TERMINATING_PUSH_IN_PROGRESS if is_last else State.PUSH_IN_PROGRESS
+
+    def _push_request(
+        self, subscription: Subscription, is_last: bool
+    ) -> PushTelemetryRequest | None:
+        """None where not even what all brokers and topics have in common is small enough."""
+        from spark_kafka_sink.producer.telemetry_figures import packed
+
+        figures = self._figures
+        assert figures is not None
+        with self._watched.accumulator.monitor:
+            payloads = figures.take(subscription, self._rack)
+        metrics = packed(payloads, subscription)
+        if metrics is None:
+            return None
+        return PushTelemetryRequest(
+            subscription.instance_id,
+            subscription.subscription_id,
+            is_last,
+            metrics.codec_id,
+            metrics.data,
+        )
+
+    def _complete_push(self, result: ClientResponse, now_ms: int) -> None:
+        if self.state is State.TERMINATING_PUSH_IN_PROGRESS:
+            self.state = State.TERMINATED
+        if self.state is not State.PUSH_IN_PROGRESS or self._figures is None:
+            return
+        response = result.response
+        if not isinstance(response, PushTelemetryResponse):
+            self._figures.settle()  # the broker may have had them
+            self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
+        elif response.error_code:
+            self._refused(result.node, response.error_code, now_ms)
+        else:
+            self._figures.settle()
+            self.state = State.PUSH_NEEDED
+            self._due_ms = now_ms + self._interval_ms
+
+    # --- errors --------------------------------------------------------------------------------
+
+    def _refused(self, node: Node, error_code: int, now_ms: int, least_ms: int = 0) -> None:
+        """Ask for the subscription again, after at least ``least_ms``; or nothing any more."""
+        error = error_for_code(error_code)
+        pause_ms = pause_after(error, self._interval_ms)
+        if pause_ms is None:
+            self._disable(f"{node}: {error}")
+        else:
+            self._pause(max(pause_ms, least_ms), now_ms)
+
+    def _disable(self, why: str) -> None:
+        self._is_enabled = False
+        logger.warning(
+            "this producer's metrics are not pushed to brokers any more "
+            "(kafka.enable.metrics.push): %s",
+            why,
+        )

@@ -1,0 +1,209 @@
+"""What a producer tells brokers of itself (KIP-714): Kafka's metrics, under their dotted names.
+
+They follow from the task's counters by the same formulas as those of a batch.
+Totals are of the client instance, over all its tasks. Averages and rates are of the time since the
+push before, and maxima of the tasks since then.
+
+Loaded only where brokers ask for metrics. Source: ``KafkaMetricsCollector``,
+``TelemetryMetricNamingConvention``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.kafka_metrics import (
+    NODE_GROUP,
+    NODE_METRICS,
+    PRODUCER_GROUP,
+    PRODUCER_METRICS,
+    TOPIC_GROUP,
+    TOPIC_METRICS,
+    KafkaMetric,
+)
+from spark_kafka_sink.base.node_metrics import MAXIMA as MAXIMA_OF_NODES
+from spark_kafka_sink.base.node_metrics import NodeMetrics
+from spark_kafka_sink.producer.metrics import MAXIMA, ProducerMetrics
+from spark_kafka_sink.producer.telemetry import Watched
+from spark_kafka_sink.producer.telemetry_subscription import Subscription
+from spark_kafka_sink.protocol.otlp import Metric, Payload, Point, metrics_data
+from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
+
+_DOMAIN = "org.apache.kafka"
+_TAGS = {TOPIC_GROUP: "topic", NODE_GROUP: "node_id"}
+_METRICS = {
+    PRODUCER_GROUP: PRODUCER_METRICS,
+    NODE_GROUP: NODE_METRICS,
+    TOPIC_GROUP: TOPIC_METRICS,
+}
+"""Groups in the order in which they matter: where not all of them fit, the last are left out."""
+
+_OF_NODES = tuple(f.name for f in fields(NodeMetrics) if f.name not in ("connections", "latencies"))
+_OF_TOPICS = ("records", "record_retries", "compressed_bytes", "uncompressed_bytes")
+_NS_PER_MS = 1_000_000
+
+
+class _Key(NamedTuple):
+    """A counter of the producer, of a node or of a topic, which ``label`` names."""
+
+    group: str
+    label: str
+    field: str
+
+    @property
+    def is_maximum(self) -> bool:
+        return self.field in (MAXIMA_OF_NODES if self.group == NODE_GROUP else MAXIMA)
+
+
+_Counts = dict[_Key, float]
+
+
+class _Instant(NamedTuple):
+    """What was counted until then. at_ms: since 1970"""
+
+    counts: _Counts
+    at_ms: int
+
+
+class Packed(NamedTuple):
+    """Metrics as they are sent."""
+
+    codec_id: int
+    data: bytes
+
+
+class TelemetryFigures:
+    """Of one client instance."""
+
+    def __init__(self, watched: Watched, began_at_ms: int) -> None:
+        """``began_at_ms``: the task that runs now, in milliseconds since 1970."""
+        self._watched = watched
+        self._began_at_ms = began_at_ms
+        self._ended: _Counts = {}
+        self._settled = self._taken = _Instant({}, began_at_ms)
+
+    def end_task(self) -> None:
+        """Keep what was counted, before it begins anew. Under the monitor."""
+        self._ended = self._counted()
+
+    def take(self, subscription: Subscription, rack: str) -> list[Payload]:
+        """All that is asked for, and after that the same with less and less. Under the monitor."""
+        at_ms = self._watched.clock.timestamp_ms()
+        self._taken = _Instant(self._counted(), at_ms)
+        whole, since = self._taken.counts, self._settled
+        values = {
+            True: _values(whole, self._state(at_ms - self._began_at_ms)),
+            False: _values(_without(whole, since.counts), self._state(at_ms - since.at_ms)),
+        }
+        began_at_ms = self._began_at_ms
+        if subscription.is_delta:
+            values[True], began_at_ms = values[False], since.at_ms
+        groups = [list(_metrics(group, values, began_at_ms)) for group in _METRICS]
+        resource = self._resource(rack)
+        payloads = []
+        for count in range(len(groups), 0, -1):
+            metrics = [m for group in groups[:count] for m in group if subscription.wants(m.name)]
+            payloads.append(Payload(resource, metrics, at_ms, subscription.is_delta))
+        return payloads
+
+    def settle(self) -> None:
+        """What was taken is told: the next push is of the time after it."""
+        self._settled = self._taken
+        self._ended = {key: 0 if key.is_maximum else n for key, n in self._ended.items()}
+
+    def _counted(self) -> _Counts:
+        """Since the beginning; maxima since the push before, or since the task's beginning."""
+        counts = dict(self._ended)
+        for key, count in self._of_task():
+            before = counts.get(key, 0)
+            counts[key] = max(before, count) if key.is_maximum else before + count
+        return counts
+
+    def _of_task(self) -> Iterator[tuple[_Key, float]]:
+        metrics, report = self._watched.totals
+        for field in fields(ProducerMetrics):
+            yield _Key(PRODUCER_GROUP, "", field.name), getattr(metrics, field.name)
+        for node_id, node in list(self._watched.client.nodes.items()):
+            if node.requests:
+                for name in _OF_NODES:
+                    yield _Key(NODE_GROUP, f"node-{node_id}", name), getattr(node, name)
+        for where, partition in list(report.items()):
+            for name in _OF_TOPICS:
+                yield _Key(TOPIC_GROUP, where.topic, name), getattr(partition, name)
+
+    def _state(self, elapsed_ms: int) -> dict[str, Any]:
+        """What is not counted, in the names that the formulas use."""
+        watched = self._watched
+        nodes = list(watched.client.nodes.values())
+        return {
+            "elapsed_ms": elapsed_ms,
+            "task_ms": elapsed_ms,
+            "tasks_summary": {"with_rows": 1},
+            "buffer_total_bytes": watched.buffer_bytes,
+            "connections": sum(node.connections for node in nodes),
+            "metadata_age_max_ms": watched.metadata.age_ms(watched.clock.now_ms()),
+        }
+
+    def _resource(self, rack: str) -> dict[str, str]:
+        """Source: ``ClientTelemetryProvider``."""
+        resource = {"client_rack": rack} if rack else {}
+        transaction = self._watched.transaction()
+        if transaction is not None:
+            resource["transactional_id"] = transaction.transactional_id
+        return resource
+
+
+def _without(whole: _Counts, earlier: _Counts) -> _Counts:
+    return {
+        key: count if key.is_maximum else count - earlier.get(key, 0)
+        for key, count in whole.items()
+    }
+
+
+def _values(counts: _Counts, state: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What formulas need, by group and label."""
+    groups: dict[str, dict[str, dict[str, Any]]] = {group: {} for group in _METRICS}
+    for key, count in counts.items():
+        name, value = key.field, count
+        if name.endswith("_ns"):
+            name, value = name.removesuffix("_ns") + "_ms", count / _NS_PER_MS
+        labels = groups[key.group]
+        labels.setdefault(key.label, {"elapsed_ms": state["elapsed_ms"]})[name] = value
+    groups[PRODUCER_GROUP].setdefault("", {}).update(state, nodes=groups[NODE_GROUP])
+    return groups
+
+
+def _metrics(
+    group: str, values: Mapping[bool, Mapping[str, Any]], began_at_ms: int
+) -> Iterator[Metric]:
+    """``values``: totals follow from those of True, everything else from those of False."""
+    for metric in _METRICS[group]:
+        points = list(_points(group, metric, values[metric.is_total][group]))
+        if points:
+            yield Metric(_dotted(group, metric), points, began_at_ms if metric.is_total else None)
+
+
+def _points(group: str, metric: KafkaMetric, values: Mapping[str, Any]) -> Iterator[Point]:
+    for label, known in values.items():
+        value = metric.value(known)
+        if value is not None:
+            yield Point(float(value), {_TAGS[group]: label} if label else {})
+
+
+def _dotted(group: str, metric: KafkaMetric) -> str:
+    scope = group.removesuffix("-metrics")
+    return f"{_DOMAIN}.{scope}.{metric.name}".replace("-", ".")
+
+
+def packed(payloads: Iterable[Payload], subscription: Subscription) -> Packed | None:
+    """The first of ``payloads`` that is no larger than brokers take; None if each one is."""
+    compressor = create_compressor(subscription.codec, None)
+    for payload in payloads:
+        data = metrics_data(payload)
+        if compressor is not None:
+            data = bytes(compressor.compress(data))
+        if subscription.most_bytes is None or len(data) <= subscription.most_bytes:
+            return Packed(CODEC_IDS[subscription.codec], data)
+    return None

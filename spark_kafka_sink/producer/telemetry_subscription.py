@@ -1,0 +1,83 @@
+"""What brokers ask a client to tell of itself (KIP-714), and what follows from their errors.
+
+Source: ``ClientTelemetryUtils``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
+from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+    NO_INSTANCE,
+    GetTelemetrySubscriptionsResponse,
+)
+from spark_kafka_sink.record.compression import CODEC_IDS
+
+DEFAULT_PUSH_INTERVAL_MS = 300_000
+"""Where a broker gives none, and after a request that was not answered."""
+
+_ALL_METRICS = ["*"]
+_CODECS = {codec_id: codec for codec, codec_id in CODEC_IDS.items()}
+_NO_CODEC = "none"
+_AT_ONCE = frozenset(map(error_named, ("UNKNOWN_SUBSCRIPTION_ID", "UNSUPPORTED_COMPRESSION_TYPE")))
+_LATER = frozenset(map(error_named, ("TELEMETRY_TOO_LARGE", "THROTTLING_QUOTA_EXCEEDED")))
+
+
+class Subscription(NamedTuple):
+    """What is to be pushed, how often, and in which form.
+
+    instance_id: the broker's name for this client. prefixes: of the metrics' names, None for all
+    of them. codec: as in ``compression.type``. most_bytes: of a push, compressed; None: any.
+    is_delta: sums count from the push before, not from the client's beginning
+    """
+
+    instance_id: UUID
+    subscription_id: int
+    push_interval_ms: int
+    prefixes: tuple[str, ...] | None
+    codec: str
+    most_bytes: int | None
+    is_delta: bool
+
+    @classmethod
+    def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription | None:
+        """None where it names no client instance, which brokers must."""
+        if response.client_instance_id == NO_INSTANCE:
+            return None
+        requested = response.requested_metrics
+        interval_ms, most_bytes = response.push_interval_ms, response.telemetry_max_bytes
+        return cls(
+            response.client_instance_id,
+            response.subscription_id,
+            interval_ms if interval_ms > 0 else DEFAULT_PUSH_INTERVAL_MS,
+            None if requested == _ALL_METRICS else tuple(requested),
+            _first_known(response.accepted_compression_types),
+            most_bytes if most_bytes > 0 else None,
+            response.delta_temporality,
+        )
+
+    @property
+    def wants_any(self) -> bool:
+        """Whether any metric is asked for."""
+        return self.prefixes is None or bool(self.prefixes)
+
+    def wants(self, name: str) -> bool:
+        """Whether the metric of this dotted name is asked for."""
+        return self.prefixes is None or name.startswith(self.prefixes)
+
+
+def _first_known(codec_ids: list[int]) -> str:
+    """Brokers name what they accept in the order of their preference."""
+    return next((_CODECS[number] for number in codec_ids if number in _CODECS), _NO_CODEC)
+
+
+def pause_after(error: KafkaErrorCode, interval_ms: int) -> int | None:
+    """After how long to ask for the subscription again; None: never, as nothing would change.
+
+    ``interval_ms``: of the subscription so far.
+    """
+    if error in _AT_ONCE:
+        return 0
+    return interval_ms if error in _LATER else None

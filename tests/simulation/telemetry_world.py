@@ -1,0 +1,43 @@
+"""A producer whose brokers take what it tells of itself (KIP-714)."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.telemetry import State
+from tests.simulation.harness import Simulation, keyed, simulate
+from tests.simulation.telemetry import Push, TelemetryPlugin
+
+INTERVAL_MS = 10_000
+TOTAL, RATE, LATENCY = "record.send.total", "record.send.rate", "node.request.latency.avg"
+
+
+class Watched:
+    """A simulation whose brokers take metrics."""
+
+    def __init__(self, seed: int = 0, **options: str) -> None:
+        self.simulation: Simulation = simulate(seed, linger_ms="0", **options)
+        self.plugin: TelemetryPlugin = self.simulation.cluster.enable_telemetry()
+        self.plugin.interval_ms = INTERVAL_MS
+
+    @property
+    def producer(self) -> KafkaProducer:
+        return self.simulation.producer
+
+    @property
+    def state(self) -> State:
+        return self.producer.telemetry.state
+
+    def write(self, rows: int = 10, topic: str = "t") -> None:
+        self.simulation.append(keyed(rows), topic)
+        self.producer.flush()
+
+    def run_for(self, duration_ms: int) -> None:
+        self.simulation.run_for(duration_ms)
+
+    def next_task(self) -> None:
+        self.producer.begin_task(["t"])
+
+
+def first_push(watched: Watched) -> Push:
+    watched.run_for(INTERVAL_MS * 3 // 2 + 100)
+    return watched.plugin.pushes[0]

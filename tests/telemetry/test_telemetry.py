@@ -1,0 +1,209 @@
+"""What a real broker's plugin gets of this producer (KIP-714), beside what it gets of librdkafka's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.broker.producing import batch_of, open_producer, plan_of, send
+from tests.patience import PATIENCE_S
+from tests.telemetry.cluster import PREFIX, Push, WatchingKafka
+
+pytestmark = pytest.mark.long
+
+INTERVAL_MS = 1_000
+ROWS = 100
+NO_INSTANCE_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+
+servers, rows = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.range(int(rows)).selectExpr("CAST(id AS STRING) AS value")
+options = {"kafka.bootstrap.servers": servers, "kafka.client.id": "job", "topic": "watched"}
+frame.write.format("pykafka-sink").options(**options).mode("append").save()
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def watching(tmp_path_factory) -> Iterator[WatchingKafka]:
+    with WatchingKafka(tmp_path_factory.mktemp("telemetry"), INTERVAL_MS) as kafka:
+        kafka.create_topic("watched", 3)
+        yield kafka
+
+
+def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
+    """Do something until a condition holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        meanwhile()
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def ours(watching: WatchingKafka) -> list[Push]:
+    """Rows, again and again, until there are a few pushes; then the end."""
+    batch = batch_of(value=[b"%0100d" % number for number in range(ROWS)])
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        producer.append(batch, plan_of(batch, "watched"))
+        producer.flush()
+        written += ROWS
+
+    producer = open_producer(
+        watching.bootstrap_servers, client_id="ours", client_rack="zone-b", linger_ms="0"
+    )
+    try:
+        until(lambda: len(watching.pushes("ours")) >= 4, write)
+    finally:
+        producer.close()
+    pushes = watching.pushes("ours")
+    sent = sum(sum(push.values("record.send.total")) for push in pushes)
+    assert sent == written, "deltas add up"
+    return pushes
+
+
+@pytest.fixture(scope="module")
+def theirs(watching: WatchingKafka) -> list[Push]:
+    """The same by librdkafka."""
+    _write_as_them(watching)
+    until(lambda: watching.pushes("theirs")[-1].is_last, lambda: None)
+    return watching.pushes("theirs")
+
+
+def _write_as_them(watching: WatchingKafka) -> None:
+    """Their producer is closed when nobody refers to it any more."""
+    producer = Producer(
+        {"bootstrap.servers": watching.bootstrap_servers, "client.id": "theirs", "linger.ms": 0}
+    )
+
+    def write() -> None:
+        for number in range(ROWS):
+            producer.produce("watched", b"%0100d" % number)
+        producer.flush()
+
+    until(lambda: len(watching.pushes("theirs")) >= 4, write)
+
+
+def test_names_and_types_are_those_of_librdkafka_and_more(ours, theirs):
+    known = {name: kind for push in theirs for name, kind in push.kinds().items()}
+    told = {name: kind for push in ours for name, kind in push.kinds().items()}
+    assert "node.request.latency.avg" in known
+    assert {name: told.get(name) for name in known} == known
+    assert len(told) > len(known)
+
+
+def test_values_are_within_reason(ours, theirs):
+    created = sum(sum(push.values("connection.creation.total")) for push in ours)
+    assert 1 <= created <= 4  # librdkafka tells of none
+    for pushes in (ours, theirs):
+        for name in ("request.latency", "record.queue.time"):
+            for push in pushes[:-1]:
+                (average,), (most,) = push.values(f"{name}.avg"), push.values(f"{name}.max")
+                assert 0 <= average <= most < 60_000, name
+    for push in ours[:-1]:
+        assert push.values("produce.throttle.time.avg") == [0]
+        assert push.values("connection.count")[0] >= 1
+        rate = push.values("record.send.rate")[0]
+        assert 0 < rate < 1e6
+
+
+def test_the_broker_has_named_each_client_once(ours, theirs):
+    for pushes in (ours, theirs):
+        (instance_id,) = {push.instance_id for push in pushes}
+        assert instance_id != NO_INSTANCE_ID
+    assert ours[0].instance_id != theirs[0].instance_id
+
+
+def test_only_the_last_push_is_flagged_as_such(ours, theirs):
+    for pushes in (ours, theirs):
+        assert [push.is_last for push in pushes] == [False] * (len(pushes) - 1) + [True]
+        assert {push.content_type for push in pushes} == {"OTLP"}
+
+
+def test_labels_are_those_of_the_client(ours):
+    assert ours[0].resource == {"client_rack": "zone-b"}
+    points = ours[0].metrics["topic.record.send.total"].sum.data_points
+    (labels,) = [
+        {pair.key: pair.value.string_value for pair in point.attributes} for point in points
+    ]
+    assert labels == {"topic": "watched"}
+    nodes = ours[0].metrics["node.request.latency.avg"].gauge.data_points
+    assert [pair.value.string_value for point in nodes for pair in point.attributes] == ["node-1"]
+
+
+def test_sums_begin_where_the_push_before_ended(ours):
+    points = [push.metrics["record.send.total"].sum.data_points[0] for push in ours]
+    for before, after in zip(points, points[1:]):
+        assert after.start_time_unix_nano == before.time_unix_nano
+    assert all(name.startswith(PREFIX) for push in ours for name in _full_names(push))
+
+
+def _full_names(push: Push) -> list[str]:
+    return [
+        metric.name
+        for resource in push.data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    ]
+
+
+def test_what_is_shorter_than_the_interval_pushes_once_at_its_end(watching):
+    batch = batch_of(value=[b"one"])
+    producer = open_producer(watching.bootstrap_servers, client_id="short", linger_ms="0")
+    producer.append(batch, plan_of(batch, "watched"))
+    producer.flush()
+    telemetry = producer.telemetry
+    assert telemetry is not None
+    until(lambda: telemetry.subscription is not None, lambda: None)
+    producer.close()
+    (push,) = watching.pushes("short")
+    assert push.is_last
+    assert push.values("record.send.total") == [1]
+
+
+def test_switched_off_nothing_is_pushed(watching):
+    send(
+        watching.bootstrap_servers,
+        "watched",
+        [batch_of(value=[b"silent"])],
+        client_id="silent",
+        enable_metrics_push="false",
+    )
+    assert watching.pushes("silent") == []
+
+
+def test_a_job_that_ends_takes_leave_of_the_brokers_in_each_of_its_workers(watching):
+    """Spark ends its Python workers with the executor: nobody closes their producers."""
+    rows = 20_000
+    command = [sys.executable, "-c", JOB, watching.bootstrap_servers, str(rows)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+    def has_ended() -> bool:
+        pushes = watching.pushes("job")
+        ended = {push.instance_id for push in pushes if push.is_last}
+        return bool(ended) and ended == {push.instance_id for push in pushes}
+
+    until(has_ended, lambda: None)
+    pushes = watching.pushes("job")
+    assert sum(sum(push.values("record.send.total")) for push in pushes) == rows
