@@ -18,21 +18,24 @@ from spark_kafka_sink.config.security_keys import SECRET_KEYS
 
 REGEX_OPTION = "spark.redaction.regex"
 DEFAULT_REGEX = "(?i)secret|password|token|access[.]?key"
-SUGGESTED_REGEX = f"{DEFAULT_REGEX}|passphrase|keystore[.]key|jaas[.]config"
+SUGGESTED_REGEX = f"{DEFAULT_REGEX}|passphrase|keystore[.]key|jaas[.]config|otlp[.]headers"
 REFERENCE_HINT = "a reference, ${file:/path:key}, ${env:NAME} or ${dir:/path:file}"
 
+_OWN_SECRETS = frozenset({"metrics.otlp.headers"})
 _JAAS = "sasl.jaas.config"
 # Options of login modules whose values are secrets; those of Kerberos name files.
 _SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")
 
 
 def clear_secrets(options: Mapping[str, str]) -> list[str]:
-    """Names, in lower case, of the ``kafka.*`` options that hold a secret and no reference."""
+    """Names, in lower case, of the options that hold a secret and no reference."""
     found = []
     for name, value in options.items():
-        key = name.lower().removeprefix(KAFKA_PREFIX)
-        if key in SECRET_KEYS and key != name.lower() and _is_clear(key, value):
-            found.append(name.lower())
+        lowered = name.lower()
+        key = lowered.removeprefix(KAFKA_PREFIX)
+        is_secret = lowered in _OWN_SECRETS or (key in SECRET_KEYS and key != lowered)
+        if is_secret and _is_clear(key, value):
+            found.append(lowered)
     return sorted(found)
 
 

@@ -26,9 +26,6 @@ def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Ite
             f"{' and '.join(named)} before an address in kafka.bootstrap.servers has no effect: "
             f"kafka.security.protocol={security.protocol} is used"
         )
-    shown = shown_by_spark({KAFKA_PREFIX + name: text for name, text in given.items()})
-    if shown:
-        yield warning_of_shown(shown)
     if security.ssl is not None:
         algorithm = given.get("ssl.endpoint.identification.algorithm", "")
         if algorithm.strip().lower() == "none":
@@ -48,6 +45,13 @@ def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Ite
             "kafka.sasl.mechanism=PLAIN with kafka.security.protocol=SASL_PLAINTEXT: the password "
             "crosses the network unencrypted. SASL_SSL encrypts it"
         )
+
+
+def notes_on_secrets(given: Mapping[str, str]) -> Iterator[str]:
+    """Sentences for the log, of all options as they were given."""
+    shown = shown_by_spark(given)
+    if shown:
+        yield warning_of_shown(shown)
 
 
 def _unused(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:

@@ -17,6 +17,7 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 from spark_kafka_sink.config.dead_letter_keys import DEAD_LETTER_KEYS
+from spark_kafka_sink.config.metrics_keys import METRICS_KEYS
 from spark_kafka_sink.config.topic_creation import (
     BROKER_DEFAULT,
     MOST_REPLICAS,
@@ -247,71 +248,7 @@ SINK_OPTIONS = ConfigDef(
             "in place of the message the line of metrics. Where the application has set up "
             "Python's logging, its own format counts.",
         ),
-        ConfigKey(
-            "metrics.log",
-            ConfigType.BOOLEAN,
-            True,
-            None,
-            Importance.LOW,
-            "Log a JSON line for every committed batch on the driver. Aborts are always logged. "
-            "A line in the log has at most 16 KiB: with many partitions, only the extremes.",
-        ),
-        ConfigKey(
-            "metrics.path",
-            ConfigType.STRING,
-            None,
-            None,
-            Importance.MEDIUM,
-            "File on the driver to which the JSON line of every committed or aborted batch is "
-            "appended, besides the log, with all partitions: docs/metrics.md. Or the URI of a "
-            "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
-            "file system that pyarrow.fs knows on the driver.",
-        ),
-        ConfigKey(
-            "metrics.path.max.bytes",
-            ConfigType.LONG,
-            0,
-            at_least(0),
-            Importance.LOW,
-            "A file metrics.path that would become larger is renamed to metrics.path.1 first, and "
-            "that to .2, and so on; 0 is never.",
-        ),
-        ConfigKey(
-            "metrics.path.backups",
-            ConfigType.INT,
-            5,
-            at_least(1),
-            Importance.LOW,
-            "How many renamed files are kept.",
-        ),
-        ConfigKey(
-            "metrics.prometheus.path",
-            ConfigType.STRING,
-            None,
-            non_empty,
-            Importance.LOW,
-            "File on the driver that gets the metrics in Prometheus' text format after each batch, "
-            "as a whole, for node_exporter's textfile collector: FOLDER/NAME.prom, one for each "
-            "query. Its totals go on when the query is started again. Needs the extra metrics.",
-        ),
-        ConfigKey(
-            "metrics.prometheus.push.url",
-            ConfigType.STRING,
-            None,
-            non_empty,
-            Importance.LOW,
-            "Address of a Prometheus push gateway that is told the metrics after each batch, as "
-            "http://host:9091: for batch jobs. Needs the extra metrics.",
-        ),
-        ConfigKey(
-            "metrics.prometheus.push.job",
-            ConfigType.STRING,
-            "pykafka-sink",
-            non_empty,
-            Importance.LOW,
-            "The label job of what is pushed. Two jobs with the same one replace each other's "
-            "metrics there.",
-        ),
+        *METRICS_KEYS,
         *DEAD_LETTER_KEYS,
     ]
 )

@@ -24,12 +24,12 @@ from spark_kafka_sink.config.java_keys import (
     KEYS_WITHOUT_EFFECT,
     LISTS_OF_JAVA_CLASSES,
 )
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, notes_on_outputs
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, LEAST_MEMORY
 from spark_kafka_sink.config.reference_providers import notes_on_providers
-from spark_kafka_sink.config.security_notes import notes_on_security
+from spark_kafka_sink.config.security_notes import notes_on_secrets, notes_on_security
 from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
 from spark_kafka_sink.config.topic_creation import TopicCreation, parse_topic_configs
 
@@ -101,6 +101,7 @@ class SinkOptions:
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
         producer = ProducerConfig.parse(_with_effect(kafka))
         _check_hooks(sink["interceptors"], producer.partitioner)
+        outputs = MetricsOutputs.of(sink)
         return cls(
             producer=replace(
                 producer,
@@ -112,13 +113,15 @@ class SinkOptions:
             query_name=lowered.get("queryname"),
             **{name: sink[name] for name in _AS_THEY_ARE},
             interceptors=tuple(sink["interceptors"]),
-            metrics=MetricsOutputs.of(sink),
+            metrics=outputs,
             notes=(
                 *_notes(lowered),
                 *_notes_on_guarantee(sink["delivery_guarantee"], own),
                 *_notes_on_memory(kafka),
                 *notes_on_providers(kafka),
                 *notes_on_security(kafka, producer.security),
+                *notes_on_secrets(lowered),
+                *notes_on_outputs(outputs, own),
                 *notes_on_dead_letters(sink, own),
             ),
             dead_letters=dead_letters_of(sink),

@@ -31,6 +31,7 @@ are visible.
 | node_exporter on the driver's machine | the same without a port | [`metrics.prometheus.path`](#prometheus-a-file-for-node_exporter) |
 | batch jobs, and a push gateway | their last figures | [`metrics.prometheus.push.url`](#prometheus-push-gateway) |
 | brokers that collect metrics of all their clients (KIP-714) | each task's producer beside the others | [nothing: `kafka.enable.metrics.push` is on](#metrics-that-brokers-ask-for) |
+| OpenTelemetry's collector, or a service that takes OTLP | metrics, and a trace of each batch | [`metrics.otlp.endpoint`](#opentelemetry) |
 
 ## The line
 
@@ -140,8 +141,78 @@ from the file when the query, or Spark's process, is started again.
 
 `metrics.prometheus.push.url=http://gateway:9091` is told after each batch, for batch jobs that are over
 before they are scraped. `metrics.prometheus.push.job` is the label `job`: name the job there, for
-two with the same one replace each other's figures. A gateway that does not answer within 3 seconds costs
-these, and a line in the log; the batch is committed.
+two with the same one replace each other's figures. A thread pushes, as [with OpenTelemetry](#what-is-lost):
+only the end of a job, or of a batch that failed, waits for it, for at most 3 seconds.
+
+"""  # noqa: E501
+
+_OTLP = """
+## OpenTelemetry
+
+Needs the extra `otel` on the driver: `pip install 'pykafka-sink[otel]'`. After each batch that is
+committed or aborted the driver sends its metrics and a trace, by OTLP over HTTP (`http/protobuf`):
+
+```properties
+metrics.otlp.endpoint = http://collector:4318
+metrics.otlp.headers = Authorization=${env:OTLP_AUTHORIZATION}
+```
+
+`metrics.otlp.enable=true` without an address leaves it to OpenTelemetry's variables in the environment of
+the driver: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, `…_TIMEOUT`, `…_COMPRESSION`, `…_CERTIFICATE`,
+`…_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` and those for one signal, as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
+They count for all that options do not say, and alone they switch nothing on. `metrics.otlp.signals=metrics`
+is for a receiver that has no traces.
+
+The resource has `service.name` (`metrics.otlp.service.name`, else `OTEL_SERVICE_NAME`, else `pykafka-sink`),
+`pykafka_sink.query.id` and `.name`, `spark.application.id` where it is known (in `spark_kafka_sink.write` and
+`foreachBatch`, on Kubernetes and YARN), and what `OTEL_RESOURCE_ATTRIBUTES` says.
+
+### Metrics by OTLP
+
+[Kafka's names](#kafkas-names) are written as Kafka's clients push them to brokers (KIP-714):
+record-send-total of producer-metrics is `org.apache.kafka.producer.record.send.total`, request-latency-avg of
+producer-node-metrics `org.apache.kafka.producer.node.request.latency.avg`. Attributes are `client_id`,
+`query`, and `topic` or `node_id`. What Java does not have is named as [for Prometheus](#prometheus), with
+`pykafka_sink.` in front, and has its unit beside the name: `pykafka_sink.task_part`, in s. The latencies
+of produce requests are the exponential histogram `pykafka_sink.request_latency`, in ms; with
+`OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION=explicit_bucket_histogram` one whose bounds double.
+
+**Totals and histograms are deltas**: of one batch, from its beginning to its end. Cumulative ones
+would begin anew with each process that commits, which Spark may replace with each batch. A receiver that
+wants cumulative ones, such as Prometheus, gets them from the collector's processor `deltatocumulative`.
+
+### The trace of a batch
+
+| span | from | to |
+| --- | --- | --- |
+| `micro-batch` or `job` | the first of what follows | the last of it |
+| `planning` | the driver begins to check and plan | Spark may start tasks |
+| `tasks` | the first task starts in Python | the last has all acknowledgements |
+| `flush` | the first task has no more rows, and waits for acknowledgements | the last has them |
+| `task` | the slowest task starts | it has all acknowledgements |
+| `task flush` | that task has no more rows | it has all acknowledgements |
+| `commit` or `abort` | Spark has the driver end the batch | the line is written |
+
+What is between `planning` and `tasks`, and between `tasks` and `commit`, is Spark's. `task` has its number,
+host, records and [the times of its stages](#partitions_summary-tasks_summary-slowest_tasks-skew), which take
+turns with each Arrow batch; its slowest produce request is the exemplar of the histogram, which leads from
+there to this span. The number of the batch is the attribute `pykafka_sink.batch_id`, as names of spans are to
+be few. The JSON line has the `trace_id`. A batch that was aborted has the status ERROR: with the
+error where the sink is told it, in `spark_kafka_sink.write` and `foreachBatch`, else with the number of tasks
+that failed.
+
+Instants are whole milliseconds, those of tasks by the clocks of the machines they ran on: where
+clocks differ, so do the spans.
+
+### What is lost
+
+A thread sends, and a micro-batch does not wait for it: at most 100 batches may wait, and above that the
+oldest is dropped. A request that fails is tried again as OpenTelemetry's exporter does it, for at
+most `metrics.otlp.timeout.ms`. What cannot be sent is lost; the log says so once, and once when it is sent
+again. The end of a job, and of a batch that was aborted, waits for at most that time.
+A program's own process, which commits with `foreachBatch`, sends what waits before it ends. Spark kills
+its Python processes when the application ends: then the last micro-batch may be missing, and all that a
+receiver did not take until then.
 
 ## Metrics that brokers ask for
 
@@ -231,6 +302,7 @@ def render() -> str:
             "| `pykafka_sink_request_latency_seconds` | histogram: produce requests by how long "
             "they took |\n",
             _WAYS,
+            _OTLP,
         )
     )
 

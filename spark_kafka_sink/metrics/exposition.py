@@ -7,7 +7,7 @@ Java does not have is named ``pykafka_sink_…``. Formatting is the library's: p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Union
 
 from prometheus_client.core import (
@@ -18,8 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink.base.latencies import count_up_to
-from spark_kafka_sink.metrics import names
-from spark_kafka_sink.metrics.names import KafkaMetric, Values, values_of, values_of_part
+from spark_kafka_sink.metrics.names import Values, measurements
 from spark_kafka_sink.metrics.own_names import OWN_METRICS, OwnMetric
 
 Family = Union[CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily]
@@ -60,37 +59,11 @@ class Exposition:
         }
         for metric in OWN_METRICS:
             self._add_own(metric, line, labels)
-        if "metrics" not in line or not line["metrics"]["task_ms"]:
-            return  # of a batch without rows, or one that nothing is known of
-        self._add_kafka(names.PRODUCER_GROUP, names.PRODUCER_METRICS, values_of(line), labels)
-        for topic, values in line.get("topics", {}).items():
-            of_topic = values_of_part(line, values)
-            self._add_kafka(
-                names.TOPIC_GROUP, names.TOPIC_METRICS, of_topic, {**labels, "topic": topic}
-            )
-        for node, values in line.get("nodes", {}).items():
-            of_node = values_of_part(line, values)
-            self._add_kafka(
-                names.NODE_GROUP,
-                names.NODE_METRICS,
-                of_node,
-                {**labels, "node_id": f"node-{node}"},
-            )
+        for group, kafka, more, value in measurements(line):
+            name = prometheus_name(group, kafka.name)
+            self._docs[name] = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
+            self._note(name, {**labels, **more}, value, kafka.is_total)
         self._add_latencies(line, labels)
-
-    def _add_kafka(
-        self,
-        group: str,
-        metrics: Iterable[KafkaMetric],
-        values: Values,
-        labels: Mapping[str, str],
-    ) -> None:
-        for metric in metrics:
-            value = metric.value(values)
-            name = prometheus_name(group, metric.name)
-            self._docs[name] = f"{group}: {metric.name}. {metric.follows}".replace("`", "")
-            if value is not None:
-                self._note(name, labels, value, metric.is_total)
 
     def _add_own(self, metric: OwnMetric, line: Values, labels: Mapping[str, str]) -> None:
         self._docs[metric.name] = metric.doc

@@ -144,6 +144,7 @@ LINE = (
     Field("client_id", "string", "`kafka.client.id`"),
     Field("query_name", "string", "of a streaming query that has one"),
     Field("application_id", "string", "of the Spark application, where that is known"),
+    Field("trace_id", "string", "of the batch's trace, where `metrics.otlp.*` sends one"),
     Field("planning_started_at_ms", "integer", "when the driver began to plan, since 1970"),
     Field("planning_ms", "number", "checking and planning, before the first task"),
     Field("started_at_ms", "integer", "when the first task started, since 1970"),

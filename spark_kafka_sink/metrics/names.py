@@ -10,7 +10,8 @@ Source: ``SenderMetricsRegistry``, ``KafkaProducerMetrics``, ``BufferPool``, ``R
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.kafka_metrics import (
     NODE_GROUP,
@@ -33,7 +34,9 @@ __all__ = [
     "TOPIC_GROUP",
     "TOPIC_METRICS",
     "KafkaMetric",
+    "Measurement",
     "Values",
+    "measurements",
     "send_time_ms",
     "values_of",
     "values_of_part",
@@ -87,6 +90,37 @@ def values_of(line: Values) -> dict[str, Any]:
 def values_of_part(line: Values, part: Values) -> dict[str, Any]:
     """What TOPIC_METRICS and NODE_METRICS follow from."""
     return {"elapsed_ms": line.get("elapsed_ms"), **part}
+
+
+class Measurement(NamedTuple):
+    """One metric of one line. labels: of the topic or node, besides those of the client."""
+
+    group: str
+    metric: KafkaMetric
+    labels: Mapping[str, str]
+    value: float
+
+
+def measurements(line: Values) -> Iterator[Measurement]:
+    """All of a line; none of a batch without rows, or one of which nothing is known."""
+    if "metrics" not in line or not line["metrics"]["task_ms"]:
+        return
+    yield from _measured(PRODUCER_GROUP, PRODUCER_METRICS, {}, values_of(line))
+    for topic, values in line.get("topics", {}).items():
+        labels = {"topic": topic}
+        yield from _measured(TOPIC_GROUP, TOPIC_METRICS, labels, values_of_part(line, values))
+    for node, values in line.get("nodes", {}).items():
+        labels = {"node_id": f"node-{node}"}
+        yield from _measured(NODE_GROUP, NODE_METRICS, labels, values_of_part(line, values))
+
+
+def _measured(
+    group: str, metrics: tuple[KafkaMetric, ...], labels: Mapping[str, str], values: Values
+) -> Iterator[Measurement]:
+    for metric in metrics:
+        value = metric.value(values)
+        if value is not None:
+            yield Measurement(group, metric, labels, value)
 
 
 def send_time_ms(line: Values) -> float | None:

@@ -8,24 +8,35 @@ from importlib import import_module
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.metrics.background import Send, Sender, send_behind, wait_if_last
 from spark_kafka_sink.metrics.files import append, check_path
 from spark_kafka_sink.metrics.line import Line
 
 _LIBRARY = "prometheus_client"
+_PUSH_TIMEOUT_S = 3
 
 
 def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
-    """Write, and tell what could not be: nothing is raised, for the records are in Kafka."""
+    """Write, and tell what could not be: nothing is raised, for the records are in Kafka.
+
+    What is sent is sent from a thread, which tells the log itself, and begins last: it would have
+    Python's lock while the rest is written.
+    """
     if outputs.path is not None:
         what = f"metrics.path: cannot append to {outputs.path}"
         yield from _problem(what, lambda: append(outputs, json.dumps(line), _name_of(line)))
-    path, url = outputs.prometheus_path, outputs.push_url
+    path, url, otlp = outputs.prometheus_path, outputs.push_url, outputs.otlp
     if path is not None:
         what = f"metrics.prometheus.path: cannot write {path}"
         yield from _problem(what, lambda: _write_file(path, line))
+    senders: list[Sender] = []
     if url is not None:
-        what = f"metrics.prometheus.push.url: cannot push to {url}"
-        yield from _problem(what, lambda: _push(url, outputs.push_job, line))
+        senders.append(_push(url, outputs.push_job, line))
+    if otlp is not None:
+        from spark_kafka_sink.metrics.otlp.sending import send
+
+        senders.append(send(otlp, line))
+    wait_if_last(senders, line)
 
 
 def check_outputs(outputs: MetricsOutputs) -> None:
@@ -38,6 +49,10 @@ def check_outputs(outputs: MetricsOutputs) -> None:
         from spark_kafka_sink.metrics.textfile import check_textfile
 
         check_textfile(outputs.prometheus_path)
+    if outputs.otlp is not None:
+        from spark_kafka_sink.metrics.otlp.sending import check_otlp
+
+        check_otlp(outputs.otlp)
 
 
 def check_library() -> None:
@@ -72,7 +87,10 @@ def _write_file(path: str, line: Line) -> None:
     add_to_textfile(path, line)
 
 
-def _push(url: str, job: str, line: Line) -> None:
-    from spark_kafka_sink.metrics.push import push
+def _push(url: str, job: str, line: Line) -> Sender:
+    def make() -> Send:
+        from spark_kafka_sink.metrics.push import Pushing
 
-    push(url, job, line)
+        return Pushing(url, job, _PUSH_TIMEOUT_S).send
+
+    return send_behind((url, job), make, line, _PUSH_TIMEOUT_S)

@@ -5,18 +5,30 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, push_to_gateway
 
 from spark_kafka_sink.metrics.exposition import Exposition
-from spark_kafka_sink.metrics.names import Values
-
-_TIMEOUT_S = 3
-
-_pushed: dict[tuple[str, str], Exposition] = {}
-"""What this process has told which gateway of which job: totals go on."""
+from spark_kafka_sink.metrics.line import Line
+from spark_kafka_sink.metrics.told import Told, without_password
 
 
-def push(url: str, job: str, line: Values) -> None:
-    """Add one batch and replace what the gateway has of ``job``. Raises OSError."""
-    exposition = _pushed.setdefault((url, job), Exposition())
-    exposition.add(line)
-    registry = CollectorRegistry()
-    registry.register(exposition)
-    push_to_gateway(url, job, registry, timeout=_TIMEOUT_S)
+class Pushing:
+    """To one gateway, under one job. Totals are those of this process, and go on."""
+
+    def __init__(self, url: str, job: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._url = url
+        self._job = job
+        self._exposition = Exposition()
+        self._registry = CollectorRegistry()
+        self._registry.register(self._exposition)
+        where = without_password(url)
+        name = "metrics.prometheus.push.url"
+        self._told = Told(f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again")
+
+    def send(self, line: Line, lost: int) -> None:
+        """Add one batch and replace what the gateway has of the job."""
+        self._exposition.add(line)
+        problem = None
+        try:
+            push_to_gateway(self._url, self._job, self._registry, timeout=self._timeout_s)
+        except OSError as error:
+            problem = str(error.strerror or error)
+        self._told.note(problem, lost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from secrets import token_hex
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -25,6 +26,7 @@ from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import Plan, Unit
 
 _MOST_OF_AN_ERROR = 500
+_TRACE_ID_BYTES = 16
 # container_e17_1410901177871_0001_01_000005: with the epoch of the resource manager, or without.
 _YARN_CONTAINER = re.compile(r"container_(?:e[0-9]+_)?([0-9]+_[0-9]+)_")
 
@@ -88,6 +90,7 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
         "client_id": options.producer.client_id,
         "query_name": options.query_name,
         "application_id": options.application_id or application_of(os.environ),
+        "trace_id": token_hex(_TRACE_ID_BYTES) if options.metrics.has_traces else None,
         "commit_started_at_ms": SystemClock().timestamp_ms(),
     }
 

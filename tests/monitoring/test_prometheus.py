@@ -26,7 +26,7 @@ from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.outputs import put_out
 from tests.broker.processes import eventually
 from tests.prometheus import Samples
-from tests.unit.test_metrics_names import a_line
+from tests.unit.test_metrics_names import a_line, of_a_job
 from tests.unit.test_metrics_prometheus import QUERY, SENT, Spark, of_query, progress
 
 pytestmark = pytest.mark.long
@@ -104,7 +104,7 @@ def test_a_push_gateway_that_keeps_it(tmp_path: Path) -> None:
     with running(tmp_path, "prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"):
         assert eventually(lambda: fetched(f"{url}/-/ready"))
         outputs = MetricsOutputs(push_url=url, push_job="nightly")
-        assert list(put_out(outputs, a_line())) == []
+        assert list(put_out(outputs, of_a_job(a_line()))) == []
         read = Samples(fetched(f"{url}/metrics"))
         assert read(SENT, job="nightly", client_id="c") == 2200
         assert read("push_failure_time_seconds", job="nightly") == 0

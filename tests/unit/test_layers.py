@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
-    "metrics": {"config", "producer.metrics"},
+    "metrics": {"config", "producer.metrics", "security.references"},
     "report": {"metrics"},
     "transactions": {"client", "config", "record", "protocol"},
     "dead_letters": {
@@ -99,6 +99,8 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
+    "opentelemetry": {"metrics.otlp"},
+    "requests": {"metrics.otlp.exporting"},
     "time": {"base.clock"},
     "socket": {
         "network.channels",
@@ -120,7 +122,9 @@ ONLY_IN: dict[str, set[str]] = {
         "jobs",
         "localkafka.keeper_client",
         "spark.frames",
+        "metrics.background",
         "metrics.listener",
+        "metrics.otlp",
         "report.following",
         "report.keyboard",
     },
@@ -264,7 +268,7 @@ def test_the_writer_that_the_driver_makes_loads_no_kernel():
         "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.input_schema\n"
         "import spark_kafka_sink.transactions.session"
     )
-    assert not loaded & {"numba", "llvmlite", "prometheus_client"}
+    assert not loaded & {"numba", "llvmlite", "prometheus_client", "opentelemetry"}
 
 
 def test_records_are_read_and_written_without_kernels():

@@ -68,6 +68,11 @@ def a_line() -> dict[str, Any]:
     return read
 
 
+def of_a_job(line: dict[str, Any]) -> dict[str, Any]:
+    """Its end waits until the line is sent."""
+    return {name: value for name, value in line.items() if name not in ("batch_id", "query_id")}
+
+
 PRODUCER = {
     "record-send-rate": 4400,
     "record-send-total": 2200,

@@ -17,13 +17,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-from spark_kafka_sink.metrics import listen, push, textfile
+from spark_kafka_sink.metrics import background, listen, textfile
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.listener import JoinedMetrics
 from spark_kafka_sink.metrics.outputs import check_outputs, put_out
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
-from tests.unit.test_metrics_names import a_line
+from tests.unit.test_metrics_names import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
 SENT = "kafka_producer_producer_metrics_record_send_total"
@@ -179,28 +179,35 @@ def gateway() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
         told: list[tuple[str, str, str]] = []  # noqa: RUF012
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", Handler.told
     server.shutdown()
     server.server_close()
     thread.join()
+    for sender in background._senders.values():
+        sender.close()
+    background._senders.clear()
 
 
 def test_a_push_gateway_is_told(gateway: tuple[str, list[tuple[str, str, str]]]) -> None:
     url, told = gateway
     outputs = MetricsOutputs(push_url=url, push_job="nightly")
     for _ in range(2):
-        assert list(put_out(outputs, a_line())) == []
+        assert list(put_out(outputs, of_a_job(a_line()))) == []
     assert [(method, path) for method, path, _ in told] == [("PUT", "/metrics/job/nightly")] * 2
     assert [Samples(body)(SENT) for _, _, body in told] == [2200, 4400]
-    push._pushed.clear()
 
 
-def test_a_gateway_that_is_not_there_costs_a_line_in_the_log() -> None:
-    (problem,) = put_out(MetricsOutputs(push_url="http://127.0.0.1:1"), a_line())
-    assert "cannot push to http://127.0.0.1:1: " in problem
-    assert "refused" in problem
+def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outputs = MetricsOutputs(push_url="http://127.0.0.1:1")
+    for _ in range(2):
+        assert list(put_out(outputs, of_a_job(a_line()))) == []
+    (record,) = caplog.records
+    assert "cannot push to http://127.0.0.1:1: " in record.message
+    assert "refused" in record.message
 
 
 # --- joined with Spark's progress -----------------------------------------------------------------

@@ -1,0 +1,167 @@
+"""The table of the options ``metrics.*``: where the metrics of batches go."""
+
+from __future__ import annotations
+
+import re
+
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.config_def import (
+    ConfigKey,
+    ConfigType,
+    Importance,
+    at_least,
+    non_empty,
+)
+
+OTLP_METRICS, OTLP_TRACES = "metrics", "traces"
+OTLP_SIGNALS = (OTLP_METRICS, OTLP_TRACES)
+
+# RFC 9110, "token".
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def _problem_of_endpoint(url: str) -> str | None:
+    if not url.lower().startswith(("http://", "https://")):
+        return "must begin with http:// or https://"
+    if url.rstrip("/").endswith(tuple(f"/v1/{signal}" for signal in OTLP_SIGNALS)):
+        return "leave /v1/metrics and /v1/traces away: they are added"
+    return None
+
+
+def _problem_of_signals(signals: list[str]) -> str | None:
+    is_known = signals and set(signals) <= set(OTLP_SIGNALS)
+    return None if is_known else f"must be one or more of {', '.join(OTLP_SIGNALS)}"
+
+
+def _problem_of_headers(text: Secret) -> str | None:
+    """Shows nothing of the text."""
+    for number, part in enumerate(text.reveal().split(","), 1):
+        name, separator, _ = part.partition("=")
+        if not separator or not _HEADER_NAME.fullmatch(name.strip()):
+            return f"its part {number} is not as name=value; parts are separated by commas"
+    return None
+
+
+METRICS_KEYS = (
+    ConfigKey(
+        "metrics.log",
+        ConfigType.BOOLEAN,
+        True,
+        None,
+        Importance.LOW,
+        "Log a JSON line for every committed batch on the driver. Aborts are always logged. "
+        "A line in the log has at most 16 KiB: with many partitions, only the extremes.",
+    ),
+    ConfigKey(
+        "metrics.path",
+        ConfigType.STRING,
+        None,
+        None,
+        Importance.MEDIUM,
+        "File on the driver to which the JSON line of every committed or aborted batch is "
+        "appended, besides the log, with all partitions: docs/metrics.md. Or the URI of a "
+        "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
+        "file system that pyarrow.fs knows on the driver.",
+    ),
+    ConfigKey(
+        "metrics.path.max.bytes",
+        ConfigType.LONG,
+        0,
+        at_least(0),
+        Importance.LOW,
+        "A file metrics.path that would become larger is renamed to metrics.path.1 first, and "
+        "that to .2, and so on; 0 is never.",
+    ),
+    ConfigKey(
+        "metrics.path.backups",
+        ConfigType.INT,
+        5,
+        at_least(1),
+        Importance.LOW,
+        "How many renamed files are kept.",
+    ),
+    ConfigKey(
+        "metrics.prometheus.path",
+        ConfigType.STRING,
+        None,
+        non_empty,
+        Importance.LOW,
+        "File on the driver that gets the metrics in Prometheus' text format after each batch, "
+        "as a whole, for node_exporter's textfile collector: FOLDER/NAME.prom, one for each "
+        "query. Its totals go on when the query is started again. Needs the extra metrics.",
+    ),
+    ConfigKey(
+        "metrics.prometheus.push.url",
+        ConfigType.STRING,
+        None,
+        non_empty,
+        Importance.LOW,
+        "Address of a Prometheus push gateway that is told the metrics after each batch, as "
+        "http://host:9091: for batch jobs. Needs the extra metrics.",
+    ),
+    ConfigKey(
+        "metrics.prometheus.push.job",
+        ConfigType.STRING,
+        "pykafka-sink",
+        non_empty,
+        Importance.LOW,
+        "The label job of what is pushed. Two jobs with the same one replace each other's "
+        "metrics there.",
+    ),
+    ConfigKey(
+        "metrics.otlp.enable",
+        ConfigType.BOOLEAN,
+        None,
+        None,
+        Importance.LOW,
+        "Send the metrics and a trace of each batch by OpenTelemetry's protocol, OTLP over HTTP: "
+        "docs/metrics.md. By default true with metrics.otlp.endpoint, else false. What is not set "
+        "here comes from OpenTelemetry's variables, OTEL_EXPORTER_OTLP_*, in the driver's "
+        "environment. Needs the extra otel.",
+    ),
+    ConfigKey(
+        "metrics.otlp.endpoint",
+        ConfigType.STRING,
+        None,
+        _problem_of_endpoint,
+        Importance.LOW,
+        "Address of the collector, as http://collector:4318, to which /v1/metrics and /v1/traces "
+        "are added. Without it OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.",
+    ),
+    ConfigKey(
+        "metrics.otlp.headers",
+        ConfigType.PASSWORD,
+        None,
+        _problem_of_headers,
+        Importance.LOW,
+        "Headers of each request, as name=value,name=value, their values percent-encoded, e.g. "
+        "Authorization=${env:OTLP_AUTHORIZATION}. Without them OTEL_EXPORTER_OTLP_HEADERS.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "metrics.otlp.signals",
+        ConfigType.LIST,
+        list(OTLP_SIGNALS),
+        _problem_of_signals,
+        Importance.LOW,
+        "What is sent: metrics, traces, or both.",
+    ),
+    ConfigKey(
+        "metrics.otlp.service.name",
+        ConfigType.STRING,
+        None,
+        non_empty,
+        Importance.LOW,
+        "The resource's service.name. Without it OTEL_SERVICE_NAME, else pykafka-sink.",
+    ),
+    ConfigKey(
+        "metrics.otlp.timeout.ms",
+        ConfigType.INT,
+        None,
+        at_least(1),
+        Importance.LOW,
+        "For how long sending metrics, or a trace, is tried; and how long the end of a job, or of "
+        "a batch that failed, waits for it. Micro-batches do not wait. Without it "
+        "OTEL_EXPORTER_OTLP_TIMEOUT, which Python's exporter takes in seconds, else 3000.",
+    ),
+)

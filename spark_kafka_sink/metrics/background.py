@@ -1,0 +1,139 @@
+"""Sending lines from a thread, so that micro-batches do not wait for whoever receives them.
+
+The thread ends with its process, and what it has not sent by then is lost. A program's own process
+waits for it at its end; those that Spark starts are killed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from importlib import import_module
+from threading import Condition, Lock, Thread
+
+from spark_kafka_sink.metrics.line import Line
+
+logger = logging.getLogger(__name__)
+
+THREAD_NAME = "pykafka-sink metrics"
+MOST_WAITING = 100
+_MOST_SENDERS = 8
+
+Send = Callable[[Line, int], None]
+"""Sends one line, and knows how many of this process were lost, as too many waited."""
+
+_senders: dict[Hashable, Sender] = {}
+_guard = Lock()
+os.register_at_fork(after_in_child=_senders.clear)
+
+
+def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
+    """Have a line sent to ``place``, after those before it.
+
+    make: makes what sends to it, in the thread
+    """
+    with _guard:
+        sender = _senders.pop(place, None) or Sender(make, timeout_s)
+        _senders[place] = sender
+        while len(_senders) > _MOST_SENDERS:
+            _senders.pop(next(iter(_senders))).close()
+    sender.put(line)
+    return sender
+
+
+def wait_if_last(senders: Iterable[Sender], line: Line) -> None:
+    """At the end of a job, and of a batch that failed, wait for all: nothing comes after it, and
+    Spark kills its processes with the application.
+    """
+    if line["event"] == "abort" or "batch_id" not in line:
+        for sender in senders:
+            sender.wait()
+
+
+class Sender:
+    """Of one place where lines go."""
+
+    def __init__(self, make: Callable[[], Send], timeout_s: float) -> None:
+        # OpenTelemetry's exporters import it, which Python refuses while a process ends.
+        import_module("concurrent.futures.thread")
+        self._make = make
+        self._timeout_s = timeout_s
+        self._queue = Background()
+        self._send: Send | None = None
+        atexit.register(self.wait)
+
+    def put(self, line: Line) -> None:
+        """What is told of partitions, most of a line, is not sent."""
+        needed = {name: value for name, value in line.items() if name != "partitions"}
+        self._queue.put(lambda: self._do(needed))
+
+    def wait(self) -> bool:
+        """Until all was sent, or given up, or the time is over."""
+        return self._queue.wait(self._timeout_s)
+
+    def close(self) -> None:
+        """No line comes any more. Those that wait are sent."""
+        atexit.unregister(self.wait)
+        self._queue.close()
+
+    def _do(self, line: Line) -> None:
+        """In the thread."""
+        try:
+            if self._send is None:
+                self._send = self._make()
+            self._send(line, self._queue.lost)
+        except Exception as error:
+            logger.warning(f"metrics of a batch are not sent: {error!r}")
+
+
+class Background:
+    """Does what it is given, in that order, one at a time, in a thread.
+
+    lost: how many were left undone, as too many waited
+    """
+
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self.lost = 0
+        self._most_waiting = most_waiting
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_busy = self._is_closed = False
+        self._changed = Condition()
+        self._thread: Thread | None = None
+
+    def put(self, task: Callable[[], None]) -> None:
+        """Do this, too; ``task`` must not raise. If too many wait, the oldest is left undone."""
+        with self._changed:
+            if len(self._waiting) == self._most_waiting:
+                self._waiting.popleft()
+                self.lost += 1
+            self._waiting.append(task)
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=THREAD_NAME, daemon=True)
+                self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until all is done, or the time is over. Whether all is done."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not (self._waiting or self._is_busy), timeout_s)
+
+    def close(self) -> None:
+        """Nothing else comes. What waits is done, and the thread ends."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._is_busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                if not self._waiting:
+                    return
+                task = self._waiting.popleft()
+                self._is_busy = True
+            task()

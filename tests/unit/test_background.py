@@ -1,0 +1,89 @@
+"""The thread that does what batches do not wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.metrics import background as module
+from spark_kafka_sink.metrics.background import Background, send_behind, wait_if_last
+from tests.patience import PATIENCE_S
+
+
+def test_if_too_many_wait_the_oldest_are_lost() -> None:
+    background = Background(most_waiting=2)
+    done: list[int] = []
+    begun, may_go_on = Event(), Event()
+
+    def first() -> None:
+        begun.set()
+        may_go_on.wait(PATIENCE_S)
+
+    background.put(first)
+    assert begun.wait(PATIENCE_S)
+    for number in range(5):
+        background.put(lambda number=number: done.append(number))  # type: ignore[misc]
+    assert not background.wait(0)
+    may_go_on.set()
+    assert background.wait(PATIENCE_S)
+    assert (done, background.lost) == ([3, 4], 3)
+    background.close()
+    assert background._thread is not None
+    background._thread.join(PATIENCE_S)
+    assert not background._thread.is_alive()
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def _no_places() -> Iterator[None]:
+    yield
+    for sender in module._senders.values():
+        sender.close()
+    module._senders.clear()
+
+
+def line(**more: Any) -> dict[str, Any]:
+    return {"event": "commit", "time_ms": 0, **more}
+
+
+def test_places_that_are_not_used_any_more_are_left() -> None:
+    def send(place: int) -> module.Sender:
+        return send_behind(place, lambda: lambda line, lost: None, line(), PATIENCE_S)
+
+    senders = [send(place) for place in range(12)]
+    assert list(module._senders.values()) == senders[-8:]
+    assert send(4) is senders[4]
+    assert send(0) is not senders[0]
+    assert list(module._senders)[-2:] == [4, 0]
+    for sender in senders[:4]:
+        thread = sender._queue._thread
+        assert thread is not None
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("told", "is_last"),
+    [
+        (line(), True),
+        (line(batch_id=0), False),
+        ({**line(batch_id=0), "event": "abort"}, True),
+    ],
+)
+def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_last: bool) -> None:
+    waited = []
+
+    class Sender(module.Sender):
+        def wait(self) -> bool:
+            waited.append(True)
+            return True
+
+    sender = Sender(lambda: lambda line, lost: None, 0)
+    wait_if_last([sender], told)
+    assert waited == [True] * is_last
+    sender.close()
