@@ -47,6 +47,7 @@ COUNTERS = (
     Field("batch_splits", "integer", "batches that were too large, and sent in parts"),
     Field("throttle_time_ms", "integer", "pauses that brokers asked for, for quotas"),
     Field("throttle_time_max_ms", "integer", "the longest of them"),
+    Field("throttle_left_ms", "integer", "of such pauses before, what was left at tasks' starts"),
     Field("connections", "integer", "open at the end of the tasks"),
     Field("metadata_age_max_ms", "integer", "of the oldest metadata at the end of a task"),
     Field("buffer_total_bytes", "integer", "`kafka.buffer.memory` of all tasks"),

@@ -246,6 +246,8 @@ class KafkaProducer:
             if self.telemetry is not None:
                 self.telemetry.begin_task()
             self._totals.reset()
+            left_ms = self.client.pauses.latest_end_ms - self._clock.now_ms()
+            self.metrics.throttle_left_ms = max(left_ms, 0)
             for node in list(self.nodes.values()):
                 node.reset()
         if self._is_transactional:

@@ -39,6 +39,20 @@ def test_what_waits_for_the_end_of_a_pause_does_not_expire():
     assert simulation.values()[0] == [b"first", b"throttled", b"after"]
 
 
+def test_what_is_left_of_a_pause_is_told_of_the_task_that_waits_for_it():
+    """Nothing asks for a pause in the second task, which takes as long as what is left of one."""
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    for left_ms in (PAUSE_MS, 0):
+        simulation.producer.begin_task(["t"])
+        assert left_ms - 100 <= simulation.producer.metrics.throttle_left_ms <= left_ms
+        simulation.append_to(0, [b"after"])
+        simulation.producer.flush()
+        assert simulation.producer.metrics.throttle_time_ms == 0
+
+
 def test_what_the_broker_does_not_look_at_in_a_pause_is_not_sent_again():
     """Brokers answer at once, and mute the connection: what was in flight waits there."""
     simulation = throttled(batch_size="100")
