@@ -127,6 +127,12 @@ SLOW_TASK = (
 )
 """``slowest_tasks``: up to five of those that have written rows, the slowest first."""
 
+CAUSES_OF_DEAD_LETTERS = (
+    *("interceptor", "null-header", "null-topic", "invalid-topic", "bad-timestamp", "too-large"),
+    *("null-key", "bad-partition", "partitioner"),
+)
+"""``dead_letters``: how many there are of each."""
+
 EXTREMES_OF_TASKS = ("records", "compressed_bytes", "task_ms")
 EXTREMES_OF_PARTITIONS = ("records", "compressed_bytes", "uncompressed_bytes")
 
@@ -160,6 +166,7 @@ LINE = (
     Field("replay", "string", "exactly-once: why nothing of this became visible"),
     Field("note", "string", "what an abort leaves behind"),
     Field("error", "string", "why it was aborted, where Spark tells; its beginning"),
+    Field("settings", "settings", "those that bound its speed, by their options; not in the log"),
     Field("metrics", "counters", "see below"),
     Field("request_latency", "latency", "of all brokers; without the histogram in the log"),
     Field("partitions", "partitions", "in the log only with at most 32"),

@@ -58,6 +58,7 @@ def _definitions() -> dict[str, Schema]:
         },
         "nodes": _map_of(_object(NODE, all_of(NODE[:-1])), "^-?[0-9]+$"),
         "dead_letters": _map_of(_INTEGER),
+        "settings": _map_of({"type": "string"}),
         "topics": _map_of(_object(TOPIC, all_of(TOPIC))),
         "partitions": _map_of(_map_of(_object(PARTITION, all_of(PARTITION)), "^[0-9]+$")),
         "partitions_summary": _summary(

@@ -6,70 +6,25 @@ The rules are those of docs/tuning.md, a function for each. A line may also be t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
 
+from spark_kafka_sink.report import trouble
 from spark_kafka_sink.report.figures import count, duration, percent, size
-from spark_kafka_sink.report.parts import OTHER, shares
+from spark_kafka_sink.report.finding import Facts, Finding, Line
+from spark_kafka_sink.report.parts import OTHER, took_ms
 from spark_kafka_sink.report.skew import Broker, brokers, partition_skew, slow_broker, task_skew
 
-Line = Mapping[str, Any]
-
-WAITING = 0.2
-"""A share of task time that waiting for brokers must have to be worth words."""
 COMPRESSING = 0.3
 INPUT = 0.5
 ENCODING = 0.5
 STARTING = 0.2
 COMMITTING = 0.3
+PLANNING = 0.3
+LEAST_PLANNING_MS = 1000.0
 SMALL_BATCH_BYTES = 8 * 1024
 FEW_BATCHES = 20
 """Batches of which nobody notices that they are small."""
 BARELY_COMPRESSED = 0.9
-
-
-class Finding(NamedTuple):
-    """One thing that is to be known about a batch.
-
-    kind: for programs and tests; docs/report.md has them all
-    title: in a few words; text: with the figures; advice: what to do, "" for nothing
-    weight: what share of the batch's time it explains, at most 1; trouble that takes no time has 0
-    is_trouble: something went wrong, and not only slowly
-    """
-
-    kind: str
-    title: str
-    text: str
-    advice: str
-    weight: float
-    is_trouble: bool = False
-
-
-class Facts(NamedTuple):
-    """A line, and what more than one rule asks of it.
-
-    waiting: share of task time that tasks waited for brokers
-    """
-
-    line: Line
-    metrics: Mapping[str, Any]
-    shares: Mapping[str, float]
-    waiting: float
-
-    @classmethod
-    def of(cls, line: Line) -> Facts:
-        """All of one line."""
-        metrics = line.get("metrics") or {}
-        found = shares(metrics)
-        return cls(line, metrics, found, found["buffer_wait_ms"] + found["ack_wait_ms"])
-
-    def number(self, name: str) -> float:
-        """One of ``metrics``; 0 if it is not told."""
-        return float(self.metrics.get(name) or 0)
-
-    @property
-    def records_per_batch(self) -> float:
-        return self.number("records") / max(self.number("batches"), 1)
 
 
 def findings(line: Line) -> list[Finding]:
@@ -81,84 +36,38 @@ def findings(line: Line) -> list[Finding]:
     return sorted(found, key=lambda finding: (not finding.is_trouble, -finding.weight))
 
 
-def _aborted(facts: Facts) -> Iterator[Finding]:
-    aborted = facts.line.get("aborted", facts.line.get("event") == "abort")
-    if aborted:
-        title = f"{count(aborted)} batches were aborted" if aborted > 1 else "aborted"
-        note = (
-            facts.line.get("note") or "Spark gave up; what it wrote again since is in other lines"
-        )
-        advice = "The first error of a task, in the driver's log, says why: docs/troubleshooting.md"
-        yield Finding("aborted", title, f"{note}.", advice, 0.0, True)
-
-
-def _refused(facts: Facts) -> Iterator[Finding]:
-    refused = facts.number("record_errors")
-    if refused:
-        text = f"Brokers refused {count(refused)} records for good."
-        advice = "The task's error names the cause: docs/troubleshooting.md"
-        yield Finding("records-refused", "records were refused", text, advice, 0.0, True)
-
-
-def _retried(facts: Facts) -> Iterator[Finding]:
-    again = facts.number("record_retries")
-    if not again:
-        return
-    most = max(brokers(facts.line), key=lambda broker: broker.record_retries, default=None)
-    where = ""
-    if most is not None and most.record_retries:
-        where = f", {count(most.record_retries)} of them to {most.name}"
-    text = (
-        f"{count(again)} records were sent again{where}. Brokers recognise what they have already, "
-        "unless kafka.enable.idempotence is false."
-    )
-    advice = (
-        "A leader that moved, a broker that was restarted, or a request without an answer within "
-        "kafka.request.timeout.ms: look at the brokers' logs of that time"
-    )
-    yield Finding("retried", "records were sent again", text, advice, 0.0, True)
-
-
-def _failed_attempts(facts: Facts) -> Iterator[Finding]:
-    attempts = float(facts.line.get("failed_attempts") or 0)
-    if attempts:
-        text = f"Tasks were tried again {count(attempts)} times before they were successful."
-        advice = "Spark's page of the stage has the errors; their time is not in this line"
-        yield Finding("failed-attempts", "tasks failed first", text, advice, 0.0, True)
-
-
-def _split(facts: Facts) -> Iterator[Finding]:
-    splits = facts.number("batch_splits")
-    if splits:
-        text = f"{count(splits)} batches were too large for the topic and were sent in parts."
-        advice = "kafka.batch.size below the topic's max.message.bytes avoids sending them twice"
-        yield Finding("split", "batches were too large", text, advice, 0.0)
-
-
 def _throttled(facts: Facts) -> Iterator[Finding]:
-    pauses_ms = facts.number("throttle_time_ms")
-    if not pauses_ms:
+    pauses_ms, left_ms = facts.number("throttle_time_ms"), facts.number("throttle_left_ms")
+    if not pauses_ms and not left_ms:
         return
-    asked = [broker for broker in brokers(facts.line) if broker.throttle_time_ms]
-    by = ", ".join(f"{broker.name} {duration(broker.throttle_time_ms)}" for broker in asked)
-    text = (
-        f"Brokers asked for pauses of {duration(pauses_ms)} in all{by and f' ({by})'}, because of "
-        f"a quota; tasks waited for brokers {percent(facts.waiting)} of their time."
-    )
+    tasks_waited = f"tasks waited for brokers {percent(facts.waiting)} of their time."
+    if pauses_ms:
+        asked = [broker for broker in brokers(facts.line) if broker.throttle_time_ms]
+        by = ", ".join(f"{broker.name} {duration(broker.throttle_time_ms)}" for broker in asked)
+        longest = duration(facts.number("throttle_time_max_ms"))
+        text = (
+            f"Brokers asked for pauses of up to {longest} because of a quota, "
+            f"{duration(pauses_ms)} for all tasks together{by and f' ({by})'}; {tasks_waited}"
+        )
+    else:
+        text = (
+            "Tasks began in pauses that brokers had asked for before, because of a quota: "
+            f"{duration(left_ms)} of all tasks together; {tasks_waited}"
+        )
     advice = (
         "`pykafka-sink quota` shows what the client is granted. Raise the quota of its user or "
         "kafka.client.id, compress more, or take less per micro-batch (maxOffsetsPerTrigger, "
         "maxFilesPerTrigger). More tasks do not help: they share the quota"
     )
     # In a batch with other troubles pauses may be few: they explain no more than they took.
-    taken = pauses_ms / max(facts.number("task_ms"), 1)
+    taken = (pauses_ms + left_ms) / max(facts.number("task_ms"), 1)
     title = "throttled by a quota of the brokers"
     yield Finding("throttled", title, text, advice, min(facts.waiting, taken, 1.0))
 
 
 def _slow_broker(facts: Facts) -> Iterator[Finding]:
     found = slow_broker(facts.line)
-    if found is None or facts.waiting < WAITING:
+    if found is None or not facts.is_waiting:
         return
     slow, others_ms = found
     if partition_skew(facts.line) is not None and _has_most(slow, facts.line):
@@ -213,7 +122,7 @@ def _skewed_tasks(facts: Facts) -> Iterator[Finding]:
 
 
 def _brokers_are_the_limit(facts: Facts) -> Iterator[Finding]:
-    if facts.waiting < WAITING:
+    if not facts.is_waiting:
         return
     buffer_wait, ack_wait = facts.shares["buffer_wait_ms"], facts.shares["ack_wait_ms"]
     text = (
@@ -254,7 +163,10 @@ def _tiny_batches(facts: Facts) -> Iterator[Finding]:
             "fewer tasks (coalesce) or longer micro-batches put more rows into a batch"
         )
     else:
-        advice = "kafka.batch.size (default 131072) or kafka.linger.ms is too small: leave them out"
+        advice = (
+            f"kafka.batch.size{facts.setting('kafka.batch.size')} (default 131072) or "
+            f"kafka.linger.ms{facts.setting('kafka.linger.ms')} is too small: leave them out"
+        )
     own = facts.shares["encode_ms"] + facts.shares[OTHER]
     weight = max(min(facts.waiting + own, 1.0), 0.01)
     yield Finding("tiny-batches", "record batches are tiny", text, advice, weight)
@@ -325,6 +237,18 @@ def _commit(facts: Facts) -> Iterator[Finding]:
     yield Finding("committing", "transactions cost most", text, advice, max(share, begin))
 
 
+def _planning(facts: Facts) -> Iterator[Finding]:
+    planning_ms, whole_ms = float(facts.line.get("planning_ms") or 0), took_ms(facts.line)
+    if planning_ms < LEAST_PLANNING_MS or planning_ms < PLANNING * whole_ms:
+        return
+    text = (
+        f"The driver checked and planned for {duration(planning_ms)}, "
+        f"{percent(planning_ms / whole_ms)} of the time, before the first task."
+    )
+    advice = "Brokers are slow to answer the driver, or away: `pykafka-sink check` tells which"
+    yield Finding("planning", "planning took long", text, advice, planning_ms / whole_ms)
+
+
 def _partitions_written(line: Line) -> float:
     summary = line.get("partitions_summary") or {}
     by_topic = line.get("partitions") or {}
@@ -332,11 +256,12 @@ def _partitions_written(line: Line) -> float:
 
 
 RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
-    _aborted,
-    _refused,
-    _retried,
-    _failed_attempts,
-    _split,
+    trouble.aborted,
+    trouble.refused,
+    trouble.retried,
+    trouble.failed_attempts,
+    trouble.dead_letters,
+    trouble.split,
     _throttled,
     _slow_broker,
     _skewed_partitions,
@@ -347,6 +272,7 @@ RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     _input,
     _own_work,
     _commit,
+    _planning,
 )
 _BETTER_SAID_BY = {
     "brokers-are-the-limit": {"throttled", "slow-broker", "skewed-partitions", "tiny-batches"},

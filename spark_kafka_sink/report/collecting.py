@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
+from spark_kafka_sink.report.changes import Changes
 from spark_kafka_sink.report.parts import PARTS
 from spark_kafka_sink.report.reading import column, numbers, parse
 from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add, summed
@@ -19,15 +21,17 @@ from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add, summed
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
 OF_LINES = (
-    *("time_ms", "started_at_ms", "elapsed_ms", "commit_ms", "batch_id", "records_acknowledged"),
-    *("failed_attempts", "failed_tasks"),
+    *("time_ms", "planning_ms", "elapsed_ms", "commit_ms", "batch_id", "records_acknowledged"),
+    "failed_attempts",
 )
 OF_METRICS = (
     *(part.field for part in PARTS),
     *("task_ms", "uncompressed_bytes", "compressed_bytes", "record_retries", "throttle_time_ms"),
-    *("record_errors", "request_latency_max_ms"),
+    *("record_errors", "request_latency_max_ms", "throttle_left_ms"),
 )
 OF_LATENCY = ("p50_ms", "p95_ms", "p99_ms")
+TIMES = ("planning_ms", "elapsed_ms", "commit_ms")
+"""What a batch takes."""
 MOST_LATEST = 100
 MOST_SLOWEST = 20
 _BETWEEN = "\0"
@@ -67,6 +71,7 @@ class Collected:
         self.aborted = 0
         self.queries: dict[tuple[str, str], int] = {}
         self.steps: list[Step] = []
+        self.changes = Changes()
         self._sums: dict[str, Any] = {}
         self._columns: list[dict[str, Values]] = []
         self._latest: deque[tuple[int, bytes]] = deque(maxlen=MOST_LATEST)
@@ -82,6 +87,8 @@ class Collected:
         found = {name: numbers(piece.rows, name) for name in OF_LINES}
         found.update((name, numbers(piece.rows, "metrics", name)) for name in OF_METRICS)
         found.update((name, numbers(piece.rows, "request_latency", name)) for name in OF_LATENCY)
+        letters = [numbers(piece.rows, "dead_letters", cause) for cause in CAUSES_OF_DEAD_LETTERS]
+        found["dead_letters"] = np.nansum(letters, axis=0)
         events = column(piece.rows, "event").to_numpy(zero_copy_only=False)
         found["aborted"] = (events == "abort").astype(np.float64)
         self.aborted += int(found["aborted"].sum())
@@ -95,7 +102,7 @@ class Collected:
 
     def columns(self) -> dict[str, Values]:
         """A value for each line, by when it was written; not a number where it has none."""
-        names = (*OF_LINES, *OF_METRICS, *OF_LATENCY, "aborted")
+        names = (*OF_LINES, *OF_METRICS, *OF_LATENCY, "aborted", "dead_letters")
         if not self._columns:
             return {name: np.empty(0) for name in names}
         found = {name: np.concatenate([each[name] for each in self._columns]) for name in names}
@@ -127,7 +134,7 @@ class Collected:
             self.queries[query_id, name] = self.queries.get((query_id, name), 0) + pair["counts"]
 
     def _keep(self, texts: list[bytes], found: dict[str, Values]) -> None:
-        took_ms = np.nan_to_num(found["elapsed_ms"]) + np.nan_to_num(found["commit_ms"])
+        took_ms = np.nansum([found[name] for name in TIMES], axis=0)
         most = np.argsort(-took_ms, kind="stable")[:MOST_SLOWEST]
         for number in most:
             entry = (float(took_ms[number]), self.lines + int(number), texts[number])
@@ -140,6 +147,7 @@ class Collected:
         for text in texts:
             line = json.loads(text)
             add(self._sums, {name: line[name] for name in OF_WHOLE if name in line})
+            self.changes.look_at(line)
             self._add_to_steps(line)
 
     def _add_to_steps(self, line: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from spark_kafka_sink.report.sections import (
     batches_table,
     brokers_table,
     heat_map,
-    settings_table,
+    settings_section,
     summary_section,
     tasks_table,
 )
@@ -92,7 +92,7 @@ def _body(collected: Collected, columns: dict[str, Any]) -> str:
         _section("nodes", "Brokers", brokers_table(total)),
         _section("slow-tasks", "Slowest tasks", tasks_table(total)),
         _section("last", "Latest batches", batches_table("latest", kept, latest)),
-        _section("set", "Settings", settings_table(latest[0])),
+        _section("set", "Settings", settings_section(collected, latest[0])),
         f"<script type='application/json' id='data'>{_data(columns)}</script>\n",
     )
     return "".join(parts)
@@ -100,8 +100,9 @@ def _body(collected: Collected, columns: dict[str, Any]) -> str:
 
 _CHARTS_HELP = (
     "<p>Point at a chart, or reach it with the Tab key and use the arrow keys, for its figures; "
-    "drag to enlarge a part, press twice to see all. Marks: <b>A</b> aborted, <b>E</b> records "
-    "refused, <b>F</b> task attempts failed, <b>R</b> records sent again, <b>T</b> throttled.</p>"
+    "drag to enlarge a part, press twice to see all. Marks: <b>A</b> aborted, <b>D</b> dead "
+    "letters, <b>E</b> records refused, <b>F</b> task attempts failed, <b>R</b> records sent "
+    "again, <b>T</b> throttled.</p>"
 )
 
 

@@ -25,7 +25,8 @@ PARTS = (
 )
 OTHER = "other"
 COMMIT = "committing"
-NAMES = (*(part.name for part in PARTS), OTHER, COMMIT)
+PLANNING = "planning"
+NAMES = (*(part.name for part in PARTS), OTHER, COMMIT, PLANNING)
 """What a batch's seconds are divided into, in the order in which they are shown."""
 
 
@@ -43,11 +44,20 @@ def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {**{field: ms / whole for field, ms in times.items()}, OTHER: (whole - known) / whole}
 
 
+def took_ms(line: Mapping[str, Any]) -> float:
+    """Planning, from the first task's start until the end of the last one, and committing."""
+    return sum(float(line.get(name) or 0) for name in ("planning_ms", "elapsed_ms", "commit_ms"))
+
+
 def largest(line: Mapping[str, Any]) -> str:
     """The name of what took most of a batch's time; "" if nothing is known."""
     found = shares(line.get("metrics") or {})
     elapsed_ms = float(line.get("elapsed_ms") or 0)
     times = [(found[part.field] * elapsed_ms, part.name) for part in PARTS]
-    times += [(found[OTHER] * elapsed_ms, OTHER), (float(line.get("commit_ms") or 0), COMMIT)]
+    times += [
+        (found[OTHER] * elapsed_ms, OTHER),
+        (float(line.get("commit_ms") or 0), COMMIT),
+        (float(line.get("planning_ms") or 0), PLANNING),
+    ]
     most_ms, name = max(times)
     return name if most_ms > 0 else ""

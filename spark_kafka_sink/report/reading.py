@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.metrics.fields import COUNTERS, LATENCY, LINE
+from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
@@ -37,6 +37,7 @@ _SCHEMA = pa.schema(
         *((field.name, _PLAIN[field.type]) for field in LINE if field.type in _PLAIN),
         ("metrics", _struct(COUNTERS)),
         ("request_latency", _struct(LATENCY)),
+        ("dead_letters", pa.struct([(cause, pa.float64()) for cause in CAUSES_OF_DEAD_LETTERS])),
     ]
 )
 

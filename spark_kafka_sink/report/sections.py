@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from spark_kafka_sink.report.advice import Finding, findings
+from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.changes import Change
 from spark_kafka_sink.report.collecting import Collected, Step
 from spark_kafka_sink.report.figures import count, duration, moment, percent, size
-from spark_kafka_sink.report.parts import PARTS, largest
+from spark_kafka_sink.report.finding import Finding
+from spark_kafka_sink.report.parts import PARTS, largest, took_ms
 from spark_kafka_sink.report.series import steps
 from spark_kafka_sink.report.skew import brokers
 from spark_kafka_sink.report.tables import Cell, Html, Value, table
@@ -19,11 +21,6 @@ Line = Mapping[str, Any]
 _MOST_ROWS_OF_THE_MAP = 40
 _MOST_COLUMNS_OF_THE_MAP = 30
 _NOTHING = "Nothing stands out: no trouble, and no part that takes far more than its share."
-
-
-def took_ms(line: Line) -> float:
-    """From the first task's start until its end, and committing."""
-    return float(line.get("elapsed_ms") or 0) + float(line.get("commit_ms") or 0)
 
 
 def advice_section(found: Sequence[Finding], lines: int) -> Html:
@@ -63,11 +60,18 @@ def summary_section(collected: Collected, total: Line, span: tuple[float, float]
         ("sent", size(sent)),
         ("after compression", percent(sent / before) if before else "–"),
         ("records sent again", count(metrics.get("record_retries") or 0)),
+        *_dead_letters(total),
         ("pauses for quotas", duration(metrics.get("throttle_time_ms") or 0)),
         ("first and last line, UTC", f"{moment(span[0])} to {moment(span[1])}"),
     ]
     items = "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in rows)
     return Html(f"<dl class='figures'>{items}</dl>")
+
+
+def _dead_letters(total: Line) -> list[tuple[str, str]]:
+    """Only where they are asked for."""
+    counts = total.get("dead_letters")
+    return [] if counts is None else [("dead letters", count(sum(counts.values())))]
 
 
 def batches_table(name: str, caption: str, lines: Iterable[Line]) -> Html:
@@ -200,32 +204,57 @@ def _clock(time_ms: float) -> str:
     return moment(time_ms)[11:16]
 
 
+def settings_section(collected: Collected, line: Line) -> Html:
+    """What the last line tells of how it was written, and what has changed before."""
+    changed = collected.changes.found
+    return Html(settings_table(line) + (changes_table(changed) if changed else ""))
+
+
 def settings_table(line: Line) -> Html:
-    """What the last line tells of how it was written."""
+    """Options in force, and sizes that have to do with them."""
     metrics = line.get("metrics") or {}
     tasks = float(line.get("tasks") or 0)
-    topics = ", ".join(line.get("topics") or {})
-    memory = float(metrics.get("buffer_total_bytes") or 0)
     with_rows = float((line.get("tasks_summary") or {}).get("with_rows") or tasks)
     rows = [
         ("pykafka-sink", str(line.get("sink_version", "")), ""),
         ("kafka.client.id", str(line.get("client_id", "")), "with which brokers tell quotas apart"),
-        ("delivery.guarantee", _guarantee(line), "exactly-once has transactions"),
-        ("kafka.compression.type", _codec(metrics), "as far as figures tell"),
-        ("kafka.buffer.memory", size(memory / with_rows) if memory and with_rows else "", ""),
-        ("largest record batch", size(metrics.get("batch_size_max") or 0), "kafka.batch.size"),
-        ("largest record", size(metrics.get("record_size_max") or 0), "kafka.max.request.size"),
+        *((name, str(value), _NOTES.get(name, "")) for name, value in _settings(line)),
+        ("largest record batch", size(metrics.get("batch_size_max") or 0), "as it was sent"),
+        ("largest record", size(metrics.get("record_size_max") or 0), "before compression"),
         ("tasks of the last batch", count(tasks), f"{count(with_rows)} with rows"),
-        ("topics of the last batch", topics, ""),
+        ("topics of the last batch", ", ".join(line.get("topics") or {}), ""),
     ]
     return table("settings", "Settings, as the last line tells them", ("what", "is", ""), rows)
+
+
+_NOTES = {"kafka.buffer.memory": "bytes, of each task", "kafka.batch.size": "bytes"}
+
+
+def _settings(line: Line) -> Iterable[tuple[str, str]]:
+    """Lines of older versions do not tell them."""
+    told = line.get("settings") or {"delivery.guarantee": _guarantee(line)}
+    return told.items()
 
 
 def _guarantee(line: Line) -> str:
     return "exactly-once" if "transactions" in line else "at-least-once"
 
 
-def _codec(metrics: Mapping[str, Any]) -> str:
-    before, after = metrics.get("uncompressed_bytes") or 0, metrics.get("compressed_bytes") or 0
-    is_used = bool(metrics.get("compress_ms")) or after < before
-    return "one is used" if is_used else "none"
+def changes_table(changes: Iterable[Change]) -> Html:
+    """The latest first."""
+    rows: list[list[Value]] = [
+        [
+            "job" if change.batch_id is None else Cell(str(change.batch_id), change.batch_id),
+            Cell(moment(change.time_ms), change.time_ms),
+            change.name,
+            _or_none(change.before),
+            _or_none(change.after),
+        ]
+        for change in reversed(list(changes))
+    ]
+    columns = ("from batch", "written, UTC", "what", "was", "is")
+    return table("changes", "Settings that have changed", columns, rows)
+
+
+def _or_none(value: str | None) -> str:
+    return "–" if value is None else value

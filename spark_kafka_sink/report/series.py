@@ -25,7 +25,7 @@ def points(columns: dict[str, Values]) -> Series:
     part_0 … : seconds of ``parts.NAMES``, of a mean batch
     p50_ms: median of the batches'; p99_ms and max_ms: the largest of them
     rate: size of batches after compression, as a share of the size before
-    retries, throttle_ms, aborted, attempts, errors: added up
+    retries, throttle_ms, aborted, attempts, errors, dead (letters): added up
     """
     lines = len(columns["time_ms"])
     if not lines:
@@ -45,7 +45,8 @@ def points(columns: dict[str, Values]) -> Series:
         **_latencies(columns, at),
         "rate": _ratio(at.sum(columns["compressed_bytes"]), at.sum(columns["uncompressed_bytes"])),
         "retries": at.sum(columns["record_retries"]),
-        "throttle_ms": at.sum(columns["throttle_time_ms"]),
+        "throttle_ms": at.sum(columns["throttle_time_ms"]) + at.sum(columns["throttle_left_ms"]),
+        "dead": at.sum(columns["dead_letters"]),
         "aborted": at.sum(columns["aborted"]),
         "attempts": at.sum(columns["failed_attempts"]),
         "errors": at.sum(columns["record_errors"]),
@@ -86,7 +87,9 @@ def _median(values: Values) -> float:
 
 
 def _took_ms(columns: dict[str, Values]) -> Values:
-    return columns["elapsed_ms"] + np.nan_to_num(columns["commit_ms"])
+    beside = np.nan_to_num(columns["commit_ms"]) + np.nan_to_num(columns["planning_ms"])
+    took: Values = columns["elapsed_ms"] + beside
+    return took
 
 
 def _rates(columns: dict[str, Values], at: _At) -> dict[str, Values]:
@@ -110,7 +113,7 @@ def _parts(columns: dict[str, Values], at: _At) -> dict[str, Values]:
     whole = np.fmax(known, np.nan_to_num(columns["task_ms"]))
     seconds = columns["elapsed_ms"] / 1000
     divided = [_ratio(each, whole) * seconds for each in (*times, whole - known)]
-    divided.append(columns["commit_ms"] / 1000)
+    divided += [columns[name] / 1000 for name in ("commit_ms", "planning_ms")]
     lines = at.sum(np.ones(len(seconds)))
     return {f"part_{number}": at.sum(each) / lines for number, each in enumerate(divided)}
 

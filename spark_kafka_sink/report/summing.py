@@ -14,7 +14,7 @@ Summed = Union[float, dict[str, Any]]
 
 OF_ALL = (
     *("metrics", "tasks", "failed_attempts", "transactions", "commit_ms", "elapsed_ms"),
-    "records_acknowledged",
+    *("records_acknowledged", "planning_ms", "dead_letters"),
 )
 """Fields of a line that are summed over all lines."""
 OF_WHOLE = ("request_latency", "nodes", "topics", "partitions")

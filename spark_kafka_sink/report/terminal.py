@@ -15,7 +15,7 @@ from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, size
 from spark_kafka_sink.report.keyboard import Keyboard
-from spark_kafka_sink.report.parts import PARTS, largest, shares
+from spark_kafka_sink.report.parts import PARTS, largest, shares, took_ms
 from spark_kafka_sink.report.skew import brokers
 from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add
 
@@ -112,16 +112,12 @@ class _Column(NamedTuple):
     is_text: bool = False
 
 
-def _ms(line: dict[str, Any]) -> float:
-    return float(line.get("elapsed_ms") or 0) + float(line.get("commit_ms") or 0)
-
-
 def _records(line: dict[str, Any]) -> float:
     return float(line.get("records_acknowledged") or 0)
 
 
 def _rate(line: dict[str, Any]) -> str:
-    ms = _ms(line)
+    ms = took_ms(line)
     return count(1000 * _records(line) / ms) if ms else "–"
 
 
@@ -136,7 +132,7 @@ def _p99(line: dict[str, Any]) -> str:
 
 _COLUMNS = (
     _Column("batch", lambda line: str(line.get("batch_id", "job"))),
-    _Column("took", lambda line: duration(_ms(line))),
+    _Column("took", lambda line: duration(took_ms(line))),
     _Column("records", lambda line: count(_records(line)), _WIDE),
     _Column("records/s", _rate, _NARROW),
     _Column("sent", _sent, _WIDE),

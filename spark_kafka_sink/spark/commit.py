@@ -188,6 +188,8 @@ class BatchSummary:
         }
         if self.planned is not None:
             line["planning_started_at_ms"], line["planning_ms"] = self.planned
+        if is_for_log:
+            line.pop("settings", None)
         if is_known:
             measured = Measured(self.metrics, self.partitions, self.nodes, self.figures)
             line.update(for_log(measured) if is_for_log else whole(measured))

@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.told_settings import told_settings
 from spark_kafka_sink.spark.commands import complete_commands, completed_commands
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,
@@ -92,6 +93,7 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
         "application_id": options.application_id or application_of(os.environ),
         "trace_id": token_hex(_TRACE_ID_BYTES) if options.metrics.has_traces else None,
         "commit_started_at_ms": SystemClock().timestamp_ms(),
+        "settings": told_settings(options),
     }
 
 

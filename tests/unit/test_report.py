@@ -16,6 +16,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
+from spark_kafka_sink.columns.faults import CAUSES
+from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
 from spark_kafka_sink.report import making
 from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.collecting import Collected
@@ -150,6 +152,39 @@ class TestAddingUp:
         assert points(found.columns())["records_per_s"] == [None]
         assert "1 batches were aborted" not in render(found)
         assert points(collected().columns()) == {}
+
+    def test_dead_letters(self) -> None:
+        some = [numbered(HEALTHY, n, dead_letters={"too-large": n, "null-key": 1}) for n in (0, 4)]
+        found = collected(text(*some, HEALTHY))
+        assert found.total()["dead_letters"] == {"too-large": 4, "null-key": 2}
+        assert points(found.columns())["dead"] == [1, 5, 0]
+        assert "<dt>dead letters</dt><dd>6</dd>" in render(found)
+        assert "dead letters</dt>" not in render(collected(text(HEALTHY)))
+        assert CAUSES_OF_DEAD_LETTERS == CAUSES
+
+    def test_planning_is_a_part_of_the_time(self) -> None:
+        found = collected(text({**HEALTHY, "planning_ms": 4000.0, "elapsed_ms": 1000}))
+        assert points(found.columns())["seconds"] == [5]
+        assert "<td>planning</td>" in render(found)
+
+    def test_settings_and_what_has_changed(self) -> None:
+        def with_size(number: int, size: str, **more: Any) -> dict[str, Any]:
+            return numbered(HEALTHY, number, settings={"kafka.batch.size": size, **more})
+
+        lines = [with_size(n, "131072") for n in range(4)] + [with_size(4, "200", acks="1")]
+        # Another query, with settings of its own.
+        lines.insert(2, with_size(2, "5000"))
+        lines[2]["query_id"] = "other"
+        found = collected(text(HEALTHY, *lines))
+        assert [tuple(change)[2:] for change in found.changes.found] == [
+            ("kafka.batch.size", "131072", "200"),
+            ("acks", None, "1"),
+        ]
+        assert {change.batch_id for change in found.changes.found} == {4}
+        page = render(found)
+        row = next(row for row in page.split("<tr>") if "<td>131072</td><td>200</td>" in row)
+        assert "kafka.batch.size" in row
+        assert 'id="changes"' not in render(collected(text(HEALTHY)))
 
     def test_steps_of_the_heat_map_are_bounded(self) -> None:
         lines = [numbered(HEALTHY, number) for number in range(1000)]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.report import advice
-from spark_kafka_sink.report.advice import Finding, findings
+from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.finding import Finding
 from spark_kafka_sink.report.parts import OTHER, largest, shares
 from tests.unit.report_lines import (
     CODEC_BOUND,
@@ -40,7 +41,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "report.md"
         (
             THROTTLED,
             "throttled",
-            r"pauses of 4\.8 s in all \(broker 1 4\.8 s\)",
+            r"up to 60 ms because of a quota, 4\.8 s for all tasks together \(broker 1 4\.8 s\)",
             "pykafka-sink quota",
         ),
         (
@@ -130,6 +131,50 @@ def test_a_codec_that_gains_nothing() -> None:
     assert "kafka.compression.type=none" in findings(line(slow))[0].advice
 
 
+def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
+    waiting = times(6000, ack_wait=5800)
+    left = task(0, EVEN, throttle_left_ms=5500, **waiting)
+    found = findings(line(left, task(1, EVEN, **waiting)))
+    assert kinds(found) == ["throttled"]
+    assert "pauses that brokers had asked for before" in found[0].text
+    assert "5.5 s" in found[0].text
+
+
+def test_waiting_that_is_worth_no_words() -> None:
+    """Most of the time, and no time."""
+    nodes = {1: node(5), 2: node(60), 3: node(5)}
+    assert of(*(task(n, EVEN, nodes=nodes, **times(60, ack_wait=50)) for n in range(20))) == []
+    assert of(*(task(n, EVEN, nodes=nodes, **times(600, ack_wait=500)) for n in range(20))) == [
+        "slow-broker"
+    ]
+
+
+def test_dead_letters() -> None:
+    some = {"too-large": 30, "null-key": 200, "partitioner": 0}
+    (found,) = findings(line(task(0, EVEN), dead_letters=some))
+    assert found.kind == "dead-letters"
+    assert found.text == "230 rows could not be written, 2 % of all: 200 null-key, 30 too-large."
+    assert "dead-letters show" in found.advice
+    assert findings(line(task(0, EVEN), dead_letters={"too-large": 0})) == []
+
+
+def test_planning() -> None:
+    assert of(task(0, EVEN), planning_ms=2500.0, planning_started_at_ms=1) == ["planning"]
+    assert of(task(0, EVEN), planning_ms=300.0, planning_started_at_ms=1) == []
+
+
+def test_what_the_settings_are() -> None:
+    given = {"kafka.batch.size": "200", "kafka.linger.ms": "0"}
+    found = findings({**TINY_BATCHES, "settings": given})
+    assert "kafka.batch.size is 200 (default 131072)" in found[0].advice
+    assert "kafka.linger.ms is 0" in found[0].advice
+
+
+def test_why_a_batch_was_aborted() -> None:
+    text = findings(line(task(0, EVEN), event="abort", note="n", error="E: x"))[0].text
+    assert text == "n. E: x"
+
+
 def test_trouble_comes_first() -> None:
     waiting = times(3000, buffer_wait=2000)
     retried = task(0, EVEN, record_retries=500, **waiting)
@@ -153,7 +198,8 @@ def test_shares_of_task_time() -> None:
 
 
 def test_the_document_has_every_kind() -> None:
-    code = Path(advice.__file__).read_text(encoding="utf-8")
+    folder = Path(advice.__file__).parent
+    code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     made = set(re.findall(r'Finding\(\s*"([a-z-]+)"', code))
     told = set(re.findall(r"^\| `([a-z-]+)` \|", DOCUMENT.read_text("utf-8"), re.MULTILINE))
     assert made == told

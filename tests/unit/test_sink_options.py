@@ -11,6 +11,7 @@ from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFE
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.told_settings import told_settings
 from spark_kafka_sink.config.topic_creation import TopicCreation
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
@@ -313,3 +314,21 @@ def test_a_small_buffer_is_rounded_up_as_java_accepts_any() -> None:
     assert options.notes == ("kafka.buffer.memory=16384 is taken as 65536, what this sink needs",)
     enough = parse({"kafka.buffer.memory": "65536"})
     assert (enough.producer.buffer_memory, enough.notes) == (65536, ())
+
+
+def test_settings_that_metrics_tell():
+    told = told_settings(parse({"kafka.compression.type": "zstd", "kafka.acks": "-1"}))
+    assert told["kafka.compression.zstd.level"] == "3"
+    assert told["kafka.acks"] == "all"
+    assert told["kafka.batch.size"] == "131072"
+    assert told["delivery.guarantee"] == "at-least-once"
+    once = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}
+    assert told_settings(parse(once))["delivery.guarantee"] == "exactly-once"
+    secured = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        'required username="u" password="geheim";',
+    }
+    assert told_settings(parse(secured)).keys() == told_settings(parse()).keys()
+    assert told_settings(parse({"kafka.acks": "1"}))["kafka.acks"] == "1"

@@ -24,7 +24,7 @@
       line("fastest", "most_bytes_per_s", 1, {many: true, thin: true, scale: 1 / MIB})]},
     rate: {unit: "%", lines: [line("size after compression", "rate", 9, {scale: 100})]},
   };
-  const MARKS = [["aborted", "A", "--bad", "aborted"], ["errors", "E", "--bad", "records refused"],
+  const MARKS = [["aborted", "A", "--bad", "aborted"], ["errors", "E", "--bad", "records refused"], ["dead", "D", "--bad", "dead letters"],
     ["attempts", "F", "--bad", "task attempts failed"], ["retries", "R", "--slow", "records sent again"],
     ["throttle_ms", "T", "--slow", "ms of pauses for quotas"]];
 
