@@ -40,9 +40,15 @@ _MOST_STEPS = 60
 
 
 class Step:
-    """Some lines in a row. counts: records by partition, of ``lines`` lines"""
+    """Some lines in a row. counts: records by partition, of ``lines`` lines
 
-    def __init__(self, started_ms: float, lines: int, counts: dict[tuple[str, str], float]) -> None:
+    name: of the first one: its batch's number, "job" without
+    """
+
+    def __init__(
+        self, name: str, started_ms: float, lines: int, counts: dict[tuple[str, str], float]
+    ) -> None:
+        self.name = name
         self.started_ms = started_ms
         self.lines = lines
         self.counts = counts
@@ -52,7 +58,7 @@ class Step:
         counts = dict(self.counts)
         for where, records in other.counts.items():
             counts[where] = counts.get(where, 0.0) + records
-        return Step(self.started_ms, self.lines + other.lines, counts)
+        return Step(self.name, self.started_ms, self.lines + other.lines, counts)
 
 
 class Collected:
@@ -78,9 +84,9 @@ class Collected:
         self._slowest: list[tuple[float, int, bytes]] = []
         self._lines_of_a_step = 1
 
-    def add(self, data: bytes) -> None:
+    def add(self, texts: list[bytes]) -> None:
         """Whole lines, in the order in which they were written."""
-        piece = parse(data, self._query)
+        piece = parse(texts, self._query)
         self.left_out += piece.left_out
         if not piece.texts:
             return
@@ -113,7 +119,11 @@ class Collected:
     def total(self) -> dict[str, Any]:
         """All lines as one, for ``advice``."""
         slow = sorted(
-            (task for _, line in self.slowest() for task in line.get("slowest_tasks") or ()),
+            (
+                {**task, "batch_id": line.get("batch_id")}
+                for _, line in self.slowest()
+                for task in line.get("slowest_tasks") or ()
+            ),
             key=lambda task: -float(task["task_ms"]),
         )
         return {**self._sums, "aborted": self.aborted, "slowest_tasks": slow[:10]}
@@ -155,7 +165,7 @@ class Collected:
             if len(self.steps) == 2 * _MOST_STEPS:
                 self._lines_of_a_step *= 2
                 self.steps = list(_halved(self.steps))
-            self.steps.append(Step(float(line["time_ms"]), 0, {}))
+            self.steps.append(Step(str(line.get("batch_id", "job")), float(line["time_ms"]), 0, {}))
         step = self.steps[-1]
         step.lines += 1
         for topic, partitions in (line.get("partitions") or {}).items():

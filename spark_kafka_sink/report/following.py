@@ -21,10 +21,10 @@ class FollowedReport:
         self._collected = Collected(query)
         self._lock = Lock()
         self._page = (-1, b"")
-        for data in read_pieces(
+        for texts in read_pieces(
             [name for name in files_of(path, may_be_none=True) if name != path]
         ):
-            self._collected.add(data)
+            self._collected.add(texts)
 
     def version(self) -> int:
         """Grows with every line."""
@@ -42,7 +42,7 @@ class FollowedReport:
     def _read(self) -> int:
         data = self._lines.read_texts()
         if data:
-            self._collected.add(data)
+            self._collected.add(data.splitlines())
         return self._collected.lines + self._collected.left_out
 
 

@@ -8,7 +8,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.reading import files_of, read_pieces
 
-WHOLE_BYTES = 32 * 1024 * 1024
+WHOLE_BYTES = 8 * 1024 * 1024
 """Of larger files, partitions and brokers are read of some lines only: of about as many bytes."""
 
 
@@ -20,8 +20,8 @@ def collect(path: str, query: str | None) -> Collected:
     """
     files = files_of(path)
     collected = Collected(query, _every(files))
-    for data in read_pieces(files):
-        collected.add(data)
+    for texts in read_pieces(files):
+        collected.add(texts)
     if not collected.lines:
         which = f" of the query {query}" if query is not None else ""
         raise ConfigError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.report.advice import findings
-from spark_kafka_sink.report.collecting import MOST_LATEST, Collected
+from spark_kafka_sink.report.collecting import MOST_LATEST, TIMES, Collected
 from spark_kafka_sink.report.figures import count
 from spark_kafka_sink.report.parts import NAMES
 from spark_kafka_sink.report.sections import (
@@ -19,6 +19,7 @@ from spark_kafka_sink.report.sections import (
     batches_table,
     brokers_table,
     heat_map,
+    outliers_section,
     settings_section,
     summary_section,
     tasks_table,
@@ -75,12 +76,20 @@ def _title(collected: Collected) -> str:
 def _body(collected: Collected, columns: dict[str, Any]) -> str:
     total, latest = collected.total(), collected.latest()
     times = columns["time_ms"]
+    median_ms = float(np.median(np.nansum([columns[name] for name in TIMES], axis=0)))
     span = (float(np.nanmin(times)), float(np.nanmax(times)))
     charts = "".join(_figure(*chart) for chart in _CHARTS)
     slowest = [line for _, line in collected.slowest()]
     kept = f"The last {min(MOST_LATEST, collected.lines)} micro-batches and jobs"
     parts = (
-        _section("advice", "What to change", advice_section(findings(total), collected.lines)),
+        _section(
+            "advice",
+            "What to change",
+            Html(
+                advice_section(findings(total), collected.lines)
+                + outliers_section(collected, median_ms)
+            ),
+        ),
         _section("summary", "In figures", summary_section(collected, total, span)),
         _section("charts", "Over time", Html(_CHARTS_HELP + charts)),
         _section(

@@ -31,6 +31,30 @@ def advice_section(found: Sequence[Finding], lines: int) -> Html:
     return Html(f"{intro}<ol class='advice'>{items}</ol>" if items else f"<p>{_NOTHING}</p>")
 
 
+def outliers_section(collected: Collected, median_ms: float) -> Html:
+    """The batches that took far longer than the one in the middle, each with its cause."""
+    least_ms = max(_TIMES_THE_MEDIAN * median_ms, _LEAST_OUTLIER_MS)
+    found = [(ms, line) for ms, line in collected.slowest() if ms >= least_ms][:_MOST_OUTLIERS]
+    items = "".join(_outlier(ms, line, median_ms) for ms, line in found)
+    if not items:
+        return Html("")
+    title = f"<h3>Took {_TIMES_THE_MEDIAN} times as long as the median batch, or longer</h3>"
+    return Html(f"{title}<ul class='outliers' id='outliers'>{items}</ul>")
+
+
+_TIMES_THE_MEDIAN = 3
+_LEAST_OUTLIER_MS = 1000.0
+_MOST_OUTLIERS = 8
+
+
+def _outlier(ms: float, line: Line, median_ms: float) -> str:
+    number = line.get("batch_id")
+    name = "a job" if number is None else f"batch {number}"
+    times = f", {ms / median_ms:,.0f} times the median" if median_ms else ""
+    why = _why(findings(line)) or f"most of it {escape(largest(line))}"
+    return f"<li><b>{name}</b>, {moment(line['time_ms'])} UTC: {duration(ms)}{times}. {why}</li>"
+
+
 def _finding(finding: Finding) -> str:
     kind = "trouble" if finding.is_trouble else "slow"
     advice = f"<p class='do'>→ {_code(finding.advice)}.</p>" if finding.advice else ""
@@ -86,9 +110,8 @@ def _batch_row(line: Line) -> list[Value]:
     records = float(line.get("records_acknowledged") or 0)
     sent = float(metrics.get("compressed_bytes") or 0)
     p99 = (line.get("request_latency") or {}).get("p99_ms")
-    number = line.get("batch_id")
     return [
-        "job" if number is None else Cell(str(number), float(number)),
+        _batch_cell(line.get("batch_id")),
         Cell(moment(line["time_ms"]), float(line["time_ms"])),
         Cell(duration(ms), ms),
         Cell(count(records), records),
@@ -98,6 +121,10 @@ def _batch_row(line: Line) -> list[Value]:
         largest(line),
         _why(findings(line)),
     ]
+
+
+def _batch_cell(number: int | None) -> Value:
+    return "job" if number is None else Cell(str(number), float(number))
 
 
 def _why(found: Sequence[Finding]) -> Html:
@@ -134,6 +161,7 @@ def tasks_table(total: Line) -> Html:
         ms = [float(task.get(name) or 0) for name in ("task_ms", *_TASK_TIMES)]
         rows.append(
             [
+                _batch_cell(task.get("batch_id")),
                 Cell(str(task["task"]), float(task["task"])),
                 Cell(str(task["attempt"]), float(task["attempt"])),
                 str(task["host"]),
@@ -143,7 +171,7 @@ def tasks_table(total: Line) -> Html:
             ]
         )
     names = {part.field: part.name for part in PARTS}
-    columns = ("task", "attempt", "host", "started, UTC", "records", "took")
+    columns = ("batch", "task", "attempt", "host", "started, UTC", "records", "took")
     caption = "Slowest tasks of the slowest batches"
     return table("tasks", caption, (*columns, *(names[name] for name in _TASK_TIMES)), rows)
 
@@ -170,12 +198,15 @@ def heat_map(collected: Collected) -> Html:
     rows = sorted(totals, key=lambda where: -totals[where])
     shown = rows[:_MOST_ROWS_OF_THE_MAP]
     whole = sum(totals.values())
-    head = "".join(f"<th scope='col'>{_clock(step.started_ms)}</th>" for step in columns)
+    head = "".join(
+        f"<th scope='col' class='n' title='{moment(step.started_ms)} UTC'>{escape(step.name)}</th>"
+        for step in columns
+    )
     body = "".join(_map_row(where, columns, totals[where] / whole, len(totals)) for where in shown)
     left = f" The {len(rows) - len(shown)} with the fewest are not shown." * (rows != shown)
     caption = (
-        "Records of each partition, as times the mean of all partitions that were written to. "
-        f"1 is even; the darker, the more.{left}"
+        "Records of each partition from batch to batch, as times the mean of all partitions that "
+        f"were written to. 1 is even; the darker, the more.{left}"
     )
     return Html(
         f"<div class='wide' tabindex='0' role='region' aria-label='Partitions over time'>"
@@ -198,10 +229,6 @@ def _map_row(where: tuple[str, str], columns: Sequence[Step], share: float, numb
             f"{count(records)} records'>{times:.1f}</td>"
         )
     return f"<tr><th scope='row'>{name}</th><td>{100 * share:.1f} %</td>{''.join(cells)}</tr>"
-
-
-def _clock(time_ms: float) -> str:
-    return moment(time_ms)[11:16]
 
 
 def settings_section(collected: Collected, line: Line) -> Html:
@@ -244,7 +271,7 @@ def changes_table(changes: Iterable[Change]) -> Html:
     """The latest first."""
     rows: list[list[Value]] = [
         [
-            "job" if change.batch_id is None else Cell(str(change.batch_id), change.batch_id),
+            _batch_cell(change.batch_id),
             Cell(moment(change.time_ms), change.time_ms),
             change.name,
             _or_none(change.before),

@@ -45,7 +45,7 @@ class Screen:
         """
         data = self._lines.read_texts()
         if data:
-            self._collected.add(data)
+            self._collected.add(data.splitlines())
         most = max(min(height - _LINES_OF_THE_REST, _SHOWN), _LEAST_SHOWN) if height else _SHOWN
         latest = self._collected.latest()[:_SHOWN]
         end = (hint and f" ({hint})", "dim")

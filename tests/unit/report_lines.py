@@ -64,10 +64,16 @@ def line(
     """As it is read from a file."""
     made = BatchSummary.merge(tasks).line(event, batch_id)
     made["time_ms"] = START_MS + 10_000 * batch_id
-    text = json.dumps({**made, **more})
+    text = json.dumps(with_fields(made, **more))
     check_text(text)
     read: dict[str, Any] = json.loads(text)
     return read
+
+
+def with_fields(made: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """In the order in which the sink writes them: what is plain before what is by name."""
+    others = {name: value for name, value in made.items() if name not in ("sink", *more)}
+    return {"sink": "pykafka-sink", **more, **others}
 
 
 EVEN = [2000] * 6

@@ -18,16 +18,26 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.columns.faults import CAUSES
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
-from spark_kafka_sink.report import making
+from spark_kafka_sink.report import making, reading
 from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, percent, size
 from spark_kafka_sink.report.following import FollowedReport, ReportServer
 from spark_kafka_sink.report.making import collect
 from spark_kafka_sink.report.page import render
-from spark_kafka_sink.report.reading import files_of
+from spark_kafka_sink.report.reading import files_of, parse
 from spark_kafka_sink.report.series import MOST_POINTS, points
-from tests.unit.report_lines import EVEN, HEALTHY, SKEWED_KEY, SLOW_BROKER, THROTTLED, line, task
+from spark_kafka_sink.spark.commit import BatchSummary
+from tests.unit.report_lines import (
+    EVEN,
+    HEALTHY,
+    SKEWED_KEY,
+    SLOW_BROKER,
+    THROTTLED,
+    line,
+    task,
+    with_fields,
+)
 
 ABORTED = line(task(0, EVEN), event="abort", batch_id=3)
 
@@ -37,13 +47,14 @@ def text(*lines: Any) -> bytes:
 
 
 def numbered(example: dict[str, Any], number: int, **more: Any) -> dict[str, Any]:
-    return {**example, "batch_id": number, "time_ms": 1_700_000_000_000 + 1000 * number, **more}
+    time_ms = 1_700_000_000_000 + 1000 * number
+    return with_fields(example, **{"batch_id": number, "time_ms": time_ms, **more})
 
 
 def collected(*pieces: bytes, query: str | None = None, every: int = 1) -> Collected:
     found = Collected(query, every)
     for piece in pieces:
-        found.add(piece)
+        found.add(piece.splitlines())
     return found
 
 
@@ -67,6 +78,23 @@ class TestReading:
         path.write_bytes(text(HEALTHY) + other + text(SLOW_BROKER) + cut_off)
         found = collect(str(path), None)
         assert (found.lines, found.left_out) == (2, 5)
+
+    def test_what_is_by_name_has_no_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is left away before lines are parsed, if they are as the sink writes them."""
+        told = {"commit_ms": 3, "settings": {"kafka.acks": "all"}}
+        summary = BatchSummary.merge([task(0, EVEN), task(1, EVEN)])
+        summary.planned = (1, 2.5)
+        known = {"dead_letters": {"null-key": 1}, "query_name": "q", **told}
+        lines = [summary.line(event, 7, client_id="c", **known) for event in ("commit", "abort")]
+        others = [dict(sorted(each.items())) for each in lines]
+        rows = [parse(text(*some).splitlines(), None).rows for some in (lines, others)]
+        assert rows[0] == rows[1]
+        parsed: list[int] = []
+        monkeypatch.setattr(reading.pa, "BufferReader", lambda data: parsed.append(len(data)) or 1)
+        for some in (lines, others):
+            with pytest.raises(TypeError):
+                parse(text(*some).splitlines(), None)
+        assert parsed[0] < parsed[1] / 2
 
     def test_a_line_of_many_partitions(self) -> None:
         wide = line(task(0, [10] * 10_000))
@@ -141,7 +169,7 @@ class TestAddingUp:
         assert min(found["least_records_per_s"]) == pytest.approx(48_000 / 77, rel=1e-3)
 
     def test_parts_make_up_the_time_of_a_batch(self) -> None:
-        found = points(collected(text({**SLOW_BROKER, "commit_ms": 500})).columns())
+        found = points(collected(text(with_fields(SLOW_BROKER, commit_ms=500))).columns())
         parts = [values[0] for name, values in found.items() if name.startswith("part_")]
         assert sum(parts) == pytest.approx(found["seconds"][0]) == 4.5
 
@@ -163,7 +191,7 @@ class TestAddingUp:
         assert CAUSES_OF_DEAD_LETTERS == CAUSES
 
     def test_planning_is_a_part_of_the_time(self) -> None:
-        found = collected(text({**HEALTHY, "planning_ms": 4000.0, "elapsed_ms": 1000}))
+        found = collected(text(with_fields(HEALTHY, planning_ms=4000.0, elapsed_ms=1000)))
         assert points(found.columns())["seconds"] == [5]
         assert "<td>planning</td>" in render(found)
 
@@ -249,6 +277,21 @@ class TestPage:
         assert "<summary>broker 2 is slow</summary>" in row
         assert "Look at broker 2: disk" in row
         assert "waiting for buffer memory" in row
+
+    def test_batches_that_stand_out_come_first(self) -> None:
+        lines = [numbered(HEALTHY, number) for number in range(40)]
+        lines[17] = numbered(SLOW_BROKER, 17)
+        page = render(collected(text(*lines)))
+        said = page.split("id='outliers'")[1].split("</ul>")[0]
+        assert "<b>batch 17</b>, 2023-11-14 22:13:37 UTC: 4.0 s, 4 times the median." in said
+        assert "<summary>broker 2 is slow</summary>" in said
+        assert said.count("<b>batch") == 1
+        assert "id='outliers'" not in render(collected(text(*lines[:17])))
+
+    def test_slow_tasks_name_their_batch(self) -> None:
+        page = render(collected(text(numbered(HEALTHY, 3), numbered(SLOW_BROKER, 17))))
+        rows = page.split('id="tasks"')[1].split("<tbody>")[1].split("<tr>")[1:5]
+        assert all(">17</th>" in row for row in rows)
 
     def test_the_heat_map_shows_skew(self) -> None:
         page = render(collected(text(SKEWED_KEY)))

@@ -107,7 +107,7 @@
       + " Arrow keys tell the figures of one batch after the other.");
     charts.push(chart);
     place.onkeydown = event => {
-      const step = {ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10}[event.key];
+      const step = {ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -count, End: count}[event.key];
       if (!step) return;
       event.preventDefault();
       const i = Math.min(Math.max((chart.cursor.idx ?? (step > 0 ? -1 : count)) + step, 0), count - 1);
@@ -193,8 +193,34 @@
   let width = innerWidth;
   addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", () => { root.classList.add("print"); redraw(); });
-  addEventListener("afterprint", () => { root.classList.remove("print"); redraw(); });
+  /* On paper nothing can be unfolded. */
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    root.classList.add("print");
+    unfolded = [...document.querySelectorAll("#outliers details:not([open])")];
+    for (const one of unfolded) one.open = true;
+    redraw();
+  });
+  addEventListener("afterprint", () => {
+    root.classList.remove("print");
+    for (const one of unfolded) one.open = false;
+    redraw();
+  });
+
+  /* What the reader has unfolded, and where the focus is: found again in a page that was updated. */
+  const placeOf = one => {
+    const within = one.querySelector("table[id]") ?? one.closest("[id]"), row = one.closest("tr, li");
+    return [within?.id, row?.querySelector("th, b")?.textContent, one.tagName, one.matches("button") ? one.textContent : ""].join("|");
+  };
+  const FOCUSED = ".chart, summary, th > button, .wide";
+  const kept = () => {
+    const open = [...document.querySelectorAll("details[open]")].map(one => placeOf(one.firstElementChild));
+    const active = document.activeElement?.matches(FOCUSED) ? placeOf(document.activeElement) : null;
+    return () => {
+      for (const one of document.querySelectorAll("summary")) if (open.includes(placeOf(one))) one.parentElement.open = true;
+      if (active) [...document.querySelectorAll(FOCUSED)].find(one => placeOf(one) === active)?.focus({preventScroll: true});
+    };
+  };
 
   /* A page that goes on updating: its server has a number that grows with every line. */
   if (root.dataset.version !== undefined) {
@@ -204,12 +230,12 @@
         const version = await (await fetch("version", {cache: "no-store"})).text();
         if (version !== root.dataset.version) {
           const page = new DOMParser().parseFromString(await (await fetch("./", {cache: "no-store"})).text(), "text/html");
-          const open = [...document.querySelectorAll("details[open]")].map(one => one.closest("[id]")?.id);
+          const restore = kept();
           root.dataset.version = page.documentElement.dataset.version;
           document.title = page.title;
           for (const part of ["h1", "#main", "footer"]) document.querySelector(part).replaceWith(page.querySelector(part));
           start();
-          document.querySelectorAll("figure").forEach(one => { if (open.includes(one.id)) one.querySelector("details").open = true; });
+          restore();
         }
         state.textContent = "Goes on updating.";
       } catch {
