@@ -14,6 +14,8 @@ from spark_kafka_sink.transactions.times import time_of
 
 _FORMAT = 1
 _MOST_SUPERSEDED = 64
+TOPICS_OF_ROWS = ""
+"""In place of a topic's name: a column of the rows has it."""
 
 
 class TaskTransaction(NamedTuple):
@@ -44,11 +46,22 @@ class TaskTransaction(NamedTuple):
 class Write(NamedTuple):
     """What a job writes, for one that may be run again: the write of an application.
 
+    topic: where it goes, TOPICS_OF_ROWS without the option; None where nobody has written that down
+
     Source: Delta Lake's ``txnAppId`` and ``txnVersion``.
     """
 
     write_id: str
     version: int
+    topic: str | None = None
+
+    def is_same(self, other: Write | None) -> bool:
+        """Whether ``other`` has this name and version."""
+        return other is not None and self[:2] == other[:2]
+
+    def goes_elsewhere(self, other: Write) -> bool:
+        """Whether it is known to be for another topic than ``other``."""
+        return None not in (self.topic, other.topic) and self.topic != other.topic
 
     def __str__(self) -> str:
         return f"version {self.version} of write.id '{self.write_id}'"
@@ -176,7 +189,15 @@ class Decision:
 
     def is_of(self, unit: Unit, write: Write | None) -> bool:
         """Whether this is about ``unit``, or about an earlier run of the same write."""
-        return self.unit == unit or (write is not None and self.write == write)
+        return self.unit == unit or (write is not None and write.is_same(self.write))
+
+    def in_place_of(self, write: Write) -> Write | None:
+        """What is there already of the same name, so that ``write`` is dropped or fills it in."""
+        there = self.written
+        if self.phase is Phase.PARTIAL and self.write is not None:
+            there = (*there, self.write)
+        same = (w for w in there if w.write_id == write.write_id and w.version >= write.version)
+        return next(same, None)
 
     def done(self) -> Decision:
         """Its unit is complete."""
@@ -231,11 +252,17 @@ class Decision:
             "superseded": list(self.superseded),
             "is_query": self.is_query,
             "may_begin_later": self.may_begin_later,
-            "write": self.write,
-            "written": self.written,
+            "write": None if self.write is None else self.write[:2],
+            "written": [w[:2] for w in self.written],
+            "topics": self._topics(),
             "rows": None if self.rows is None else self.rows._asdict(),
         }
         return json.dumps(body, separators=(",", ":"))
+
+    def _topics(self) -> dict[str, str]:
+        """Of writes, by their names: apart from them, for earlier versions of the sink."""
+        writes = self.written if self.write is None else (*self.written, self.write)
+        return {w.write_id: w.topic for w in writes if w.topic is not None}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Decision:
@@ -244,6 +271,7 @@ class Decision:
             body: dict[str, Any] = json.loads(text)
             if body["format"] != _FORMAT:
                 raise ValueError(f"format {body['format']}: written by another version")
+            topics, write = body.get("topics", {}), body.get("write")
             return cls(
                 owner=Driver(**body["owner"]),
                 phase=Phase(body["phase"]),
@@ -257,12 +285,17 @@ class Decision:
                 # Older records do not say; theirs was a query's if Spark told a checkpoint.
                 is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
                 may_begin_later=body.get("may_begin_later", True),
-                write=None if body.get("write") is None else Write(*body["write"]),
-                written=tuple(Write(*w) for w in body.get("written", ())),
+                write=None if write is None else _write_of(write, topics),
+                written=tuple(_write_of(w, topics) for w in body.get("written", ())),
                 rows=None if body.get("rows") is None else Rows(**body["rows"]),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a decision: {error!r}") from error
+
+
+def _write_of(found: Sequence[Any], topics: dict[str, str]) -> Write:
+    write_id, version = found
+    return Write(write_id, version, topics.get(write_id))
 
 
 @dataclass(frozen=True)

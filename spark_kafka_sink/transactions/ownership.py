@@ -66,8 +66,19 @@ def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
 
 
 def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
-    """Raise ConfigError where a prefix has too many names of writes to remember them all."""
-    if write is None or len(decision.written) < _MOST_WRITE_IDS:
+    """Raise ConfigError where ``write`` would take the place of one for another topic, or a prefix
+    has too many names of writes to remember them all.
+    """
+    if write is None:
+        return
+    before = decision.in_place_of(write)
+    if before is not None and write.goes_elsewhere(before):
+        raise ConfigError(
+            f"{write} is for {_where(write)}, and would be dropped under transactional.id.prefix "
+            f"'{prefix}': {before} was for {_where(before)}. A write.id is for one topic: give "
+            "this write a write.id of its own, or a transactional.id.prefix of its own"
+        )
+    if len(decision.written) < _MOST_WRITE_IDS:
         return
     if all(w.write_id != write.write_id for w in decision.written):
         raise ConfigError(
@@ -117,6 +128,10 @@ def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
         "that is gone for good, the last micro-batch may be visible in part, and its replay "
         f"doubles that part: {_ACCEPT}. Nothing was changed"
     )
+
+
+def _where(write: Write) -> str:
+    return f"topic '{write.topic}'" if write.topic else "the topics of its rows"
 
 
 def _in_use(by: str, prefix: str, checkpoint: str | None = None) -> str:

@@ -30,6 +30,7 @@ from spark_kafka_sink.transactions.log_topic import (
     warn_of_weak_topic,
 )
 from spark_kafka_sink.transactions.model import (
+    TOPICS_OF_ROWS,
     Driver,
     DriverToken,
     Phase,
@@ -128,7 +129,7 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
     """
     write = None
     if options.write_id is not None and options.write_version is not None:
-        write = Write(options.write_id, options.write_version)
+        write = Write(options.write_id, options.write_version, options.topic or TOPICS_OF_ROWS)
     if write is not None and not is_job:
         raise ConfigError(
             "write.id is for batch writes, foreachBatch among them: a streaming query knows its "

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.errors import OutcomeError
-from spark_kafka_sink.transactions.model import Write
+from spark_kafka_sink.transactions.model import TOPICS_OF_ROWS, Decision, Write
 from spark_kafka_sink.transactions.operations import Choice, RefusedError
 from tests.simulation.operating import (
     PATIENCE_MS,
@@ -76,11 +79,11 @@ def test_a_crash_anywhere_needs_no_human(jobs: Jobs, point: str) -> None:
     assert jobs.lives.open_ids() == []
 
 
-def lose_a_part(jobs: Jobs) -> None:
+def lose_a_part(jobs: Jobs, topic: str | None = None) -> None:
     """Decided, one task's transaction committed, the other aborted by the brokers."""
     crash_at("commit.ending")
     with pytest.raises(CrashError):
-        jobs.run(Write("etl", 1), [b"1a", b"1b"])
+        jobs.run(Write("etl", 1, topic), [b"1a", b"1b"])
     jobs.lives.world.run_for(TIMEOUT_MS + 20_000)
 
 
@@ -130,3 +133,44 @@ def test_names_are_not_for_single_runs(jobs: Jobs) -> None:
     with pytest.raises(ConfigError, match="write.version counts"):
         jobs.run(Write("run-100", 0), [b"x"])
     assert not jobs.run(Write("run-99", 0), [])
+
+
+def test_the_same_write_for_another_topic_is_refused(jobs: Jobs) -> None:
+    """What was written is in the first one: to drop it would lose the rows of the second."""
+    assert jobs.run(Write("etl", 2, "first"), [b"2"])
+    for version, topic in ((2, "second"), (1, "second"), (2, TOPICS_OF_ROWS)):
+        with pytest.raises(ConfigError, match=r"is for (topic 'second'|the topics of its rows)"):
+            jobs.run(Write("etl", version, topic), [b"lost"])
+    assert not jobs.run(Write("etl", 2, "first"), [b"2"])
+    assert jobs.run(Write("etl", 3, "second"), [b"3"])
+    assert jobs.run(Write("other", 2, "second"), [b"o2"])
+    assert jobs.lives.visible() == [b"2", b"3", b"o2"]
+    assert jobs.lives.open_ids() == []
+
+
+def test_a_write_whose_topic_is_not_known_is_dropped(jobs: Jobs) -> None:
+    """Earlier versions of the sink have not written it down."""
+    assert jobs.run(Write("etl", 1), [b"1"])
+    assert not jobs.run(Write("etl", 1, "second"), [b"1"])
+
+
+def test_what_is_visible_in_part_is_not_filled_in_in_another_topic(jobs: Jobs) -> None:
+    lose_a_part(jobs, "first")
+    with pytest.raises(ConfigError, match="version 1 of write.id 'etl' was for topic 'first'"):
+        jobs.run(Write("etl", 1, "second"), [b"1a", b"1b"])
+
+
+def test_earlier_versions_of_the_sink_read_what_is_written() -> None:
+    """Topics are apart from the names and versions of writes."""
+    owner = driver(1, None)
+    decision = replace(Decision(owner), write=Write("etl", 1, "t")).done()
+    body = json.loads(decision.to_json())
+    assert (body["write"], body["written"], body["topics"]) == (
+        ["etl", 1],
+        [["etl", 1]],
+        {"etl": "t"},
+    )
+    assert Decision.from_json(decision.to_json()) == decision
+    del body["topics"]
+    before = Decision.from_json(json.dumps(body))
+    assert before.written == (Write("etl", 1),)
