@@ -175,20 +175,25 @@ class RecordAccumulator:
         """
         backoff = self._retry_backoff if backoff is None else backoff
         batch.reenqueued(now_ms, backoff.backoff_ms(batch.attempts - 1))
+        self.put_back(batch)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """As ``reenqueue``, without a pause."""
         with self.monitor:
             queue = self._queue(batch.topic_partition)
             queue.insert(self._position(queue, batch), batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Queue the parts of a split batch in its place; its memory is free."""
+        """Queue the parts of a split batch, if there are any, in its place; its memory is free."""
         with self.monitor:
             if batch not in self._incomplete:
                 return  # the producer has failed in the meantime
             self._incomplete = _with_parts(self._incomplete, batch, parts)
-            queue = self._queue(batch.topic_partition)
-            position = self._position(queue, batch)
-            for offset, part in enumerate(parts):
-                queue.insert(position + offset, part)
+            if parts:
+                queue = self._queue(batch.topic_partition)
+                position = self._position(queue, batch)
+                for offset, part in enumerate(parts):
+                    queue.insert(position + offset, part)
             self.pool.give_back(batch.pages)
             batch.pages = []
             self.monitor.notify_all()

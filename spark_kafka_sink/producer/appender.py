@@ -9,7 +9,7 @@ Source: ``KafkaProducer.doSend``, ``RecordAccumulator.append``; KIP-480.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -22,6 +22,7 @@ from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_finisher import BatchFinisher, Finishers
+from spark_kafka_sink.producer.batch_splitter import Divided
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.partitioner import RandomSource
@@ -213,6 +214,16 @@ class Appender:
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
         return self._sender_finisher.halve(batch)
+
+    def halve(self, batch: ProducerBatch) -> list[ProducerBatch]:
+        """The parts of a batch of which its broker refuses some records, without saying which. For
+        the sender thread.
+        """
+        return self._sender_finisher.halve(batch)
+
+    def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+        """A batch without the records that its broker refuses. For the sender thread."""
+        return self._sender_finisher.leave_out(batch, rows)
 
     def _finish_all(self, slots: list[int]) -> None:
         for slot in slots:

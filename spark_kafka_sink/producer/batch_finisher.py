@@ -7,6 +7,7 @@ Source: ``MemoryRecordsBuilder.close``.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter, Divided
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.open_batches import DetachedBatch, OpenBatches
@@ -69,6 +70,10 @@ class BatchFinisher:
         """A batch that its broker found too large, as two or three parts."""
         self._count_split()
         return self._splitter.split(batch, batch.records_bytes // 2)
+
+    def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+        """A batch without some of its records, by their numbers in it."""
+        return self._splitter.leave_out(batch, rows)
 
     def _count_split(self) -> None:
         # Both threads may split at the same time.

@@ -1,13 +1,16 @@
-"""A batch that is too large, as several that are not.
+"""A batch that is too large, as several that are not; one without records that a broker refuses.
 
-Two reasons: the broker answered MESSAGE_TOO_LARGE, or the codec did worse than estimated and the
-batch came out larger than ``max.request.size``. The parts live outside the buffer pool, as in the
-Java client: they are rare, and must not wait for the memory that they are to free.
+Two reasons for the first: the broker answered MESSAGE_TOO_LARGE, or the codec did worse than
+estimated and the batch came out larger than ``max.request.size``. The parts live outside the buffer
+pool, as in the Java client: they are rare, and must not wait for the memory that they are to free.
 
 Source: ``RecordAccumulator.splitAndReenqueue``, ``ProducerBatch.split``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +18,18 @@ from spark_kafka_sink.base.model import NO_SEQUENCE
 from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
 from spark_kafka_sink.record.compression import Compressor, decompress
 from spark_kafka_sink.record.kernels.split import take_records
-from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD, read_header
+from spark_kafka_sink.record.record_reader import Record, read_record, record_bounds
+
+
+class Divided(NamedTuple):
+    """A batch without some of its records: parts of the rest, none if there is no rest.
+
+    left_out: in their order; ``offset`` is the number in the batch
+    """
+
+    parts: list[ProducerBatch]
+    left_out: list[Record]
 
 
 class BatchSplitter:
@@ -38,11 +52,34 @@ class BatchSplitter:
         Their sequence numbers, if the batch has any, take the place of the batch's own. The parts
         count as not tried yet; their delivery time goes on. The batch keeps its memory.
         """
-        records = np.frombuffer(_records_of(batch), np.uint8)
+        return self._parts(batch, _records_of(batch), batch.records_count, target_bytes)
+
+    def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
+        """``batch``, which was sent, without ``rows``: numbers of its records, ascending.
+
+        Record by record in Python: for batches of which a broker has refused some.
+        """
+        data = _records_of(batch)
+        bounds = record_bounds(data, batch.records_count)
+        header = read_header(batch.buffers[0])
+        left_out = [read_record(header, data, bounds[row]) for row in rows]
+        starts = [0, *(bounds[row + 1] for row in rows)]
+        ends = [*(bounds[row] for row in rows), len(data)]
+        kept = b"".join(data[start:end] for start, end in zip(starts, ends))
+        count = batch.records_count - len(rows)
+        return Divided(self._parts(batch, kept, count, len(kept)), left_out)
+
+    def _parts(
+        self, batch: ProducerBatch, data: bytes, count: int, target_bytes: int
+    ) -> list[ProducerBatch]:
+        """``data``: ``count`` of the batch's records, as they are in it."""
+        if not count:
+            return []
+        records = np.frombuffer(data, np.uint8)
         # What take_records may write: target_bytes, or one record, which does not grow.
         out = np.empty(max(target_bytes, len(records)), np.uint8)
         address, parts, sequence = records.ctypes.data, [], batch.base_sequence
-        left = batch.records_count
+        left = count
         while left:
             taken, read, written, base_timestamp, max_timestamp = take_records(
                 address, left, batch.base_timestamp, target_bytes, out.ctypes.data

@@ -9,6 +9,9 @@ from spark_kafka_sink.base.errors import (
     transaction_advice_for,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.protocol.messages.produce import PartitionProduceResponse
+
+_MOST_ROWS = 3
 
 
 def expired(batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str) -> DeliveryError:
@@ -29,6 +32,19 @@ def refused(batch: ProducerBatch, error: KafkaErrorCode, now_ms: int) -> Deliver
         f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
         f"{_what_to_do(_advice(batch, error))}"
     )
+
+
+def answered(batch: ProducerBatch, answer: PartitionProduceResponse) -> str | None:
+    """What the broker says in words, and of which records of the batch (KIP-467)."""
+    told = [
+        f"record {e.batch_index} of the batch's {batch.records_count}: "
+        f"{e.batch_index_error_message or 'refused'}"
+        for e in answer.record_errors[:_MOST_ROWS]
+    ]
+    if len(answer.record_errors) > _MOST_ROWS:
+        told.append(f"and {len(answer.record_errors) - _MOST_ROWS} more")
+    words = [*([answer.error_message] if answer.error_message else []), *told]
+    return "; ".join(word.rstrip(".") for word in words) or None
 
 
 def _subject(batch: ProducerBatch) -> str:

@@ -110,6 +110,7 @@ class KafkaProducer:
         identity = self._identities.first()
         self.sender = Sender(config, cluster, accumulator, self._appender, identity, self._totals)
         self.telemetry = self.sender.telemetry = self._create_telemetry(rng)
+        self.refusals = self.sender.refusals
 
     def _create_telemetry(self, rng: random.Random) -> Telemetry | None:
         if not self._config.enable_metrics_push:
@@ -248,6 +249,7 @@ class KafkaProducer:
             self._totals.reset()
             left_ms = self.client.pauses.latest_end_ms - self._clock.now_ms()
             self.metrics.throttle_left_ms = max(left_ms, 0)
+            self.refusals.reset()
             for node in list(self.nodes.values()):
                 node.reset()
         if self._is_transactional:

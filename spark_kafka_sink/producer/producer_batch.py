@@ -6,7 +6,7 @@ Source: ``ProducerBatch``.
 from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
-from spark_kafka_sink.base.errors import KafkaErrorCode
+from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
 from spark_kafka_sink.base.model import (
     NO_LEADER_EPOCH,
     NO_PRODUCER,
@@ -23,6 +23,17 @@ from spark_kafka_sink.record.record_batch import (
 )
 
 _SEQUENCE_SPACE = 2**31
+# Answers of a leader that has appended nothing. Source: ``ReplicaManager``, ``Partition``,
+# ``ProducerAppendInfo``.
+_BEFORE_APPEND = frozenset(
+    error_named(name)
+    for name in (
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "NOT_ENOUGH_REPLICAS",
+        "CONCURRENT_TRANSACTIONS",
+        "THROTTLING_QUOTA_EXCEEDED",
+    )
+)
 
 
 def increment_sequence(sequence: int, by: int) -> int:
@@ -45,6 +56,8 @@ class ProducerBatch:
     created_at_ms: when the batch was finished; delivery.timeout.ms counts from here
     opened_at_ms: when its first record was appended
     is_renumbered: since it was last sent; an answer that comes now is about its old numbers
+    is_sent: not answered yet; kept by an idempotent producer
+    may_be_appended: an earlier attempt has failed in a way that does not tell
     """
 
     topic_partition: TopicPartition
@@ -64,6 +77,8 @@ class ProducerBatch:
     base_sequence: int = NO_SEQUENCE
     is_sealed: bool = False
     is_renumbered: bool = False
+    is_sent: bool = False
+    may_be_appended: bool = False
     attempts: int = 0
     drained_at_ms: int = 0
     retry_at_ms: int = 0
@@ -132,6 +147,7 @@ class ProducerBatch:
     def note_failure(self, node: Node | None, error: KafkaErrorCode, detail: str | None) -> None:
         """Count a failed attempt, and remember why it failed."""
         self.attempts += 1
+        self.may_be_appended = self.may_be_appended or error not in _BEFORE_APPEND
         self.last_node = node
         self.last_error = error
         self.last_error_detail = detail

@@ -38,6 +38,7 @@ from spark_kafka_sink.producer.produce_requests import (
     produce_request,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.refusals import Refusals
 from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.protocol.messages.produce import (
@@ -46,7 +47,6 @@ from spark_kafka_sink.protocol.messages.produce import (
 )
 
 _NONE = error_named("NONE")
-_MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
@@ -85,6 +85,7 @@ class Sender:
         self._appender = appender
         self._identity = identity
         self._metrics, self._report = totals
+        self.refusals = Refusals(appender, accumulator, totals.metrics)
         self._in_flight = 0
         self.telemetry: Telemetry | None = None
         # Without idempotence, order survives a retry only if nothing else is in flight.
@@ -291,10 +292,10 @@ class Sender:
             offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
             self._acknowledge(batch, offset)
             return
-        detail = partition.error_message
-        if partition.record_errors:
-            first = partition.record_errors[0]
-            detail = f"{detail or ''} record {first.batch_index}: {first.batch_index_error_message}"
+        if self.refusals.settle(batch, error, partition, self._state):
+            self._accumulator.unmute(batch.topic_partition)
+            return
+        detail = delivery_errors.answered(batch, partition)
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
@@ -317,9 +318,6 @@ class Sender:
         log_start_offset: int = NO_OFFSET,
     ) -> None:
         """A failed attempt: again, or never."""
-        if error is _MESSAGE_TOO_LARGE and batch.records_count > 1:
-            self._split(batch)
-            return
         batch.note_failure(node, error, detail)
         if error.refresh_metadata:
             self._metadata.request_update()
@@ -334,13 +332,6 @@ class Sender:
         else:
             self._metrics.record_errors += batch.records_count
             self.fail(delivery_errors.refused(batch, error, now_ms))
-
-    def _split(self, batch: ProducerBatch) -> None:
-        """Send a batch that the broker finds too large as two; not counted as an attempt."""
-        parts = self._appender.split_too_large(batch)
-        self._accumulator.unmute(batch.topic_partition)
-        self._state.replace(batch, parts)
-        self._accumulator.replace(batch, parts)
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -6,10 +6,13 @@ first drained; up to five batches per partition are in flight; once one is being
 others wait for it. Where the broker has lost the producer's state, the epoch is bumped and what is
 in flight is numbered anew from 0.
 
-A batch that fails for good ends the producer, and with it this state: there is no numbering to
-repair after a failure.
+A batch that fails for good ends the producer, and with it this state. One whose records the broker
+refuses, where that is tolerated, has taken none of its numbers: the broker refuses what was sent
+behind it as out of order. When all of that is answered, it is numbered anew and sent again. Not
+before: a batch with old numbers that comes late could fit by chance.
 
-Source: ``TransactionManager``, ``TxnPartitionEntry``; KIP-98, KIP-360.
+Source: ``TransactionManager.adjustSequencesDueToFailedBatch``, which does not wait;
+``TxnPartitionEntry``; KIP-98, KIP-360.
 """
 
 from __future__ import annotations
@@ -63,6 +66,18 @@ class BatchNumbering(Protocol):
         """Put the parts of a split batch where the batch was; they have its sequence numbers."""
         ...
 
+    def may_divide(self, batch: ProducerBatch) -> bool:
+        """Whether it is certain that nothing of ``batch`` is appended, nor of those behind it."""
+        ...
+
+    def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """As ``replace``, by parts without the records that the broker refuses."""
+        ...
+
+    def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+        """Whether the broker has refused ``batch`` only for another one before it."""
+        ...
+
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
         """Whether sending ``batch`` again may help."""
         ...
@@ -94,6 +109,17 @@ class NoNumbering:
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Nothing was noted of it."""
 
+    def may_divide(self, batch: ProducerBatch) -> bool:
+        """Always: what is sent again may double records anyway."""
+        return True
+
+    def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Nothing was noted of it."""
+
+    def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+        """Never: there is no order that the broker knows."""
+        return False
+
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
         """As the error's row in the table says."""
         return error.retriable
@@ -104,18 +130,47 @@ class NoNumbering:
 
 @dataclass(slots=True)
 class _PartitionSequences:
-    """Numbering of one partition. ``in_flight``: drained and not complete, in sequence order."""
+    """Numbering of one partition. ``in_flight``: drained and not complete, in sequence order.
+
+    gap: the first number that the broker will not get, as its record was refused; what is in flight
+    from there on is to be numbered anew
+    """
 
     producer: ProducerIdAndEpoch = NO_PRODUCER
     next_sequence: int = 0
     last_acked_sequence: int = NO_SEQUENCE
     last_acked_offset: int = NO_OFFSET
+    gap: int = NO_SEQUENCE
     in_flight: list[ProducerBatch] = field(default_factory=list)
 
     def note_acknowledged(self, sequence: int) -> None:
         """Acknowledgements may come in any order: the last sequence never goes back."""
         if self.last_acked_sequence == NO_SEQUENCE or is_before(self.last_acked_sequence, sequence):
             self.last_acked_sequence = sequence
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        position = self.in_flight.index(batch)
+        self.in_flight[position : position + 1] = parts
+
+    def is_behind_gap(self, batch: ProducerBatch) -> bool:
+        return self.gap != NO_SEQUENCE and not is_before(batch.base_sequence, self.gap)
+
+    def note_gap(self, sequence: int) -> None:
+        """Of several, the first one is kept."""
+        if self.gap == NO_SEQUENCE or is_before(sequence, self.gap):
+            self.gap = sequence
+
+    def close_gap(self) -> None:
+        """Number anew what comes after a gap, once nothing of it is under way."""
+        if self.gap == NO_SEQUENCE or any(batch.is_sent for batch in self.in_flight):
+            return
+        sequence = self.gap
+        for batch in self.in_flight:
+            if self.is_behind_gap(batch):
+                batch.set_producer_state(batch.producer, sequence, batch.transactional_id)
+                sequence = increment_sequence(sequence, batch.records_count)
+        self.next_sequence = sequence
+        self.gap = NO_SEQUENCE
 
 
 class ProducerState:
@@ -144,6 +199,8 @@ class ProducerState:
         if not self.has_producer_id:
             return True
         sequences = self._sequences(batch.topic_partition)
+        if sequences.gap != NO_SEQUENCE:
+            return True
         if not batch.has_sequence:
             # A new epoch starts at 0: not before everything of the old one is complete.
             if sequences.in_flight and sequences.producer != self.producer:
@@ -158,6 +215,7 @@ class ProducerState:
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
         """Fix the numbers of a batch that is drained for the first time."""
+        batch.is_sent = True
         if batch.has_sequence:
             return
         sequences = self._sequences(batch.topic_partition)
@@ -183,15 +241,50 @@ class ProducerState:
             last_offset = base_offset + batch.records_count - 1
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
         sequences.in_flight.remove(batch)
+        sequences.close_gap()
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """Put the parts of a split batch where the batch was; they have its sequence numbers."""
+        sequences = self._sequences(batch.topic_partition)
+        sequences.replace(batch, parts)
+        sequences.close_gap()
+
+    def may_divide(self, batch: ProducerBatch) -> bool:
+        """Whether it is certain that nothing of ``batch`` is appended, nor of those behind it."""
         in_flight = self._sequences(batch.topic_partition).in_flight
-        position = in_flight.index(batch)
-        in_flight[position : position + 1] = parts
+        return not any(b.may_be_appended for b in in_flight[in_flight.index(batch) :])
+
+    def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """As ``replace``, by parts without the records that the broker refuses."""
+        sequences = self._sequences(batch.topic_partition)
+        sequences.replace(batch, parts)
+        kept = sum(part.records_count for part in parts)
+        sequences.note_gap(increment_sequence(batch.base_sequence, kept))
+        sequences.close_gap()
+
+    def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+        """Whether the broker has refused ``batch`` only for another one before it."""
+        sequences = self._sequences(batch.topic_partition)
+        is_out_of_order = error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+        if not is_out_of_order or not sequences.is_behind_gap(batch):
+            return False
+        batch.is_sent = False
+        sequences.close_gap()
+        return True
 
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
         """Whether sending ``batch`` again may help; asks for a new epoch where that is needed."""
+        batch.is_sent = False
+        sequences = self._sequences(batch.topic_partition)
+        if batch.may_be_appended and sequences.is_behind_gap(batch):
+            return False  # what may still come late must keep its numbers
+        is_worth_it = self._can_retry(batch, error, log_start_offset)
+        sequences.close_gap()
+        return is_worth_it
+
+    def _can_retry(
+        self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
+    ) -> bool:
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker has not read its log to the end yet.
             if log_start_offset != NO_OFFSET and not batch.is_renumbered:
@@ -234,6 +327,7 @@ class ProducerState:
             batch.is_renumbered = True
             sequence = increment_sequence(sequence, batch.records_count)
         sequences.producer = self.producer
+        sequences.gap = NO_SEQUENCE
         sequences.next_sequence = sequence
         sequences.last_acked_sequence = NO_SEQUENCE
 

@@ -65,7 +65,9 @@ class TransactionState(ProducerState):
             return True
         return super().must_wait(batch)
 
-    def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
+    def _can_retry(
+        self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
+    ) -> bool:
         """Whether sending the same bytes again may help."""
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker has not read its log to the end yet.

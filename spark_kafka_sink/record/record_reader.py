@@ -110,6 +110,21 @@ def read_batches(data: Buffer) -> Iterator[ReadBatch]:
         at = end
 
 
+def record_bounds(data: bytes, records_count: int) -> list[int]:
+    """Where each of ``records_count`` records begins, and where the last one ends."""
+    bounds = [0]
+    for _ in range(records_count):
+        size, at = _read_varint(data, bounds[-1])
+        bounds.append(at + size)
+    return bounds
+
+
+def read_record(header: ParsedHeader, data: bytes, at: int) -> Record:
+    """The record that begins at ``at`` among a batch's uncompressed records."""
+    record, _ = _read_record(header, data, at)
+    return record
+
+
 def _batch_end(view: memoryview, at: int) -> int | None:
     """Where the batch ends that begins at ``at``; None when it is not there as a whole."""
     if len(view) - at <= _MAGIC_AT:

@@ -20,6 +20,7 @@ from tests.simulation.log_requests import LogRequests
 from tests.simulation.network import SimNetwork
 from tests.simulation.partition import NO_LEADER, Partition
 from tests.simulation.produce import Produce, Replication
+from tests.simulation.refusing import Validator
 from tests.simulation.sasl import API_VERSIONS as SASL_API_VERSIONS
 from tests.simulation.sasl import Sasl
 from tests.simulation.telemetry import API_VERSIONS as TELEMETRY_API_VERSIONS
@@ -69,6 +70,7 @@ class SimCluster:
         self.next_producer_id = 1000
         self.auto_create_partitions = 0
         self.on_produce: ProduceHook | None = None
+        self.on_validate: Validator | None = None
         self.on_receive: Callable[[SimBroker, bytes], None] | None = None
         self.on_init_producer_id: Callable[[], str] = lambda: "NONE"
         self.on_end_txn: Callable[[str], str] = lambda transactional_id: "NONE"

@@ -202,6 +202,17 @@ class _Append:
             self._append(partition, batch)
 
     def _append(self, partition: Partition, batch: twin.RecordBatch) -> None:
+        refusal = None
+        if self._cluster.on_validate is not None:
+            refusal = self._cluster.on_validate(self._key.topic, batch)
+        if refusal is not None:
+            # Before sequence numbers are looked at, as LogValidator comes before ProducerAppendInfo.
+            self._answer.record_errors = [
+                produce.BatchIndexAndErrorMessage(row, text) for row, text in refusal.rows.items()
+            ]
+            self._answer.error_message = refusal.message
+            self._finish(refusal.error)
+            return
         log = partition.logs[self._broker.node_id]
         error, base_offset = log.check(batch.header, self._cluster.rejects_unknown_producers)
         if error != "NONE":

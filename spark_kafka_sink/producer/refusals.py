@@ -1,0 +1,151 @@
+"""Batches of which a broker takes some records and not others: what becomes of the two.
+
+A batch that is too large is split, always. Where it is tolerated, records that the broker refuses
+are left out, and kept for the task; the rest of their batch is sent again. Brokers name such
+records from Kafka 2.4 on (KIP-467). Where one does not, halves are sent until a record is alone.
+
+Used by the sender thread; the task thread only says what is tolerated, and takes.
+
+Source: ``Sender.completeBatch``, ``LogValidator``; KIP-467.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
+from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.appender import Appender
+from spark_kafka_sink.producer.metrics import ProducerMetrics
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.sequences import BatchNumbering
+from spark_kafka_sink.protocol.messages.produce import PartitionProduceResponse
+from spark_kafka_sink.record.record_reader import Record
+
+MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")
+INVALID_TIMESTAMP = error_named("INVALID_TIMESTAMP")
+INVALID_RECORD = error_named("INVALID_RECORD")
+_OF_RECORDS = (MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD)
+
+
+class RefusedRecord(NamedTuple):
+    """record: with its number in the batch as offset; message: the broker's, without contents"""
+
+    topic_partition: TopicPartition
+    record: Record
+    error: KafkaErrorCode
+    message: str
+
+
+class Refusals:
+    """Divides batches, and keeps records that brokers have refused until the task takes them."""
+
+    def __init__(
+        self, appender: Appender, accumulator: RecordAccumulator, metrics: ProducerMetrics
+    ) -> None:
+        self._appender = appender
+        self._accumulator = accumulator
+        self._metrics = metrics
+        self._is_tolerant = False
+        self._strict_topic: str | None = None
+        self._records: list[RefusedRecord] = []
+
+    # --- task thread ---------------------------------------------------------------------------
+
+    def tolerate(self, strict_topic: str | None) -> None:
+        """Keep what is refused of this task, instead of failing. Before the first ``append``.
+
+        A refusal fails the producer even so where it is not known whether an earlier attempt at the
+        same batch, or at one behind it, was appended: something could be doubled.
+
+        strict_topic: where only timestamps may be refused
+        """
+        self._is_tolerant = True
+        self._strict_topic = strict_topic
+
+    def reset(self) -> None:
+        """For another task: nothing is tolerated."""
+        self._is_tolerant = False
+        self._strict_topic = None
+        self._records = []
+
+    def take(self) -> list[RefusedRecord]:
+        """What was refused since the last time; after ``flush``, all of it."""
+        if not self._records:
+            return []
+        with self._accumulator.monitor:
+            taken, self._records = self._records, []
+        return taken
+
+    # --- sender thread -------------------------------------------------------------------------
+
+    def settle(
+        self,
+        batch: ProducerBatch,
+        error: KafkaErrorCode,
+        answer: PartitionProduceResponse,
+        numbering: BatchNumbering,
+    ) -> bool:
+        """Queue what is to be sent again of ``batch``, whose answer is ``error``.
+
+        Returns whether that is all there is to do. False: it is an attempt that has failed.
+        """
+        if numbering.is_behind_refused(batch, error):
+            self._accumulator.put_back(batch)
+        elif error is MESSAGE_TOO_LARGE and batch.records_count > 1:
+            self._replace(batch, self._appender.split_too_large(batch), numbering)
+        elif not self._tolerates(batch, error) or not numbering.may_divide(batch):
+            return False
+        elif rows := refused_rows(batch.records_count, error, answer):
+            self._leave_out(batch, error, rows, numbering)
+        else:
+            self._replace(batch, self._appender.halve(batch), numbering)
+        return True
+
+    def _tolerates(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
+        if not self._is_tolerant or error not in _OF_RECORDS:
+            return False
+        return batch.topic_partition.topic != self._strict_topic or error is INVALID_TIMESTAMP
+
+    def _replace(
+        self, batch: ProducerBatch, parts: list[ProducerBatch], numbering: BatchNumbering
+    ) -> None:
+        """Not counted as an attempt."""
+        numbering.replace(batch, parts)
+        self._accumulator.replace(batch, parts)
+
+    def _leave_out(
+        self,
+        batch: ProducerBatch,
+        error: KafkaErrorCode,
+        rows: Mapping[int, str],
+        numbering: BatchNumbering,
+    ) -> None:
+        parts, left_out = self._appender.leave_out(batch, rows)
+        refused = [
+            RefusedRecord(batch.topic_partition, record, error, message)
+            for record, message in zip(left_out, rows.values())
+        ]
+        self._metrics.record_errors += len(refused)
+        numbering.divide(batch, parts)
+        with self._accumulator.monitor:
+            # Before the batch is complete: whoever waits for that takes them then.
+            self._records += refused
+            self._accumulator.replace(batch, parts)
+
+
+def refused_rows(
+    records_count: int, error: KafkaErrorCode, answer: PartitionProduceResponse
+) -> dict[int, str]:
+    """Which records of a batch the broker refuses, ascending, and why; empty if it does not say."""
+    if records_count == 1:
+        named = answer.record_errors[0].batch_index_error_message if answer.record_errors else None
+        return {0: named or answer.error_message or str(error)}
+    named_rows = {e.batch_index: e.batch_index_error_message for e in answer.record_errors}
+    return {
+        row: named_rows[row] or answer.error_message or str(error)
+        for row in sorted(named_rows)
+        if 0 <= row < records_count
+    }
