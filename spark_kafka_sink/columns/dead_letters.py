@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.faults import Fault, is_null
+from spark_kafka_sink.columns.faults import BAD_TIMESTAMP, Fault, is_null
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import key_value_headers
 from spark_kafka_sink.record.kernels.sizing import MAX_RECORD_OVERHEAD, content_sizes
@@ -97,7 +97,7 @@ class DeadLetterColumns:
             if positions.key is None
             else _binary(rows.column(positions.key)),
             _with_headers(_headers(rows, positions), rows.num_rows, told),
-            _timestamps(rows, positions),
+            _timestamps(rows, positions, faults),
         ]
         letters: ArrowBatch = pa.record_batch(columns, schema=_SCHEMA)
         return self._cut(letters)
@@ -191,13 +191,14 @@ def _millis(column: Any) -> Any:
     return pa.array(micros // _US_PER_MS, mask=is_null(column))
 
 
-def _timestamps(rows: ArrowBatch, positions: ColumnPositions) -> Any:
-    """Those of the rows; null, the current time, for what Kafka cannot have."""
+def _timestamps(rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[Fault]) -> Any:
+    """Those of the rows; null, the current time, for what Kafka cannot have or brokers refuse."""
     kind = _SCHEMA.field("timestamp").type
     if positions.timestamp is None:
         return _nulls(rows, kind)
     micros = rows.column(positions.timestamp).cast(pa.int64())
-    return pc.if_else(pc.less(micros, 0), None, micros).cast(kind)
+    is_bad = pa.array([fault.cause == BAD_TIMESTAMP for fault in faults], pa.bool_())
+    return pc.if_else(pc.or_(pc.less(micros, 0), is_bad), None, micros).cast(kind)
 
 
 def _headers(rows: ArrowBatch, positions: ColumnPositions) -> Any:

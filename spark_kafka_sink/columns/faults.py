@@ -30,6 +30,7 @@ TOO_LARGE = "too-large"
 NULL_KEY = "null-key"
 BAD_PARTITION = "bad-partition"
 PARTITIONER = "partitioner"
+REFUSED = "refused"
 CAUSES = (
     INTERCEPTOR,
     NULL_HEADER,
@@ -40,8 +41,12 @@ CAUSES = (
     NULL_KEY,
     BAD_PARTITION,
     PARTITIONER,
+    REFUSED,
 )
-"""In the order in which they are looked for: the first one is the cause of a row with several."""
+"""In the order in which they are looked for: the first one is the cause of a row with several.
+
+The last one, and some rows of TOO_LARGE and BAD_TIMESTAMP, are what brokers have found out.
+"""
 
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]

@@ -2,6 +2,8 @@
 
 ``max.request.size`` and ``buffer.memory`` limit a record as it is, as in the Java producer. The
 topic's ``max.message.bytes`` limits what the broker gets: a record alone in its batch, compressed.
+It is looked at here only without a codec. To compress each large record once more, just to know,
+would cost as much as sending it: the broker tells.
 
 Source: ``KafkaProducer.ensureValidRecordSize``, ``LogValidator``.
 """
@@ -15,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.base.errors import RecordError, RecordTooLargeError
-from spark_kafka_sink.base.model import NO_PRODUCER
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.faults import (
     NULL_KEY,
@@ -29,7 +30,6 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, key_value_headers
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.record.compression import create_compressor
 from spark_kafka_sink.record.kernels.encoding import BODY_OVERHEAD
 from spark_kafka_sink.record.kernels.sizing import (
     MAX_RECORD_OVERHEAD,
@@ -37,7 +37,6 @@ from spark_kafka_sink.record.kernels.sizing import (
     largest_record,
 )
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
-from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 
 _VARINT_BITS = 7
 
@@ -50,7 +49,7 @@ class RowChecks:
             "max.request.size": config.max_request_size,
             "buffer.memory": memory_bytes,
         }
-        self._compressor = create_compressor(config.compression_type, config.compression_level)
+        self._is_compressed = config.compression_type != "none"
         self._legal_topics: set[str] = set()
 
     def check_topics(self, topics: list[str]) -> None:
@@ -72,8 +71,8 @@ class RowChecks:
             if bytes_of_batch > limit:
                 where = f"(row {row} of an Arrow batch of {records.rows_count})"
                 raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
-        most = rules.max_message_bytes
-        if most is not None and self._most_sent(bytes_of_batch) > most:
+        most = self._most_alone(rules)
+        if most is not None and bytes_of_batch > most:
             raise RecordTooLargeError(_refused_size(bytes_of_batch, most))
         if rules.needs_key and _has_nulls(records.owner, records.positions.key):
             raise RecordError(_NO_KEY)
@@ -89,34 +88,19 @@ class RowChecks:
         sizes = np.empty(arrow_batch.num_rows, np.int64)
         content_sizes(columns, sizes)
         upper = sizes + MAX_RECORD_OVERHEAD + RECORD_BATCH_OVERHEAD
-        for option, limit in self._limits.items():
-            faults.add(upper > limit, TOO_LARGE, partial(_too_large_at, upper, option, limit))
-        if rules.max_message_bytes is not None:
-            limit = rules.max_message_bytes
+        for option, most in self._limits.items():
+            faults.add(upper > most, TOO_LARGE, partial(_too_large_at, upper, option, most))
+        limit = self._most_alone(rules)
+        if limit is not None:
             alone = sizes_alone(sizes)
-            if self._compressor is not None:
-                for row in np.flatnonzero(self._most_sent(alone) > limit).tolist():
-                    alone[row] = self._compressed(arrow_batch, positions, row)
             faults.add(alone > limit, TOO_LARGE, lambda row: _refused_size(int(alone[row]), limit))
         if rules.needs_key:
             faults.add(_lacks_keys(arrow_batch, positions), NULL_KEY, lambda row: _NO_KEY)
         return faults
 
-    def _most_sent(self, size: Any) -> Any:
-        """To how many bytes so many may get, as what does not compress grows."""
-        return size if self._compressor is None else largest_when_compressed(size)
-
-    def _compressed(self, arrow_batch: ArrowBatch, positions: ColumnPositions, row: int) -> int:
-        """Bytes of a batch of this row alone, as it would be sent in the end."""
-        assert self._compressor is not None
-        record = NewRecord(
-            _bytes(arrow_batch, positions.key, row),
-            _bytes(arrow_batch, positions.value, row),
-            _headers(arrow_batch, positions.headers, row),
-        )
-        plain = encode_batch([record], 0, NO_PRODUCER, 0, is_transactional=False)
-        compressed = self._compressor.compress(memoryview(plain)[RECORD_BATCH_OVERHEAD:])
-        return RECORD_BATCH_OVERHEAD + memoryview(compressed).nbytes
+    def _most_alone(self, rules: RowRules) -> int | None:
+        """How large the batch of one record may be, where its size is known before it is made."""
+        return None if self._is_compressed else rules.max_message_bytes
 
 
 def largest_when_compressed(size: Any) -> Any:
@@ -168,19 +152,3 @@ def _refused_size(size: int, limit: int) -> str:
         f"The message is {size} bytes in a batch of its own, which is larger than {limit}, the "
         "topic's max.message.bytes. Raise that, or send smaller values"
     )
-
-
-def _bytes(arrow_batch: ArrowBatch, position: int | None, row: int) -> bytes | None:
-    value: Any = None if position is None else arrow_batch.column(position)[row].as_py()
-    return value.encode() if isinstance(value, str) else value
-
-
-def _headers(
-    arrow_batch: ArrowBatch, position: int | None, row: int
-) -> list[tuple[str, bytes | None]]:
-    entries: Any = None if position is None else arrow_batch.column(position)[row].as_py()
-    found: list[tuple[str, bytes | None]] = []
-    for entry in entries or ():
-        key, value = entry.values()
-        found.append((key, value.encode() if isinstance(value, str) else value))
-    return found

@@ -2,6 +2,7 @@
 
 So they are in the same transaction, and are committed or aborted together with the others. An Arrow
 batch in order is appended as it is. Only one that the producer refuses is looked at row by row.
+What brokers refuse later follows when they have said so, at the end at the latest.
 
 Imported in tasks only: it loads numba and the kernels.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.row_checks import largest_when_compressed
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.refused_rows import RefusedRows
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,8 @@ class DeadLetters:
         self._columns = DeadLetterColumns(
             most_bytes_of(config, options.producer), origin if config.has_context_headers else None
         )
+        self._refused = RefusedRows(positions, config.topic)
+        producer.refusals.tolerate(config.topic)
         self._examples: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         message.dead_letters = self.counts
@@ -89,6 +93,7 @@ class DeadLetters:
 
         Raises TooManyDeadLettersError, and what is no fault of a row.
         """
+        self._append_refused()
         rules = self._config.target
         try:
             self._producer.append(arrow_batch, self._positions, rules)
@@ -116,30 +121,54 @@ class DeadLetters:
 
     def _append(self, rows: ArrowBatch, faults: Mapping[int, Fault]) -> ArrowBatch:
         """faults: of ``rows`` in their order, by their numbers in the Arrow batch that came in."""
-        self._count(faults)
+        examples = {row: f"row {row} of an Arrow batch: {f.message}" for row, f in faults.items()}
+        self._count([*faults.values()], [*examples.values()])
         letters = self._columns.of(rows, self._positions, [*faults.values()])
         self._producer.append(letters, self._own_positions)
         self._rows_count += rows.num_rows
         return rows
 
-    def _count(self, faults: Mapping[int, Fault]) -> None:
-        """Raises TooManyDeadLettersError by the absolute limit."""
-        counts = Counter(fault.cause for fault in faults.values())
+    def _append_refused(self) -> bool:
+        """What brokers have refused meanwhile, whether that is anything. The rows are counted."""
+        refused = self._producer.refusals.take()
+        if not refused:
+            return False
+        again = self._refused.own_again(refused)
+        if again is not None:
+            self._producer.append(again, self._refused.own_positions)
+        found = self._refused.rows_of(refused)
+        if found is not None:
+            self._count(found.faults, [fault.message for fault in found.faults])
+            letters = self._columns.of(found.rows, self._refused.positions, found.faults)
+            self._producer.append(letters, self._own_positions)
+        return True
+
+    def _count(self, faults: Sequence[Fault], told: Sequence[str]) -> None:
+        """told: what is said of each. Raises TooManyDeadLettersError by the absolute limit."""
+        counts = Counter(fault.cause for fault in faults)
         examples: dict[str, str] = {}
-        for row, fault in faults.items():
-            examples.setdefault(fault.cause, f"row {row} of an Arrow batch: {fault.message}")
+        for fault, words in zip(faults, told):
+            examples.setdefault(fault.cause, words)
         self.counts.update(counts)
         self._examples = {**examples, **self._examples}
         if self._config.is_logged:
-            logger.warning(
-                f"{len(faults)} dead letter(s) in an Arrow batch: {_told(counts, examples)}"
-            )
+            logger.warning(f"{len(faults)} dead letter(s): {_told(counts, examples)}")
         most = self._config.max_rows
         if most is not None and sum(self.counts.values()) > most:
             raise self._too_many(f"{_ROWS} = {most}", "so far")
 
-    def check(self) -> None:
-        """After the last row. Raises TooManyDeadLettersError by the ratio."""
+    def finish(self) -> None:
+        """After the last row: wait until all are acknowledged, here or there.
+
+        Raises TooManyDeadLettersError by the ratio, and what ``flush`` raises.
+        """
+        self._check()
+        self._producer.flush()
+        while self._append_refused():
+            self._check()
+            self._producer.flush()
+
+    def _check(self) -> None:
         ratio = self._config.max_ratio
         if sum(self.counts.values()) > math.ceil(ratio * self._rows_count):
             raise self._too_many(f"{_RATIO} = {ratio:g}", f"of its {self._rows_count} rows")

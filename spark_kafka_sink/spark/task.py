@@ -94,8 +94,7 @@ def write_rows(
             for written in writer.write(arrow_batch):
                 if transaction is not None:
                     transaction.add(written)
-        writer.check()
-        producer.flush()
+        writer.finish()
         message.partitions = dict(producer.report)
         _note_figures(message, producer, rows)
         if transaction is not None:
@@ -171,10 +170,12 @@ class _Rows:
         )
         return [*refused, *letters.write(intercepted)]
 
-    def check(self) -> None:
-        """After the last row. Raises TooManyDeadLettersError."""
-        if self._dead_letters is not None:
-            self._dead_letters.check()
+    def finish(self) -> None:
+        """After the last row: wait until all are acknowledged. Raises TooManyDeadLettersError."""
+        if self._dead_letters is None:
+            self._producer.flush()
+        else:
+            self._dead_letters.finish()
 
 
 class _TaskTransaction:

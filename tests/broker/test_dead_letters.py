@@ -16,6 +16,7 @@ from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.spark.task import write_rows
 from tests.broker.described import Topics
 from tests.broker.producing import batch_of, plan_of
+from tests.broker.refused import Refusing
 from tests.patience import AN_HOUR_MS
 from tests.reading import Read, read_topic
 
@@ -110,3 +111,16 @@ def test_the_broker_takes_what_is_no_dead_letter_and_nothing_else_would_fit(
     assert (bytes(20_000) in {r.value for r in good}) == (codec != "none")
     if codec == "none":
         assert max(len(r.value or b"") for r in good) == 5000 - 61 - 2 - 3 - 3 - 2 - 1
+
+
+@pytest.mark.parametrize("cause", ["refused", "too-large", "bad-timestamp"])
+def test_what_the_broker_refuses_is_a_dead_letter(strict_kafka: LocalKafka, cause: str) -> None:
+    refusing = Refusing(
+        strict_kafka,
+        f"dl-refused-{cause}",
+        cause,
+        delivery_guarantee="exactly-once",
+        transactional_id_prefix=f"dl-refused-{cause}",
+        transaction_log_replication_factor="1",
+    )
+    refusing.check(refusing.write())

@@ -110,10 +110,13 @@ class ZooKeeperKafka:
         self._launch(self._brokers[broker_id])
         self._await_leaders()
 
-    def create_topic(self, name: str, partitions: int = 1) -> None:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: dict[str, str] | None = None
+    ) -> None:
         """On all brokers; by confluent-kafka."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
-        (created,) = admin.create_topics([NewTopic(name, partitions, len(self._ports))]).values()
+        topic = NewTopic(name, partitions, len(self._ports), config=configs or {})
+        (created,) = admin.create_topics([topic]).values()
         created.result(PATIENCE_S)
         self._await_leaders(name, partitions)
 

@@ -28,6 +28,7 @@ from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError
 from spark_kafka_sink.spark.interceptors import Interceptors
 from tests.simulation.harness import Simulation, simulate
+from tests.simulation.refusing import refusing
 
 ROOT = Path(__file__).parents[2]
 CAUSES = list(faults.CAUSES)
@@ -128,8 +129,7 @@ class Task:
 
     def write(self, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         written = [part for batch in batches for part in self.rows.write(batch)]
-        self.rows.check()
-        self.simulation.producer.flush()
+        self.rows.finish()
         return written
 
     def records(self, topic: str) -> list:
@@ -144,13 +144,17 @@ def headers_of(record) -> dict[str, str]:
 
 
 def test_ten_thousand_rows_with_all_kinds_of_badness_in_all_combinations() -> None:
-    kinds = [set(itertools.compress(CAUSES, bits)) for bits in itertools.product((0, 1), repeat=9)]
+    combinations = itertools.product((0, 1), repeat=len(CAUSES))
+    kinds = [set(itertools.compress(CAUSES, bits)) for bits in combinations]
     rows = {n: (kinds[n % len(kinds)], row(n, kinds[n % len(kinds)])) for n in range(ROWS)}
     given = Task(
         interceptors=f"{HERE}:Picky",
         kafka_partitioner=f"{HERE}:picky",
         kafka_max_request_size=str(MOST_BYTES),
         errors_deadletterqueue_max_ratio="1",
+    )
+    given.simulation.cluster.on_validate = refusing(
+        lambda topic, r: topic != "dead" and faults.REFUSED in rows[number_of(r.value)][0]
     )
     chunks = [
         arrow_batch([rows[n][1] for n in range(at, at + 1024)]) for at in range(0, ROWS, 1024)
@@ -369,6 +373,5 @@ def test_dead_letters_are_logged_where_that_is_wanted(caplog: pytest.LogCaptureF
         assert caplog.messages == []
         Task(errors_log_enable="true").write(batch)
     assert caplog.messages == [
-        "1 dead letter(s) in an Arrow batch: 1 null-topic (row 1 of an Arrow batch: null topic "
-        "present in the data)"
+        "1 dead letter(s): 1 null-topic (row 1 of an Arrow batch: null topic present in the data)"
     ]

@@ -85,7 +85,10 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         "spark.row_rules",
     },
     "spark.row_rules": {"client", "config", "protocol"},
-    "spark.dead_letters": {"columns", "config", "producer", "record", "spark.commit"},
+    "spark.dead_letters": {
+        *("columns", "config", "producer", "record", "spark.commit", "spark.refused_rows"),
+    },
+    "spark.refused_rows": {"columns", "producer"},
     "spark.planning": {"config", "security.login", "spark", "transactions"},
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.partition": {"columns.positions", "config", "spark", "transactions.model"},
