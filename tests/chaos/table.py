@@ -16,7 +16,8 @@ from typing import Any
 from tests.chaos.exactly_once_table import exactly_once_table, query_faults_table
 from tests.clusters.lost import table as lost
 from tests.simulation import query_bugs
-from tests.simulation.bugs import BUGS, Bug
+from tests.simulation.bugs import Bug
+from tests.simulation.refusal_bugs import PRODUCER_BUGS
 from tests.simulation.sasl_bugs import SASL_BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -69,7 +70,7 @@ def render(text: str) -> str:
     exactly_once = read(EXACTLY_ONCE)
     tables = {
         "runs": runs_table(read(RESULTS)),
-        "bugs": bugs_table({**BUGS, **SASL_BUGS}),
+        "bugs": bugs_table({**PRODUCER_BUGS, **SASL_BUGS}),
         "query bugs": bugs_table(query_bugs.BUGS),
         "exactly-once": exactly_once_table(exactly_once),
         "query faults": query_faults_table(exactly_once),

@@ -54,6 +54,7 @@ class Life:
     taken: transactional ids that outsiders have initialized
     doomed: whose transactions are to be swept; swept: whose were, and who must write nothing more
     replaced_ids: rows that were committed before the checkpoint lost their offsets
+    refusing: brokers that refuse rows, where some cannot be written
     strangers: processes that plan jobs with the query's prefix; intruders: those that took it
     """
 
@@ -77,6 +78,7 @@ class Life:
     replaced_ids: set[int] = field(default_factory=set)
     strangers: list[PythonProcess] = field(default_factory=list)
     intruders: list[str] = field(default_factory=list)
+    refusing: query_dead_letters.Refusing | None = None
 
     def note(self, text: str) -> None:
         self.story.append(f"{self.world.clock.ms - 1_000_000:>9} {text}")
@@ -161,7 +163,10 @@ def _create(seed: int, settings: Settings, rng: random.Random) -> Life:
     )
     checkpoint = Checkpoint(settings.batches)
     parsed = query_dead_letters.with_rules(SinkOptions.parse(options))
-    return Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)
+    life = Life(seed, settings, world, cluster, state, checkpoint, fates, parsed)
+    if is_spoilt:
+        life.refusing = query_dead_letters.Refusing(seed, cluster)
+    return life
 
 
 # --- life after life ----------------------------------------------------------------------------

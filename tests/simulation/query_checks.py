@@ -26,8 +26,7 @@ def check(life: Life) -> None:
     if life.intruders:
         raise InvariantError(f"refused, and has fenced the query: {life.intruders}")
     good, dead = _committed(life, "out"), _committed(life, query_dead_letters.TOPIC)
-    is_spoilt = life.options.dead_letters is not None
-    for problem in query_dead_letters.problems(good, dead, is_spoilt):
+    for problem in query_dead_letters.problems(good, dead, life.refusing):
         raise InvariantError(problem)
     seen = Counter(query_dead_letters.id_of(record) for record in (*good, *dead))
     doubled = sorted(i for i, count in seen.items() if count > 1)

@@ -10,7 +10,7 @@ def _dead_letters_apart(original):  # type: ignore[no-untyped-def]
     """By a producer of their own, which is in no transaction."""
 
     def append(self, rows, faults):  # type: ignore[no-untyped-def]
-        self._count(faults)
+        self._count([*faults.values()], [fault.message for fault in faults.values()])
         worker = self._producer._process
         apart = worker._create(self._producer._config, [])
         apart.append(
@@ -29,6 +29,10 @@ def _dead_letters_forgotten(original):  # type: ignore[no-untyped-def]
     return lambda self, rows, faults: rows
 
 
+def _refused_rows_forgotten(original):  # type: ignore[no-untyped-def]
+    return lambda self: bool(self._producer.refusals.take())
+
+
 DEAD_LETTER_BUGS: dict[str, Bug] = {
     "dead letters apart": Bug(
         "dead letters are written outside of the transaction of the other rows",
@@ -41,5 +45,11 @@ DEAD_LETTER_BUGS: dict[str, Bug] = {
         DeadLetters,
         "_append",
         _dead_letters_forgotten,
+    ),
+    "refused rows forgotten": Bug(
+        "rows that brokers refuse after they were sent are left out, and written nowhere",
+        DeadLetters,
+        "_append_refused",
+        _refused_rows_forgotten,
     ),
 }

@@ -24,6 +24,7 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation
+from tests.simulation.refusing import RefusingBrokers
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 
 REPLAY = "python -m tests.simulation.seeds {seed}"
@@ -47,6 +48,7 @@ class Settings:
     appends: int
     ranges: FaultRanges
     sasl: Sasl | None = None
+    refusing: RefusingBrokers | None = None
 
     @property
     def is_idempotent(self) -> bool:
@@ -59,8 +61,12 @@ class Settings:
 
     @property
     def must_succeed(self) -> bool:
-        """Faults end long before any timeout; unclean elections lose only what was there."""
-        return "delivery_timeout_ms" not in self.options
+        """Faults end long before any timeout; unclean elections lose only what was there.
+
+        What may have been appended before brokers refuse it, nobody can put right.
+        """
+        is_calm = not self.ranges.events and not self.ranges.network_level
+        return "delivery_timeout_ms" not in self.options and (self.refusing is None or is_calm)
 
     @property
     def producer_options(self) -> dict[str, str]:
@@ -136,6 +142,7 @@ def live(seed: int) -> Life:
     rng = random.Random(seed)
     settings = choose_settings(rng)
     settings.sasl = choose_sasl(random.Random(f"sasl of {seed}"))
+    settings.refusing = RefusingBrokers.choose(random.Random(f"refusals of {seed}"))
     simulation = Simulation(rng.getrandbits(32), **settings.producer_options)
     if settings.sasl is not None:
         simulation.cluster.enable_sasl(settings.sasl)
@@ -143,6 +150,8 @@ def live(seed: int) -> Life:
         "t", settings.partitions, settings.replicas, settings.min_insync
     )
     topic.max_message_bytes = settings.max_message_bytes
+    if settings.refusing is not None:
+        simulation.cluster.on_validate = settings.refusing.validator(simulation.clock)
     plan = FaultPlan(simulation, random.Random(rng.random()), settings.ranges)
     life = Life(seed, settings, simulation, plan, started_ms=simulation.clock.ms)
     _watch(life)
@@ -159,7 +168,9 @@ def live(seed: int) -> Life:
 
 def _task(life: Life, rng: random.Random) -> None:
     """Some appends, with pauses, then a flush."""
-    simulation = life.simulation
+    simulation, refusing = life.simulation, life.settings.refusing
+    if refusing is not None:
+        simulation.producer.refusals.tolerate("dead")
     for _ in range(life.settings.appends):
         size = rng.choice((1, 10, 60))
         values = [
@@ -174,7 +185,12 @@ def _task(life: Life, rng: random.Random) -> None:
             simulation.append(list(zip(keys, values)))
         if rng.random() < 0.5:
             simulation.run_for(rng.choice((1, 20, 500)))
-    simulation.producer.flush()
+    try:
+        simulation.producer.flush()
+    finally:
+        if refusing is not None:
+            taken = simulation.producer.refusals.take()
+            refusing.values += [r.record.value for r in taken if r.record.value is not None]
 
 
 def _watch(life: Life) -> None:
@@ -237,7 +253,7 @@ def check(life: Life) -> None:
     _check_failure(life)
     _check_refusals(life)
     if settings.is_idempotent:
-        _check_no_duplicates(logs)
+        _check_no_duplicates(logs, settings.refusing)
         _check_sequences(simulation)
     if settings.keeps_order:
         _check_order(life, logs, tainted)
@@ -268,8 +284,12 @@ def _check_refusals(life: Life) -> None:
         raise InvariantError(f"refused {sasl.refusals} times, and still trying")
 
 
-def _check_no_duplicates(logs: dict[int, list[twin.Record]]) -> None:
+def _check_no_duplicates(
+    logs: dict[int, list[twin.Record]], refusing: RefusingBrokers | None
+) -> None:
+    """Neither in the logs, nor there and given back to the task."""
     counts = Counter(record.value for records in logs.values() for record in records)
+    counts.update([] if refusing is None else refusing.values)
     doubled = [value for value, count in counts.items() if count > 1]
     if doubled:
         raise InvariantError(f"{len(doubled)} records doubled, the first is {doubled[0][:6]!r}")
@@ -313,8 +333,13 @@ def _check_acknowledged(life: Life, logs: dict[int, list[twin.Record]], tainted:
 def _check_complete(life: Life) -> None:
     """A flush without error: everything acknowledged, and all memory given back."""
     acknowledged = Counter(value for _, _, values in life.acknowledged for value in values)
+    refusing = life.settings.refusing
+    if refusing is not None:
+        acknowledged.update(refusing.values)
+        if not all(map(refusing.refuses, refusing.values)):
+            raise InvariantError("a record was given back that no broker has refused")
     if acknowledged != Counter(life.appended):
-        raise InvariantError("flushed without error, but not everything was acknowledged once")
+        raise InvariantError("flushed without error, but not everything was settled once")
     pool = life.simulation.producer.pool
     if pool.free_count != pool.pages_count:
         raise InvariantError(f"{pool.pages_count - pool.free_count} pages not given back")

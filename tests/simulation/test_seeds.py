@@ -9,7 +9,8 @@ from functools import partial
 import pytest
 
 from tests.simulation import seeds
-from tests.simulation.bugs import BUGS, Bug, assert_does_harm, scenarios_of
+from tests.simulation.bugs import Bug, assert_does_harm, scenarios_of
+from tests.simulation.refusal_bugs import PRODUCER_BUGS
 
 SEEDS = 500
 MOST_SEEDS_FOR_A_BUG = 2000
@@ -27,15 +28,15 @@ def test_the_same_seed_gives_the_same_trace(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [name for name, bug in BUGS.items() if not bug.scenarios])
+@pytest.mark.parametrize("bug", [name for name, bug in PRODUCER_BUGS.items() if not bug.scenarios])
 def test_a_planted_bug_is_caught(bug):
-    with BUGS[bug].planted():
+    with PRODUCER_BUGS[bug].planted():
         for seed in range(MOST_SEEDS_FOR_A_BUG):
             if seeds.try_seed(seed) is not None:
                 return
     pytest.fail(f"{MOST_SEEDS_FOR_A_BUG} seeds do not find: {bug}")
 
 
-@pytest.mark.parametrize(("bug", "scenario"), scenarios_of(BUGS))
+@pytest.mark.parametrize(("bug", "scenario"), scenarios_of(PRODUCER_BUGS))
 def test_the_planted_bug_does_harm(bug: Bug, scenario: partial[None]) -> None:
     assert_does_harm(bug, scenario)

@@ -1,0 +1,52 @@
+"""Bugs of what becomes of records that brokers refuse, which simulated lives must catch."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.producer.batch_splitter import BatchSplitter, Divided
+from spark_kafka_sink.producer.refusals import Refusals
+from spark_kafka_sink.producer.sequences import ProducerState, _PartitionSequences
+from tests.simulation.bugs import BUGS, Bug
+
+
+def _gap_left_open(original):  # type: ignore[no-untyped-def]
+    def note_gap(self, sequence):  # type: ignore[no-untyped-def]
+        pass
+
+    return note_gap
+
+
+def _others_left_out_too(original):  # type: ignore[no-untyped-def]
+    def leave_out(self, batch, rows):  # type: ignore[no-untyped-def]
+        return Divided([], original(self, batch, rows).left_out)
+
+    return leave_out
+
+
+REFUSAL_BUGS: dict[str, Bug] = {
+    "refused records forgotten": Bug(
+        "the task does not get back what brokers have refused",
+        Refusals,
+        "take",
+        lambda original: lambda self: [],
+    ),
+    "records beside refused ones forgotten": Bug(
+        "the rest of a batch of which some records are refused is not sent again",
+        BatchSplitter,
+        "leave_out",
+        _others_left_out_too,
+    ),
+    "gap after refused records": Bug(
+        "batches behind one of which records are refused keep their numbers",
+        _PartitionSequences,
+        "note_gap",
+        _gap_left_open,
+    ),
+    "refused although perhaps appended": Bug(
+        "records are left out of a batch whose earlier attempt had no answer",
+        ProducerState,
+        "may_divide",
+        lambda original: lambda self, batch: True,
+    ),
+}
+
+PRODUCER_BUGS = {**BUGS, **REFUSAL_BUGS}
