@@ -120,7 +120,7 @@ class SimCluster:
     def enable_telemetry(self) -> TelemetryPlugin:
         """Brokers take metrics of clients, from the next connection on."""
         self.api_versions.update(TELEMETRY_API_VERSIONS)
-        self.telemetry = TelemetryPlugin(self.scheduler.clock, self.rng)
+        self.telemetry = TelemetryPlugin(self.scheduler.clock)
         return self.telemetry
 
     def partition(self, key: TopicPartition) -> Partition:

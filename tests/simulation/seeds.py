@@ -7,6 +7,7 @@ python -m tests.simulation.seeds 0 20000       # a range, on all cores
 from __future__ import annotations
 
 import hashlib
+import logging
 import multiprocessing
 import random
 import sys
@@ -21,11 +22,13 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
 )
 from spark_kafka_sink.producer.producer import KafkaProducer
+from spark_kafka_sink.producer.telemetry import FINISH_MS
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
 from tests.simulation.harness import Simulation
 from tests.simulation.refusing import RefusingBrokers
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
+from tests.simulation.telemetry_world import maybe_ask_for_metrics, take_leave
 
 REPLAY = "python -m tests.simulation.seeds {seed}"
 _MOST_POLLS = 60_000
@@ -146,6 +149,7 @@ def live(seed: int) -> Life:
     simulation = Simulation(rng.getrandbits(32), **settings.producer_options)
     if settings.sasl is not None:
         simulation.cluster.enable_sasl(settings.sasl)
+    maybe_ask_for_metrics(simulation, random.Random(f"telemetry of {seed}"))
     topic = simulation.cluster.create_topic(
         "t", settings.partitions, settings.replicas, settings.min_insync
     )
@@ -163,6 +167,8 @@ def live(seed: int) -> Life:
     except KafkaSinkError as error:
         life.failure = error
     check(life)
+    if (leave_ms := take_leave(simulation)) > FINISH_MS:
+        raise InvariantError(f"the last push took {leave_ms} ms")
     return life
 
 
@@ -366,6 +372,7 @@ def run_range(first: int, last: int) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Replay one seed, or run a range; 1 if anything is broken."""
+    logging.disable()
     numbers = [int(argument) for argument in arguments]
     if len(numbers) == 2:
         failures = run_range(*numbers)

@@ -35,6 +35,19 @@ from tests.simulation.time import SimClock
 
 API_VERSIONS = {71: (0, 0), 72: (0, 0)}
 _MOST_BYTES = 1 << 20
+_PASSING_ERRORS = (
+    "UNKNOWN_SUBSCRIPTION_ID",
+    "UNSUPPORTED_COMPRESSION_TYPE",
+    "TELEMETRY_TOO_LARGE",
+    "THROTTLING_QUOTA_EXCEEDED",
+)
+_ALL_ERRORS = (
+    "NONE",
+    *_PASSING_ERRORS,
+    "INVALID_REQUEST",
+    "INVALID_RECORD",
+    "UNKNOWN_SERVER_ERROR",
+)
 
 Reply = Callable[[Optional[schema.Message]], None]
 
@@ -102,7 +115,6 @@ class TelemetryPlugin:
     """
 
     clock: SimClock
-    rng: random.Random
     requested: list[str] = field(default_factory=lambda: ["*"])
     interval_ms: int = 10_000
     codecs: list[int] = field(default_factory=lambda: [4, 3, 1, 2])
@@ -111,6 +123,7 @@ class TelemetryPlugin:
     subscription_id: int = 7
     gives_ids: bool = True
     hangs: bool = False
+    rng: random.Random = field(default_factory=lambda: random.Random(714))
     errors: deque[str] = field(default_factory=deque)
     instances: dict[UUID, Instance] = field(default_factory=dict)
     asked: list[tuple[int, UUID, str]] = field(default_factory=list)
@@ -120,6 +133,15 @@ class TelemetryPlugin:
     @property
     def requests(self) -> int:
         return len(self.asked) + len(self.pushes) + len(self.refused)
+
+    def behave_badly(self, rng: random.Random) -> None:
+        """Small intervals, and all the errors that there are, in any order."""
+        self.rng = rng
+        self.interval_ms = rng.choice((50, 500, 3_000))
+        self.is_delta = rng.random() < 0.5
+        self.most_bytes = rng.choice((100, 5_000, _MOST_BYTES))
+        kinds = ("NONE", "NONE", "NONE", *_PASSING_ERRORS) if rng.random() < 0.8 else _ALL_ERRORS
+        self.errors.extend(rng.choice(kinds) for _ in range(30))
 
     def handle(self, node_id: int, request: schema.Request, reply: Reply) -> None:
         if isinstance(request, GetTelemetrySubscriptionsRequest):

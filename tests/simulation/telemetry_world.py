@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.telemetry import State
 from tests.simulation.harness import Simulation, keyed, simulate
@@ -41,3 +43,17 @@ class Watched:
 def first_push(watched: Watched) -> Push:
     watched.run_for(INTERVAL_MS * 3 // 2 + 100)
     return watched.plugin.pushes[0]
+
+
+def maybe_ask_for_metrics(simulation: Simulation, rng: random.Random) -> None:
+    """In three lives of ten, brokers want metrics, and answer pushes in all ways that there are."""
+    if rng.random() < 0.3:
+        simulation.cluster.enable_telemetry().behave_badly(rng)
+
+
+def take_leave(simulation: Simulation) -> int:
+    """What closing does; returns how many milliseconds that took."""
+    telemetry, started_ms = simulation.producer.telemetry, simulation.clock.ms
+    assert telemetry is not None
+    telemetry.finish()
+    return simulation.clock.ms - started_ms

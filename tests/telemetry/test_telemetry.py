@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
+from spark_kafka_sink.producer import telemetry
 from tests.broker.producing import batch_of, open_producer, plan_of, send
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.telemetry.cluster import PREFIX, Push, WatchingKafka
 
 pytestmark = pytest.mark.long
@@ -32,6 +33,14 @@ options = {"kafka.bootstrap.servers": servers, "kafka.client.id": "job", "topic"
 frame.write.format("pykafka-sink").options(**options).mode("append").save()
 spark.stop()
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patience() -> Iterator[None]:
+    """A broker on a busy machine may take longer than closing waits for it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(telemetry, "FINISH_MS", PATIENCE_MS)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +174,7 @@ def test_what_is_shorter_than_the_interval_pushes_once_at_its_end(watching):
     producer = open_producer(watching.bootstrap_servers, client_id="short", linger_ms="0")
     producer.append(batch, plan_of(batch, "watched"))
     producer.flush()
-    telemetry = producer.telemetry
-    assert telemetry is not None
-    until(lambda: telemetry.subscription is not None, lambda: None)
+    until(lambda: producer.is_told_to_brokers, lambda: None)
     producer.close()
     (push,) = watching.pushes("short")
     assert push.is_last
