@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spark_kafka_sink.base.latencies import count_up_to
 from spark_kafka_sink.metrics.names import Values, measurements
 from spark_kafka_sink.metrics.own_names import OWN_METRICS, OwnMetric
+from spark_kafka_sink.metrics.text import Labels, Sample, family_text
 
 Family = Union[CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily]
 
@@ -28,8 +29,6 @@ _LATENCY_DOC = "Produce requests by how long they took until the answer"
 _DOUBLINGS = range(0, 18)
 _INFINITY = "+Inf"
 _DOMAIN = "kafka_producer"
-
-Labels = tuple[tuple[str, str], ...]
 
 
 class _Series(NamedTuple):
@@ -135,6 +134,24 @@ class Exposition:
         if self._histograms:
             yield self._latency_family()
 
+    def text(self) -> str:
+        """What the library makes of ``collect`` as text, sooner."""
+        parts = [
+            *_text(self._totals, "counter", self._docs),
+            *_text(self._gauges, "gauge", self._docs),
+        ]
+        if self._histograms:
+            samples = (sample for key in self._histograms for sample in self._latency_samples(key))
+            parts += family_text(LATENCY, _LATENCY_DOC, "histogram", samples)
+        return "".join(parts)
+
+    def _latency_samples(self, key: Labels) -> Iterator[Sample]:
+        buckets = self._histograms[key]
+        for index, bound in enumerate([*map(_bound, _DOUBLINGS), _INFINITY]):
+            yield f"{LATENCY}_bucket", (*key, ("le", bound)), buckets[index]
+        yield f"{LATENCY}_count", key, buckets[len(_DOUBLINGS)]
+        yield f"{LATENCY}_sum", key, self._latency_sums[key]
+
     def _latency_family(self) -> HistogramMetricFamily:
         """One for all label sets: a second one of the same name is an error for Prometheus."""
         names_of_labels = [name for name, _ in next(iter(self._histograms))]
@@ -154,6 +171,14 @@ class Exposition:
             for labels, value in samples:
                 family.add_metric([text for _, text in labels], value)
             yield family
+
+
+def _text(series: Mapping[_Series, float], kind: str, docs: Mapping[str, str]) -> Iterator[str]:
+    families: dict[str, list[Sample]] = {}
+    for (name, labels), value in series.items():
+        families.setdefault(name, []).append((name, labels, value))
+    for name, samples in families.items():
+        yield from family_text(name, docs[name], kind, samples)
 
 
 def prometheus_name(group: str, name: str) -> str:

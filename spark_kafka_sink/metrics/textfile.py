@@ -6,8 +6,8 @@ Spark's committing process may be another one for each batch, so totals go on fr
 from __future__ import annotations
 
 import os
-
-from prometheus_client import CollectorRegistry, write_to_textfile
+from contextlib import suppress
+from secrets import token_hex
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.exposition import Exposition
@@ -26,9 +26,7 @@ def add_to_textfile(path: str, line: Values) -> None:
     """
     exposition = _begun(path)
     exposition.add(line)
-    registry = CollectorRegistry()
-    registry.register(exposition)
-    write_to_textfile(path, registry)
+    _replace(path, exposition.text())
     stamp = _stamp(path)
     assert stamp is not None, "it was just written"
     _known[path] = stamp, exposition
@@ -49,6 +47,18 @@ def check_textfile(path: str) -> None:
             f"metrics.prometheus.path: {path} on the driver is not a file in Prometheus' format "
             f"({error}). Remove it, or name another one"
         ) from error
+
+
+def _replace(path: str, text: str) -> None:
+    part = f"{path}.{os.getpid()}.{token_hex(4)}"
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(part, path)
+    except OSError:
+        with suppress(OSError):
+            os.remove(part)
+        raise
 
 
 def _begun(path: str) -> Exposition:

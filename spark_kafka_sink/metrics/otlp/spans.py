@@ -25,8 +25,8 @@ _ABORT = "abort"
 _IDS = RandomIdGenerator()
 _OWN = "pykafka_sink."
 _OF_THE_BATCH = (
-    *("event", "batch_id", "query_id", "query_name", "application_id", "tasks", "failed_tasks"),
-    *("failed_attempts", "transactions", "replay", "note"),
+    *("event", "batch_id", "tasks", "failed_tasks", "failed_attempts", "transactions", "replay"),
+    "note",
 )
 _OF_THE_COMMIT = ("commit_ms", "oldest_transaction_ms", "decided_for_ms", "transactions")
 
