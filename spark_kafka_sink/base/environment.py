@@ -1,4 +1,4 @@
-"""Environment variables that the sink obeys or refuses."""
+"""Environment variables that the sink obeys, refuses, or gives to processes that it starts."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ def user_cache_folder() -> Path | None:
     """``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``; None without a home."""
     base = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return Path(base) / "pykafka-sink" if os.path.isabs(base) else None
+
+
+def child_environment() -> dict[str, str]:
+    """In which a new Python finds this package, wherever it was imported from."""
+    root = str(Path(__file__).absolute().parents[2])
+    inherited = os.environ.get("PYTHONPATH")
+    path = root if not inherited else os.pathsep.join((root, inherited))
+    return {**os.environ, "PYTHONPATH": path}
 
 
 def refuse_disabled_compiler() -> None:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import spark_kafka_sink
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.environment import child_environment
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 _MODULE = "spark_kafka_sink.localkafka.keeper"
@@ -44,7 +44,7 @@ class KeeperClient:
             cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=_environment(),
+            env=child_environment(),
             start_new_session=True,
         )
         assert self._process.stdin is not None
@@ -128,11 +128,3 @@ class KeeperClient:
                     raise LocalKafkaError(f"keeper process: {answer['error']}")
                 return answer["result"]
         raise LocalKafkaError("the keeper process ended unexpectedly, and the brokers with it")
-
-
-def _environment() -> dict[str, str]:
-    """The environment in which a new Python finds this package, wherever it was imported from."""
-    root = str(Path(spark_kafka_sink.__file__).absolute().parents[1])
-    inherited = os.environ.get("PYTHONPATH")
-    path = root if not inherited else os.pathsep.join((root, inherited))
-    return {**os.environ, "PYTHONPATH": path}

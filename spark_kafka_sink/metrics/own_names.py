@@ -49,6 +49,12 @@ def _task_times(line: Values) -> Iterator[Labelled]:
             yield {"part": part}, metrics[f"{part}_ms"] / 1000
 
 
+def _limit_wait(line: Values) -> Iterator[Labelled]:
+    waited_ms = line.get("metrics", {}).get("limit_wait_ms")
+    if waited_ms is not None:
+        yield {}, waited_ms / 1000
+
+
 def _task_seconds(line: Values) -> Iterator[Labelled]:
     if "metrics" in line:
         yield {}, line["metrics"]["task_ms"] / 1000
@@ -130,6 +136,12 @@ OWN_METRICS = (
         "What tasks have spent that time with, as far as it was measured",
         True,
         _task_times,
+    ),
+    OwnMetric(
+        "pykafka_sink_limit_wait_seconds_total",
+        "How long tasks have waited for the limits of their query, or were held",
+        True,
+        _limit_wait,
     ),
     OwnMetric(
         "pykafka_sink_commit_seconds_total",

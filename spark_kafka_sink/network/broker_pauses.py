@@ -27,6 +27,10 @@ class BrokerPauses:
         pauses.append((from_ms, until_ms))
         self.latest_end_ms = max(self.latest_end_ms, until_ms)
 
+    def hold(self, until_ms: int) -> None:
+        """Nothing can be sent until then, to whatever broker, for a reason on this side."""
+        self.latest_end_ms = max(self.latest_end_ms, until_ms)
+
     def paused_ms(self, node_id: int, since_ms: int, now_ms: int) -> int:
         """How much of the time between the two was a pause of this broker."""
         return sum(

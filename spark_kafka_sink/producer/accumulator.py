@@ -131,6 +131,11 @@ class RecordAccumulator:
                 ready.by_node.setdefault(leader, []).append(topic_partition)
         return ready
 
+    def heads(self, partitions: Iterable[TopicPartition]) -> list[ProducerBatch]:
+        """The batches that ``drain`` would take first: only the sender thread changes which."""
+        with self.monitor:
+            return [self._queues[p][0] for p in partitions if p in self._queues]
+
     def drain(
         self,
         partitions: Iterable[TopicPartition],

@@ -23,8 +23,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import PreparedTransaction, UnusedToken
 from spark_kafka_sink.base.node_metrics import NodesMetrics
-from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
-from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.client.admin import bootstrap_addresses
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.faults import (
     Readable,
@@ -35,7 +34,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.channels import open_channel_of
+from spark_kafka_sink.network.channels import open_channel_of, with_own_plaintext
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.settings import ClientSettings
@@ -46,6 +45,7 @@ from spark_kafka_sink.producer.batch_finisher import Finishers
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.cluster import ClusterAccess, metadata_settings
 from spark_kafka_sink.producer.identity import Identities
+from spark_kafka_sink.producer.limited_sender import LimitedSender, limited
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
@@ -53,7 +53,7 @@ from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.telemetry import Telemetry, Watched
-from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter
+from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter, topic_creator
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
 from spark_kafka_sink.security.security import Security
 
@@ -88,6 +88,7 @@ class KafkaProducer:
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, rng
         )
+        self._limit, network = limited(config, network, clock, retry_backoff)
         converse = Security.of(config.security).converse
         self.client = NetworkClient(ClientSettings.of(config), network, clock, rng, converse)
         self._metadata = Metadata(
@@ -107,10 +108,18 @@ class KafkaProducer:
             config, self.client, self._metadata, accumulator, retry_backoff, rng
         )
         self._is_transactional = False
-        identity = self._identities.first()
-        self.sender = Sender(config, cluster, accumulator, self._appender, identity, self._totals)
+        self.sender = self._new_sender(cluster)
         self.telemetry = self.sender.telemetry = self._create_telemetry(rng)
         self.refusals = self.sender.refusals
+
+    def _new_sender(self, cluster: ClusterAccess) -> Sender:
+        identity = self._identities.first()
+        parts = self._config, cluster, self.accumulator, self._appender, identity, self._totals
+        if self._limit is None:
+            return Sender(*parts)
+        sender = LimitedSender(*parts)
+        sender.keep_to(self._limit)
+        return sender
 
     def _create_telemetry(self, rng: random.Random) -> Telemetry | None:
         if not self._config.enable_metrics_push:
@@ -256,6 +265,8 @@ class KafkaProducer:
             # The next task may begin a transaction too: no producer id before there is a batch.
             self._is_transactional = False
             self.sender.exchange_identity(self._identities.idempotent_when_needed())
+        if self._limit is not None:
+            self._limit.unit = None
         self._topics.add(topics)
 
     def begin_transaction(
@@ -283,6 +294,8 @@ class KafkaProducer:
         self._is_transactional = True
         settings = TransactionSettings(transactional_id, timeout_ms)
         self.sender.exchange_identity(self._identities.transactional(settings, token))
+        if self._limit is not None:
+            self._limit.unit = transactional_id if token is None else str(token)
         self.client.wakeup()
 
     @property
@@ -316,10 +329,12 @@ class ThreadedProducer(KafkaProducer):
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
         security.prepare_if_possible(config.max_block_ms, hosts)
-        network = SelectorNetwork(
-            config.send_buffer_bytes, config.receive_buffer_bytes, open_channel_of(security)
-        )
-        monitor, create_topics = ThreadMonitor(), _topic_creator(config)
+        open_channel = open_channel_of(security)
+        if config.limits is not None:
+            open_channel = with_own_plaintext(open_channel)
+        sizes = config.send_buffer_bytes, config.receive_buffer_bytes
+        network = SelectorNetwork(*sizes, open_channel)
+        monitor, create_topics = ThreadMonitor(), topic_creator(config)
         super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
         self.begin_task(topics)
         self._process_id = os.getpid()
@@ -375,19 +390,6 @@ class ThreadedProducer(KafkaProducer):
         self._thread.join(_CLOSE_TIMEOUT_S)
         if not self.accumulator.failure:
             self.accumulator.fail(ProducerClosedError("the producer is closed"))
-
-
-def _topic_creator(config: ProducerConfig) -> TopicCreator | None:
-    """Creates topics as ``topic.creation.*`` says; None where that is not wanted."""
-    creation = config.topic_creation
-    if creation is None:
-        return None
-
-    def create(topics: list[str]) -> None:
-        with AdminClient.of(config) as admin:
-            create_missing(admin, topics, creation)
-
-    return create
 
 
 def _page_size(buffer_memory: int) -> int:

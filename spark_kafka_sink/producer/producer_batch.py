@@ -58,6 +58,7 @@ class ProducerBatch:
     is_renumbered: since it was last sent; an answer that comes now is about its old numbers
     is_sent: not answered yet; kept by an idempotent producer
     may_be_appended: an earlier attempt has failed in a way that does not tell
+    held_ms: of its time in the queue, how long it was held by the limit of the query
     """
 
     topic_partition: TopicPartition
@@ -87,6 +88,7 @@ class ProducerBatch:
     last_error: KafkaErrorCode | None = None
     last_error_detail: str | None = None
     last_node: Node | None = None
+    held_ms: int = 0
 
     @property
     def has_sequence(self) -> bool:

@@ -183,9 +183,7 @@ class Sender:
             is_node_ready = self._client.ready(node, now_ms)
             self._node_latency.note(node.node_id, is_node_ready, now_ms)
             if is_node_ready:
-                batches = self._accumulator.drain(
-                    partitions, self._config.max_request_size, now_ms, self._state
-                )
+                batches = self._drain(node, partitions, now_ms)
                 if batches:
                     self._send(node, batches, now_ms)
                     wait_ms = 0
@@ -197,6 +195,13 @@ class Sender:
         self._accumulator.slow_nodes = self._node_latency.slow_nodes
         self._accumulator.busy_nodes = frozenset(busy_nodes)
         return wait_ms
+
+    def _drain(
+        self, node: Node, partitions: list[TopicPartition], now_ms: int
+    ) -> list[ProducerBatch]:
+        """What is sent to ``node``, which is ready for it."""
+        most_bytes = self._config.max_request_size
+        return self._accumulator.drain(partitions, most_bytes, now_ms, self._state)
 
     def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:
         if self._mutes_partitions:

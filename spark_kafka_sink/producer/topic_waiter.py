@@ -10,6 +10,9 @@ from typing import Protocol
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.cluster import ClusterAccess
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
@@ -20,6 +23,19 @@ class TopicCreator(Protocol):
     """Creates topics. May take its time; raises TopicError for what cannot be created."""
 
     def __call__(self, topics: list[str]) -> None: ...
+
+
+def topic_creator(config: ProducerConfig) -> TopicCreator | None:
+    """Creates topics as ``topic.creation.*`` says; None where that is not wanted."""
+    creation = config.topic_creation
+    if creation is None:
+        return None
+
+    def create(topics: list[str]) -> None:
+        with AdminClient.of(config) as admin:
+            create_missing(admin, topics, creation)
+
+    return create
 
 
 def _create_nothing(topics: list[str]) -> None:

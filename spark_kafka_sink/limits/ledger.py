@@ -1,0 +1,108 @@
+"""What the limit server knows: one number per limit, and which queries are held. No I/O.
+
+A limit is a token bucket, kept as the time at which everything that was reserved is earned: what is
+reserved next may be sent when it is earned as well. So a reservation is one addition, each gets its
+own time, and one that is never used, as its task has died, costs its own amount and no more.
+
+Source: the generic cell rate algorithm (ITU-T I.371), which is the same as a token bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.limits.messages import (
+    Answer,
+    Granted,
+    Paused,
+    Refused,
+    Reservation,
+    read_request,
+    write_answer,
+)
+
+BURST_NS = 1_000_000_000
+"""What was not used in that time may be sent later, at once. What was not used before is lost."""
+ASK_AGAIN_MS = 500
+_NS_PER_S = 1_000_000_000
+_NS_PER_MS = 1_000_000
+_MOST_QUERIES = 1000
+_MOST_UNITS = 1000
+
+
+class Bucket:
+    """One limit. It begins empty: the first second has no more than any other."""
+
+    def __init__(self, now_ns: int) -> None:
+        self.earned_at_ns = now_ns
+        """When all that was reserved so far is earned."""
+
+    def reserve(self, amount: int, per_second: int, now_ns: int) -> int:
+        """Reserve ``amount``; returns after how many nanoseconds it may be sent."""
+        from_ns = max(self.earned_at_ns, now_ns - BURST_NS)
+        # Rounded up: never faster than the limit, however many reservations there are.
+        self.earned_at_ns = from_ns - (-amount * _NS_PER_S // per_second)
+        return max(self.earned_at_ns - now_ns, 0)
+
+
+class Ledger:
+    """Answers reservations. is_there: whether a path exists."""
+
+    def __init__(self, token: Secret, is_there: Callable[[str], bool]) -> None:
+        self._token = token
+        self._is_there = is_there
+        self._buckets: dict[tuple[str, str], Bucket] = {}
+        # The latest ones that have begun to send, in that order.
+        self._begun: dict[str, None] = {}
+
+    def answer(self, line: bytes, now_ns: int) -> bytes:
+        """One line for another. now_ns: of a monotonic clock"""
+        return write_answer(self._answer(line, now_ns))
+
+    def _answer(self, line: bytes, now_ns: int) -> Answer:
+        try:
+            token, asked = read_request(line)
+        except ValueError as error:
+            return Refused(str(error))
+        if Secret(token) != self._token:
+            return Refused("the token is of another server")
+        if self._is_held(asked):
+            return Paused(ASK_AGAIN_MS)
+        return Granted(-(-self._reserve(asked, now_ns) // _NS_PER_MS))
+
+    def _is_held(self, asked: Reservation) -> bool:
+        """Units that have begun go on: their transactions must not wait, and then time out."""
+        if asked.unit is not None and asked.unit in self._begun:
+            return False
+        if asked.pause_path is not None and self._is_there(asked.pause_path):
+            return True
+        if asked.unit is not None and asked.pause_path is not None:
+            self._begun[asked.unit] = None
+            if len(self._begun) > _MOST_UNITS:
+                del self._begun[next(iter(self._begun))]
+        return False
+
+    def _reserve(self, asked: Reservation, now_ns: int) -> int:
+        wait_ns = 0
+        for name, amount, per_second in (
+            ("bytes", asked.bytes, asked.bytes_per_second),
+            ("records", asked.records, asked.records_per_second),
+        ):
+            if per_second is not None:
+                bucket = self._bucket((asked.query, name), now_ns)
+                wait_ns = max(wait_ns, bucket.reserve(amount, per_second, now_ns))
+        return wait_ns
+
+    def _bucket(self, name: tuple[str, str], now_ns: int) -> Bucket:
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            if len(self._buckets) >= _MOST_QUERIES:
+                self._forget_idle(now_ns)
+            bucket = self._buckets[name] = Bucket(now_ns)
+        return bucket
+
+    def _forget_idle(self, now_ns: int) -> None:
+        """A new bucket allows no more than one that nobody has used for long."""
+        since_ns = now_ns - BURST_NS
+        self._buckets = {n: b for n, b in self._buckets.items() if b.earned_at_ns > since_ns}
