@@ -11,6 +11,8 @@
 # make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/parity.md; 10 minutes
 # make test-report   the page of pykafka-sink report in a real browser; first: apt-get install chromium-headless-shell
+# make test-limits   limits, pauses and quotas with real Kafka and Spark: 5 minutes; the table of docs/limits.md:
+#                 python -m benchmarks.rate_limit
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
@@ -49,7 +51,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-report test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-limits test-report test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -72,7 +74,7 @@ test-fast: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/spark/test_dead_letters.py tests/broker/test_localkafka.py tests/broker/test_quota.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/spark/test_dead_letters.py tests/broker/test_localkafka.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
 
 # Results go to tests/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.
@@ -105,6 +107,9 @@ test-parity: $(VENV)/dev.installed
 
 test-report: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/browser
+
+test-limits: $(VENV)/dev.installed
+	$(BIN)/python -m pytest -m long tests/spark/test_limits.py tests/broker/test_quota.py
 
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed

@@ -17,6 +17,7 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 from spark_kafka_sink.config.dead_letter_keys import DEAD_LETTER_KEYS
+from spark_kafka_sink.config.limits import LIMIT_KEYS
 from spark_kafka_sink.config.metrics_keys import METRICS_KEYS
 from spark_kafka_sink.config.topic_creation import (
     BROKER_DEFAULT,
@@ -250,5 +251,6 @@ SINK_OPTIONS = ConfigDef(
         ),
         *METRICS_KEYS,
         *DEAD_LETTER_KEYS,
+        *LIMIT_KEYS,
     ]
 )

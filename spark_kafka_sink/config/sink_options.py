@@ -24,6 +24,7 @@ from spark_kafka_sink.config.java_keys import (
     KEYS_WITHOUT_EFFECT,
     LISTS_OF_JAVA_CLASSES,
 )
+from spark_kafka_sink.config.limits import LimitConfig, limits_of
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, notes_on_outputs
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -66,6 +67,7 @@ class SinkOptions:
     checkpoint, query_name: of a streaming query, where Spark tells; application_id likewise
     write_id, write_version: of a batch write that is to be written once; both or none
     dead_letters: None unless errors.tolerance asks for them
+    limits: None unless something limits the query or may hold it
     notes: sentences about options without effect, for the log
     """
 
@@ -88,6 +90,7 @@ class SinkOptions:
     notes: tuple[str, ...]
     dead_letters: DeadLetterConfig | None = None
     application_id: str | None = None
+    limits: LimitConfig | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -125,6 +128,7 @@ class SinkOptions:
                 *notes_on_dead_letters(sink, own),
             ),
             dead_letters=dead_letters_of(sink),
+            limits=limits_of(sink),
         )
 
 

@@ -31,6 +31,7 @@ from spark_kafka_sink.spark.planning import (
     PlanningTime,
     check_surroundings,
     parse_options,
+    plan_limits,
     plan_transactions,
 )
 from spark_kafka_sink.transactions.model import Plan, Unit, checkpoint_of
@@ -162,6 +163,7 @@ class _Write:
         positions = find_columns(self._df.schema, self._options.topic)
         # A query that has begun a second micro-batch has committed one.
         checked = check_surroundings(self._options, is_stream=bool(self._batch_id))
+        checked = plan_limits(checked, os.getpid(), self._query_id)
         self._options = replace(checked, application_id=_application_id(self._df))
         self._call = self._this_call()
         plan = self._plan()

@@ -6,6 +6,7 @@ Nothing heavy is imported here: Spark loads this module in each process that pla
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
@@ -60,6 +61,25 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
     log_notes(options)
     check_metrics_outputs(options, is_stream)
     return check_cluster(options, is_stream)
+
+
+def plan_limits(options: SinkOptions, owner: int, query_id: str | None = None) -> SinkOptions:
+    """With a limit or a pause: the options for the tasks, which say whom to ask.
+
+    owner: id of the process with which the server ends that is asked
+    query_id: of a streaming query, where Spark has told it already
+
+    Raises LimitServerError.
+    """
+    if options.limits is None:
+        return options
+    from spark_kafka_sink.limits.starting import access_for
+
+    producer = options.producer
+    query = [query_id, options.checkpoint, options.query_name, options.topic, options.write_id]
+    query += [producer.client_id, *(f"{host}:{port}" for host, port in producer.bootstrap_servers)]
+    access = access_for(options.limits, query, producer.bootstrap_servers, owner)
+    return replace(options, producer=replace(producer, limits=access))
 
 
 def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan | None:

@@ -16,6 +16,7 @@ options.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -24,6 +25,7 @@ from spark_kafka_sink.spark.planning import (
     PlanningTime,
     check_surroundings,
     parse_options,
+    plan_limits,
     plan_transactions,
 )
 from spark_kafka_sink.spark.versions import DataSource, require_data_sources
@@ -102,6 +104,8 @@ class KafkaSinkDataSource(DataSource):
         positions = find_columns(schema, options.topic)
         if self._plans:  # else everything is written, and only the commit is missing
             options = check_surroundings(options, is_stream)
+            # Of the process that starts those that plan, and ends with the driver.
+            options = plan_limits(options, os.getppid())
         if options.worker_tuning:
             freeze_loaded()
         return options, positions
