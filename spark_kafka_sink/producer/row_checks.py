@@ -37,6 +37,7 @@ from spark_kafka_sink.record.kernels.sizing import (
     largest_record,
 )
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
+from spark_kafka_sink.record.views import BytesView
 
 _VARINT_BITS = 7
 
@@ -74,7 +75,7 @@ class RowChecks:
         most = self._most_alone(rules)
         if most is not None and bytes_of_batch > most:
             raise RecordTooLargeError(_refused_size(bytes_of_batch, most))
-        if rules.needs_key and _has_nulls(records.owner, records.positions.key):
+        if rules.needs_key and _has_nulls(records.columns.key):
             raise RecordError(_NO_KEY)
         most_bytes: int = size
         return most_bytes
@@ -124,8 +125,9 @@ def sizes_alone(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 _NO_KEY = "The key is null, and the topic is compacted: each of its records needs a key"
 
 
-def _has_nulls(arrow_batch: ArrowBatch, position: int | None) -> bool:
-    return position is None or bool(arrow_batch.column(position).null_count)
+def _has_nulls(key: BytesView) -> bool:
+    is_absent = key.offset_bytes == 0
+    return is_absent or key.validity_address != 0
 
 
 def _lacks_keys(arrow_batch: ArrowBatch, positions: ColumnPositions) -> npt.NDArray[np.bool_]:

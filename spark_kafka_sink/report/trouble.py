@@ -24,9 +24,9 @@ def aborted(facts: Facts) -> Iterator[Finding]:
 
 
 def refused(facts: Facts) -> Iterator[Finding]:
-    """Brokers refused records for good."""
+    """Brokers refused records for good, and they are not dead letters."""
     number = facts.number("record_errors")
-    if number:
+    if number and not any((facts.line.get("dead_letters") or {}).values()):
         text = f"Brokers refused {count(number)} records for good."
         advice = "The task's error names the cause: docs/troubleshooting.md"
         yield Finding("records-refused", "records were refused", text, advice, 0.0, True)

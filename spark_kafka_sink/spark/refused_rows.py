@@ -22,8 +22,6 @@ from spark_kafka_sink.producer.refusals import (
     RefusedRecord,
 )
 
-_CAUSES = {MESSAGE_TOO_LARGE: TOO_LARGE, INVALID_TIMESTAMP: BAD_TIMESTAMP}
-
 
 class FoundRows(NamedTuple):
     """faults: one for each of ``rows``"""
@@ -53,7 +51,7 @@ class RefusedRows:
         mine = [r for r in refused if r.topic_partition.topic != self._own_topic]
         if not mine:
             return None
-        faults = [Fault(_CAUSES.get(r.error, REFUSED), _words(r)) for r in mine]
+        faults = [Fault(_cause(r), _words(r)) for r in mine]
         return FoundRows(_batch(mine), faults)
 
     def own_again(self, refused: Sequence[RefusedRecord]) -> ArrowBatch | None:
@@ -74,6 +72,16 @@ class RefusedRows:
         now_ms = self._clock.timestamp_ms()
         self._current_ms.add(now_ms)
         return _batch(own, now_ms)
+
+
+def _cause(refused: RefusedRecord) -> str:
+    """One error is for all records of a batch, INVALID_TIMESTAMP if any of them has a bad one: what
+    is said of each tells them apart. Source: ``LogValidator.processRecordErrors``.
+    """
+    if refused.error is MESSAGE_TOO_LARGE:
+        return TOO_LARGE
+    is_timestamp = refused.error is INVALID_TIMESTAMP and "timestamp" in refused.message.lower()
+    return BAD_TIMESTAMP if is_timestamp else REFUSED
 
 
 def _words(refused: RefusedRecord) -> str:

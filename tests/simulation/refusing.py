@@ -33,8 +33,10 @@ def refusing(
     is_told: whether it says which; most: of how many at the most
     """
 
+    what = "timestamp" if error == "INVALID_TIMESTAMP" else "number"
+
     def validate(topic: str, batch: twin.RecordBatch) -> Refusal | None:
-        rows = {n: f"not number {n}" for n, r in enumerate(batch.records) if rule(topic, r)}
+        rows = {n: f"not {what} {n}" for n, r in enumerate(batch.records) if rule(topic, r)}
         if not rows:
             return None
         told = dict([*rows.items()][:most]) if is_told else {}

@@ -15,7 +15,7 @@ from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError
 from tests import twin
 from tests.simulation.harness import simulate
-from tests.simulation.refusing import refusing
+from tests.simulation.refusing import Refusal, refusing
 from tests.simulation.test_dead_letters import PREFIX, Task, arrow_batch, headers_of, plain, row
 
 ONE = ColumnPositions(value=0, key=1, topic_option="t0")
@@ -124,6 +124,21 @@ def test_a_timestamp_that_both_topics_refuse_is_kept_in_a_header_alone() -> None
     assert headers_of(letter)[PREFIX + "cause"] == "bad-timestamp"
     assert headers_of(letter)[PREFIX + "timestamp"] == str(early)
     assert letter.timestamp != early
+
+
+def test_a_bad_timestamp_beside_another_fault_does_not_hide_it() -> None:
+    """Brokers tell one error for all records of a batch."""
+    given = Task(ONE, **ALL)
+    told = {b"x1": "Timestamp 7 of message with offset 0 is out of range", b"x2": "no key"}
+
+    def validate(topic: str, batch: twin.RecordBatch) -> Refusal | None:
+        rows = {n: told[r.value] for n, r in enumerate(batch.records) if r.value in told}
+        return Refusal("INVALID_TIMESTAMP", "invalid", rows) if rows and topic == "t0" else None
+
+    given.simulation.cluster.on_validate = validate
+    given.write(plain((b"k", b"x1"), (b"k", b"good"), (b"k", b"x2")))
+    causes = {r.value: headers_of(r)[PREFIX + "cause"] for r in given.records("dead")}
+    assert causes == {b"x1": "bad-timestamp", b"x2": "refused"}
 
 
 def test_a_dead_letter_whose_timestamp_is_refused_gets_the_current_time() -> None:

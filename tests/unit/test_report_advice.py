@@ -156,6 +156,8 @@ def test_dead_letters() -> None:
     assert found.text == "230 rows could not be written, 2 % of all: 200 null-key, 30 too-large."
     assert "dead-letters show" in found.advice
     assert findings(line(task(0, EVEN), dead_letters={"too-large": 0})) == []
+    # Those that brokers have refused are among them.
+    assert len(findings(line(task(0, EVEN, record_errors=2), dead_letters=some))) == 1
 
 
 def test_planning() -> None:
