@@ -10,7 +10,7 @@
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
 # make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/parity.md; 10 minutes
-# make test-report   the page of pykafka-sink report in a real browser; first: apt-get install chromium-headless-shell
+# make test-report test-report-cases   the page of pykafka-sink report in a real browser; first: apt-get install chromium-headless-shell
 # make test-limits   limits, pauses and quotas with real Kafka and Spark: 5 minutes; the table of docs/limits.md:
 #                 python -m benchmarks.rate_limit
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
@@ -51,7 +51,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-limits test-report test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -105,8 +105,11 @@ test-parity: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/parity/test_parity.py
 	$(BIN)/python -m tests.parity.results > docs/parity.md
 
-test-report: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/browser
+test-report: $(VENV)/browser.installed
+	$(BIN)/python -m pytest -m long tests/browser/test_report.py tests/browser/test_size.py
+
+test-report-cases: $(VENV)/browser.installed
+	$(BIN)/python -m pytest -m long tests/browser/test_cases.py
 
 test-limits: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/spark/test_limits.py tests/broker/test_quota.py
@@ -226,6 +229,10 @@ $(VENV)/demo.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/dev.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/browser.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
 	touch $@
 
 $(VENV)/bench.installed: pyproject.toml | $(BIN)/python

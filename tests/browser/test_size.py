@@ -1,0 +1,56 @@
+"""A page of 100,000 batches: its size, the work that it takes to make it, and that a browser shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.report import collecting, making, reading
+from spark_kafka_sink.report.making import collect
+from spark_kafka_sink.report.page import render
+from tests.unit.report_lines import HEALTHY, SLOW_BROKER
+from tests.unit.test_report import numbered
+
+pytestmark = pytest.mark.long
+
+MOST_BYTES = 5_000_000
+BATCHES = 100_000
+SLOW = 77_777
+
+
+def test_a_hundred_thousand_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_page: Callable[..., Any]
+) -> None:
+    path = tmp_path / "m.log"
+    with open(path, "wb") as file:
+        for number in range(BATCHES):
+            line = numbered(SLOW_BROKER if number == SLOW else HEALTHY, number)
+            file.write(json.dumps(line).encode() + b"\n")
+    parsed: list[int] = []
+    columns = reading.pa.BufferReader
+    monkeypatch.setattr(
+        reading.pa, "BufferReader", lambda data: parsed.append(len(data)) or columns(data)
+    )
+    whole: list[int] = []
+    loads = json.loads
+    monkeypatch.setattr(
+        collecting.json, "loads", lambda data: whole.append(len(data)) or loads(data)
+    )
+    page = render(collect(str(path), None))
+    # Of most lines pyarrow sees the columns alone, and Python nothing at all.
+    assert sum(parsed) < path.stat().st_size / 2
+    assert sum(whole) < 2 * making.WHOLE_BYTES
+    assert len(page.encode()) < MOST_BYTES
+    monkeypatch.undo()
+    report = tmp_path / "report.html"
+    report.write_text(page, encoding="utf-8")
+    shown = open_page(report)
+    assert shown.locator("canvas").count() == 5
+    first = shown.locator("#outliers li").first.inner_text()
+    assert first.startswith(f"batch {SLOW}, ")
+    assert "broker 2 is slow" in first
+    assert shown.problems == []
