@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from spark_kafka_sink.report import trouble
 from spark_kafka_sink.report.figures import count, duration, percent, size
-from spark_kafka_sink.report.finding import Facts, Finding, Line
+from spark_kafka_sink.report.finding import WAITING, Facts, Finding, Line
 from spark_kafka_sink.report.parts import OTHER, took_ms
 from spark_kafka_sink.report.skew import Broker, brokers, partition_skew, slow_broker, task_skew
 
@@ -63,6 +63,25 @@ def _throttled(facts: Facts) -> Iterator[Finding]:
     taken = (pauses_ms + left_ms) / max(facts.number("task_ms"), 1)
     title = "throttled by a quota of the brokers"
     yield Finding("throttled", title, text, advice, min(facts.waiting, taken, 1.0))
+
+
+def _limited(facts: Facts) -> Iterator[Finding]:
+    waited_ms = facts.number("limit_wait_ms")
+    share = min(waited_ms / max(facts.number("task_ms"), 1), facts.waiting)
+    if not facts.is_waiting or share < WAITING:
+        return
+    set_to = [
+        f"{name}{facts.setting(name)}"
+        for name in ("max.bytes.per.second", "max.records.per.second")
+        if facts.setting(name)
+    ]
+    which = " and ".join(set_to) or "max.bytes.per.second or max.records.per.second"
+    text = (
+        f"Tasks waited {duration(waited_ms)}, {percent(share)} of their time, until the limit of "
+        f"the query let them send, or while pause.path held it."
+    )
+    advice = f"It does what was asked for: {which}. A higher limit is the only thing that helps"
+    yield Finding("limited", "the limit that you have set", text, advice, share)
 
 
 def _slow_broker(facts: Facts) -> Iterator[Finding]:
@@ -263,6 +282,7 @@ RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     trouble.dead_letters,
     trouble.split,
     _throttled,
+    _limited,
     _slow_broker,
     _skewed_partitions,
     _skewed_tasks,
@@ -275,6 +295,8 @@ RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
     _planning,
 )
 _BETTER_SAID_BY = {
-    "brokers-are-the-limit": {"throttled", "slow-broker", "skewed-partitions", "tiny-batches"},
+    "brokers-are-the-limit": {
+        *("throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"),
+    },
 }
 """A finding that is left out beside one that says the same and why."""

@@ -38,11 +38,11 @@ def outliers_section(collected: Collected, median_ms: float) -> Html:
     items = "".join(_outlier(ms, line, median_ms) for ms, line in found)
     if not items:
         return Html("")
-    title = f"<h3>Took {_TIMES_THE_MEDIAN} times as long as the median batch, or longer</h3>"
+    title = "<h3>Took twice as long as the median batch, or longer</h3>"
     return Html(f"{title}<ul class='outliers' id='outliers'>{items}</ul>")
 
 
-_TIMES_THE_MEDIAN = 3
+_TIMES_THE_MEDIAN = 2
 _LEAST_OUTLIER_MS = 1000.0
 _MOST_OUTLIERS = 8
 

@@ -140,6 +140,17 @@ def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
     assert "5.5 s" in found[0].text
 
 
+def test_the_limit_that_is_set() -> None:
+    made = line(task(0, EVEN, **times(6000, ack_wait=5800)))
+    made["metrics"]["limit_wait_ms"] = 5500
+    (found,) = findings({**made, "settings": {"max.bytes.per.second": "1000000"}})
+    assert found.kind == "limited"
+    assert "5.5 s, 92 % of their time" in found.text
+    assert "max.bytes.per.second is 1000000." in found.advice
+    made["metrics"]["limit_wait_ms"] = 500
+    assert kinds(findings(made)) == ["brokers-are-the-limit"]
+
+
 def test_waiting_that_is_worth_no_words() -> None:
     """Most of the time, and no time."""
     nodes = {1: node(5), 2: node(60), 3: node(5)}
