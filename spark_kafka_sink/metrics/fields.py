@@ -130,7 +130,7 @@ SLOW_TASK = (
 
 CAUSES_OF_DEAD_LETTERS = (
     *("interceptor", "null-header", "null-topic", "invalid-topic", "bad-timestamp", "too-large"),
-    *("null-key", "bad-partition", "partitioner"),
+    *("null-key", "bad-partition", "partitioner", "refused"),
 )
 """``dead_letters``: how many there are of each."""
 
