@@ -10,7 +10,9 @@
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
 # make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/parity.md; 10 minutes
-# make test-report test-report-cases   the page of pykafka-sink report in a real browser; first: apt-get install chromium-headless-shell
+# make test-report   the page of pykafka-sink report in a real browser; first:
+#                 apt-get install --no-install-recommends chromium-headless-shell
+# make test-report-cases   the same, of queries of which a batch was made slow in six ways: 3 minutes
 # make test-limits   limits, pauses and quotas with real Kafka and Spark: 5 minutes; the table of docs/limits.md:
 #                 python -m benchmarks.rate_limit
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes

@@ -141,8 +141,7 @@ def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
 
 
 def test_the_limit_that_is_set() -> None:
-    made = line(task(0, EVEN, **times(6000, ack_wait=5800)))
-    made["metrics"]["limit_wait_ms"] = 5500
+    made = line(task(0, EVEN, limit_wait_ms=5500, **times(6000, ack_wait=5800)))
     (found,) = findings({**made, "settings": {"max.bytes.per.second": "1000000"}})
     assert found.kind == "limited"
     assert "5.5 s, 92 % of their time" in found.text
