@@ -16,6 +16,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -33,14 +34,20 @@ MOST_KEPT_BYTES = 256 << 20
 """Free memory at the end of the heap that is not given back."""
 
 
-@cache
+_frozen_modules = 0  # how many there were when they were last kept out
+
+
 def freeze_loaded() -> None:
-    """Keep what this process has loaded by now out of collections.
+    """Keep what this process has loaded by now out of collections: once, and again where modules
+    were loaded since, as by threads that send metrics.
 
     What becomes garbage later is not freed if it is in a cycle: of a whole process that is at most
-    what its first task held before its first row.
+    what its first task held before its first row, or a commit that follows the loading.
     """
-    gc.freeze()
+    global _frozen_modules
+    if len(sys.modules) > _frozen_modules:
+        _frozen_modules = len(sys.modules)
+        gc.freeze()
 
 
 def keep_large_blocks() -> None:

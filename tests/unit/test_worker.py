@@ -57,6 +57,20 @@ def test_what_is_loaded_is_frozen_once():
     assert run(code) == ["True"] * 3
 
 
+def test_what_is_loaded_later_is_frozen_too():
+    """As the exporters of metrics are, by a thread, after the first commit."""
+    code = (
+        "import gc\n"
+        "from spark_kafka_sink.spark.worker import freeze_loaded\n"
+        "freeze_loaded()\n"
+        "frozen = gc.get_freeze_count()\n"
+        "import http.server, sqlite3, xml.dom.minidom\n"
+        "freeze_loaded()\n"
+        "print(gc.get_freeze_count() > frozen + 1000)\n"
+    )
+    assert run(code) == ["True"]
+
+
 @only_with_glibc
 def test_a_large_block_is_mapped_anew_each_time_and_kept_if_asked():
     anew, kept = (
