@@ -34,6 +34,25 @@ def test_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "█" in shown
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_narrow_terminals(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    """No line is longer than the screen, and what matters is there: which batch, and why."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = tmp_path / "m.jsonl"
+    path.write_bytes(text(numbered(HEALTHY, 1), numbered(SLOW_BROKER, 16)))
+    assert main(["top", str(path), "--once"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    (row,) = [line for line in lines if line.lstrip().startswith("16 ")]
+    assert "4.0 s" in row
+    assert "broker 2 is slow" in row
+
+
 def test_one_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.jsonl"
     path.write_bytes(text(numbered(HEALTHY, 1, query_name="a"), numbered(HEALTHY, 2)))
