@@ -14,7 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -35,9 +36,16 @@ _PHASES = ("addBatch", "queryPlanning", "walCommit", "commitOffsets", "triggerEx
 
 
 def micro_batches(
-    spark: SparkSession, sink: str, target: Target, count: int
+    spark: SparkSession,
+    sink: str,
+    target: Target,
+    count: int,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
-    """Milliseconds by phase of ``count`` micro-batches, after those that do not count."""
+    """Milliseconds by phase of ``count`` micro-batches, after those that do not count.
+
+    more: options for ours alone
+    """
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1")
     frame = rows.option("numPartitions", "1").load()
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -46,7 +54,7 @@ def micro_batches(
         if sink != "empty":
             writer = writer.options(**target.options())
         if sink == "ours":
-            writer = writer.option("metrics.log", "false")
+            writer = writer.options(**{"metrics.log": "false", **more})
         query = writer.trigger(processingTime="1 second").start()
         try:
             progress = _await_progress(query, _WARMUPS + count)
