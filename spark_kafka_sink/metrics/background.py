@@ -27,7 +27,6 @@ Send = Callable[[Line, int], None]
 
 _senders: dict[Hashable, Sender] = {}
 _guard = Lock()
-os.register_at_fork(after_in_child=_senders.clear)
 
 
 def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
@@ -51,6 +50,18 @@ def wait_if_last(senders: Iterable[Sender], line: Line) -> None:
     if line["event"] == "abort" or "batch_id" not in line:
         for sender in senders:
             sender.wait()
+
+
+def _begin_anew() -> None:
+    """In a fork, which has no threads."""
+    global _guard
+    _guard = Lock()
+    for sender in _senders.values():
+        atexit.unregister(sender.wait)
+    _senders.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Sender:

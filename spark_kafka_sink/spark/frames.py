@@ -325,10 +325,15 @@ def _is_connect(df: DataFrame) -> bool:
 
 
 def _application_id(df: DataFrame) -> str | None:
-    """Of the driver that this process belongs to. Spark Connect does not tell."""
+    """Of the driver that this process belongs to. Spark Connect does not tell, nor do platforms
+    that keep its context to themselves: only metrics name it.
+    """
     if _is_connect(df):
         return None
-    name: str = df.sparkSession.sparkContext.applicationId
+    try:
+        name: str = df.sparkSession.sparkContext.applicationId
+    except Exception:
+        return None
     return name
 
 

@@ -87,3 +87,17 @@ def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_la
     wait_if_last([sender], told)
     assert waited == [True] * is_last
     sender.close()
+
+
+@pytest.mark.parametrize("told", [line(batch_id=0), line()], ids=["micro-batch", "job"])
+def test_what_takes_long_is_not_waited_for_or_not_for_long(told: dict[str, Any]) -> None:
+    may_go_on = Event()
+
+    def send(line: dict[str, Any], lost: int) -> None:
+        may_go_on.wait(PATIENCE_S)
+
+    sender = send_behind("slow", lambda: send, told, timeout_s=0.01)
+    wait_if_last([sender], told)
+    assert not sender._queue.wait(0)
+    may_go_on.set()
+    assert sender._queue.wait(PATIENCE_S)

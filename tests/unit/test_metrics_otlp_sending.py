@@ -27,7 +27,7 @@ from spark_kafka_sink.transactions.model import Unit
 from tests.lines import check_text
 from tests.otlp import Receiver, receiver
 from tests.patience import PATIENCE_S
-from tests.unit.test_metrics_names import a_line
+from tests.unit.test_metrics_names import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVERS = {"kafka.bootstrap.servers": "b:9092", "topic": "t"}
@@ -235,7 +235,7 @@ def test_one_signal_that_fails_does_not_keep_the_other(
     assert len(messages(told)) == 1
 
 
-def test_nobody_that_answers_costs_a_job_its_timeout_and_a_micro_batch_nothing(
+def test_nobody_that_answers_costs_a_job_no_more_than_its_timeout(
     told: pytest.LogCaptureFixture,
 ) -> None:
     """The address takes connections, and is silent."""
@@ -243,10 +243,7 @@ def test_nobody_that_answers_costs_a_job_its_timeout_and_a_micro_batch_nothing(
         silent.bind(("127.0.0.1", 0))
         silent.listen(8)
         output = to(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=SHORT_MS)
-        line = a_line()
-        assert list(put_out(MetricsOutputs(otlp=output), line)) == []
-        del line["batch_id"]
-        assert list(put_out(MetricsOutputs(otlp=output), line)) == []
+        assert list(put_out(MetricsOutputs(otlp=output), of_a_job(a_line()))) == []
         assert background._senders[output]._queue.wait(PATIENCE_S)
     assert messages(told)[0].startswith(
         "WARNING metrics.otlp: cannot send traces to http://127.0.0.1"
