@@ -84,7 +84,7 @@ DEAD_LETTER_KEYS = (
         False,
         None,
         Importance.LOW,
-        "Log, in the task, how many dead letters an Arrow batch has of each cause, with an example "
-        "of each. Keys, values and headers are not logged.",
+        "Log, in the task, each time there are dead letters, how many of each cause, with an "
+        "example of each. Keys, values and headers are not logged.",
     ),
 )
