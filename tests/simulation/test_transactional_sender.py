@@ -16,6 +16,7 @@ from spark_kafka_sink.protocol.messages.init_producer_id import (
 )
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.harness import keyed
+from tests.simulation.refusing import refusing
 from tests.simulation.transactional import NAME, TIMEOUT_MS, Transactional
 
 # --- one transaction ------------------------------------------------------------------------------
@@ -306,3 +307,25 @@ def test_a_coordinator_that_dies_is_replaced(simulation, is_before):
     assert simulation.end(prepared) == "NONE"
     values = [[b"b"] if is_before else [b"a", b"b"], [b"b"]]
     assert [simulation.committed()[partition] for partition in partitions] == values
+
+
+# --- records that brokers refuse ------------------------------------------------------------------
+
+
+def test_a_transaction_goes_on_without_the_records_that_a_broker_refuses(simulation):
+    rows = keyed(90)
+    bad = rows[7][1]
+    simulation.cluster.on_validate = refusing(lambda topic, r: r.value == bad)
+    simulation.begin()
+    simulation.producer.refusals.tolerate("dead")
+    for start in range(0, 90, 30):
+        simulation.append(rows[start : start + 30])
+    simulation.producer.flush()
+    prepared = simulation.producer.transaction
+    assert [taken.record.value for taken in simulation.producer.refusals.take()] == [bad]
+    simulation.append([(None, b"a dead letter")])
+    simulation.producer.flush()
+    assert simulation.producer.transaction == prepared
+    assert simulation.end(prepared) == "NONE"
+    written = sorted(v for values in simulation.committed().values() for v in values)
+    assert written == sorted([b"a dead letter", *(v for _, v in rows if v != bad)])
