@@ -13,7 +13,7 @@
 # make test-report   the page of pykafka-sink report in a real browser; first:
 #                 apt-get install --no-install-recommends chromium-headless-shell
 # make test-report-cases   the same, of queries of which a batch was made slow in six ways: 3 minutes
-# make test-limits   limits, pauses and quotas with real Kafka and Spark: 5 minutes; the table of docs/limits.md:
+# make test-limits   limits, pauses and quotas with real Kafka and Spark: 6 minutes; the table of docs/limits.md:
 #                 python -m benchmarks.rate_limit
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
@@ -114,7 +114,7 @@ test-report-cases: $(VENV)/browser.installed
 	$(BIN)/python -m pytest -m long tests/browser/test_cases.py
 
 test-limits: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_limits.py tests/broker/test_quota.py
+	$(BIN)/python -m pytest -m long tests/spark/test_limits.py tests/broker/test_quota.py tests/simulation/test_limits.py
 
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed

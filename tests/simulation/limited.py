@@ -107,17 +107,23 @@ class LimitedQuery:
 
         self._actors.append(self.world.spawn(process, run))
 
-    def run(self) -> int:
-        """Until all tasks have ended; returns how many ms that took. Raises what one has raised."""
+    def run(self, tasks: int = 0) -> int:
+        """Until all tasks have ended; returns how many ms that took. Raises what one has raised.
+
+        tasks: how many at least, where some are started later
+        """
         started_ms = self.world.clock.ms
         try:
-            self.world.run(lambda: all(actor.is_done for actor in self._actors), 2_000_000)
+            self.world.run(lambda: self._are_done(tasks), 2_000_000)
             for actor in self._actors:
                 if actor.error is not None and actor.process.is_alive:
                     raise actor.error
         finally:
             self.world.close()
         return self.world.clock.ms - started_ms
+
+    def _are_done(self, tasks: int) -> bool:
+        return len(self._actors) >= tasks and all(actor.is_done for actor in self._actors)
 
     def values(self) -> list[bytes]:
         """All that the brokers have, sorted."""

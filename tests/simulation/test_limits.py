@@ -17,6 +17,7 @@ from spark_kafka_sink.limits.ledger import Bucket
 from spark_kafka_sink.network.broker_pauses import BrokerPauses
 from spark_kafka_sink.producer.limited_sender import LimitedSender
 from tests.simulation.limited import PAUSE_PATH, LimitedQuery, LimitedTask, expected
+from tests.simulation.limited_lives import live
 from tests.simulation.transactions import KAFKA_4_3
 
 MB = 1_000_000
@@ -49,7 +50,7 @@ def assert_keeps_to_limit(tasks: int) -> None:
     assert all(task.metrics.retries == 0 for task in query.tasks)
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("tasks", [1, 2, 4, 8])
 def test_the_rate_is_that_of_all_tasks_together(tasks: int) -> None:
     assert_keeps_to_limit(tasks)
 
@@ -114,7 +115,7 @@ def test_a_server_that_starts_again_is_asked_again() -> None:
     assert query.values() == all_of(4)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_connections_that_are_lost(seed: int) -> None:
     patient = {"delivery_timeout_ms": "120000", "max_block_ms": "60000"}
     query = query_of(3, TO_A_MB, seed=seed, **patient)
@@ -225,6 +226,17 @@ def test_what_has_begun_with_exactly_once_is_not_held() -> None:
     query.run()
     assert seen == [2_000]
     assert len(query.values()) == 3_000
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_some_lives(seed: int) -> None:
+    live(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 60))
+def test_many_lives(seed: int) -> None:
+    live(seed)
 
 
 def _each_has_its_own(original: Any) -> Any:
