@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 THREAD_NAME = "pykafka-sink metrics"
 MOST_WAITING = 100
+PAUSE_S = 0.01
+"""Spark waits for a process that has committed to say so. A thread that is at work then would have
+Python's lock for up to 5 ms, ``sys.getswitchinterval``."""
 _MOST_SENDERS = 8
 
 Send = Callable[[Line, int], None]
@@ -101,14 +104,17 @@ class Sender:
 
 
 class Background:
-    """Does what it is given, in that order, one at a time, in a thread.
+    """Does what it is given, in that order, one at a time, in a thread: after a pause, unless
+    somebody waits for it.
 
     lost: how many were left undone, as too many waited
     """
 
-    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, most_waiting: int = MOST_WAITING, pause_s: float = PAUSE_S) -> None:
         self.lost = 0
         self._most_waiting = most_waiting
+        self._pause_s = pause_s
+        self._awaited_by = 0
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_busy = self._is_closed = False
         self._changed = Condition()
@@ -129,13 +135,21 @@ class Background:
     def wait(self, timeout_s: float) -> bool:
         """Until all is done, or the time is over. Whether all is done."""
         with self._changed:
-            return self._changed.wait_for(lambda: not (self._waiting or self._is_busy), timeout_s)
+            self._awaited_by += 1
+            self._changed.notify_all()
+            try:
+                return self._changed.wait_for(self._has_done_all, timeout_s)
+            finally:
+                self._awaited_by -= 1
 
     def close(self) -> None:
         """Nothing else comes. What waits is done, and the thread ends."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
+
+    def _has_done_all(self) -> bool:
+        return not (self._waiting or self._is_busy)
 
     def _run(self) -> None:
         while True:
@@ -145,6 +159,7 @@ class Background:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)
                 if not self._waiting:
                     return
+                self._changed.wait_for(lambda: self._awaited_by or self._is_closed, self._pause_s)
                 task = self._waiting.popleft()
                 self._is_busy = True
             task()

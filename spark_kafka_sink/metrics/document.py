@@ -207,7 +207,7 @@ clocks differ, so do the spans.
 
 ### What is lost
 
-A thread sends, and a micro-batch does not wait for it: at most 100 batches may wait, and above that the
+A thread sends, 10 ms later, and a micro-batch does not wait for it: at most 100 batches may wait, and above that the
 oldest is dropped. A request that fails is tried again as OpenTelemetry's exporter does it, for at
 most `metrics.otlp.timeout.ms`. What cannot be sent is lost; the log says so once, and once when it is sent
 again. The end of a job, and of a batch that was aborted, waits for at most that time.

@@ -36,6 +36,19 @@ def test_if_too_many_wait_the_oldest_are_lost() -> None:
     assert not background._thread.is_alive()
 
 
+def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits() -> None:
+    background = Background(pause_s=100 * PATIENCE_S)
+    done: list[int] = []
+    background.put(lambda: done.append(1))
+    assert done == []
+    assert background.wait(PATIENCE_S)
+    background.put(lambda: done.append(2))
+    background.close()
+    assert background._thread is not None
+    background._thread.join(PATIENCE_S)
+    assert done == [1, 2]
+
+
 # --- places ---------------------------------------------------------------------------------------
 
 
