@@ -70,11 +70,10 @@ def _limited(facts: Facts) -> Iterator[Finding]:
     share = min(waited_ms / max(facts.number("task_ms"), 1), facts.waiting)
     if not facts.is_waiting or share < WAITING:
         return
-    set_to = [
-        f"{name}{facts.setting(name)}"
-        for name in ("max.bytes.per.second", "max.records.per.second")
-        if facts.setting(name)
-    ]
+    limits = {
+        name: facts.setting(name) for name in ("max.bytes.per.second", "max.records.per.second")
+    }
+    set_to = [f"{name} is {limit}" for name, limit in limits.items() if limit is not None]
     which = " and ".join(set_to) or "max.bytes.per.second or max.records.per.second"
     text = (
         f"Tasks waited {duration(waited_ms)}, {percent(share)} of their time, until the limit of "
@@ -182,9 +181,12 @@ def _tiny_batches(facts: Facts) -> Iterator[Finding]:
             "fewer tasks (coalesce) or longer micro-batches put more rows into a batch"
         )
     else:
+        now = {name: facts.setting(f"kafka.{name}") for name in ("batch.size", "linger.ms")}
+        size_now = f"now {now['batch.size']}, " if now["batch.size"] else ""
+        linger_now = f" (now {now['linger.ms']})" if now["linger.ms"] else ""
         advice = (
-            f"kafka.batch.size{facts.setting('kafka.batch.size')} (default 131072) or "
-            f"kafka.linger.ms{facts.setting('kafka.linger.ms')} is too small: leave them out"
+            f"kafka.batch.size ({size_now}default 131072) or kafka.linger.ms{linger_now} is too "
+            "small: leave them out"
         )
     own = facts.shares["encode_ms"] + facts.shares[OTHER]
     weight = max(min(facts.waiting + own, 1.0), 0.01)

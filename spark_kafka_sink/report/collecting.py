@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
+from spark_kafka_sink.report.causes import Causes
 from spark_kafka_sink.report.changes import Changes
 from spark_kafka_sink.report.parts import PARTS
 from spark_kafka_sink.report.reading import column, numbers, parse
@@ -78,6 +79,7 @@ class Collected:
         self.queries: dict[tuple[str, str], int] = {}
         self.steps: list[Step] = []
         self.changes = Changes()
+        self.causes = Causes()
         self._sums: dict[str, Any] = {}
         self._columns: list[dict[str, Values]] = []
         self._latest: deque[tuple[int, bytes]] = deque(maxlen=MOST_LATEST)
@@ -158,6 +160,7 @@ class Collected:
             line = json.loads(text)
             add(self._sums, {name: line[name] for name in OF_WHOLE if name in line})
             self.changes.look_at(line)
+            self.causes.look_at(line)
             self._add_to_steps(line)
 
     def _add_to_steps(self, line: dict[str, Any]) -> None:

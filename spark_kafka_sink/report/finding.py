@@ -65,7 +65,7 @@ class Facts(NamedTuple):
         tasks = float(self.line.get("tasks") or 1)
         return self.waiting >= WAITING and times_ms / tasks >= LEAST_WAITING_MS
 
-    def setting(self, name: str) -> str:
-        """`` is …`` of an option, where the line tells; else nothing."""
+    def setting(self, name: str) -> str | None:
+        """What an option is, where the line tells."""
         value = (self.line.get("settings") or {}).get(name)
-        return "" if value is None else f" is {value}"
+        return None if value is None else str(value)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.causes import overall
 from spark_kafka_sink.report.collecting import MOST_LATEST, TIMES, Collected
 from spark_kafka_sink.report.figures import count
 from spark_kafka_sink.report.parts import NAMES
@@ -86,7 +86,7 @@ def _body(collected: Collected, columns: dict[str, Any]) -> str:
             "advice",
             "What to change",
             Html(
-                advice_section(findings(total), collected.lines)
+                advice_section(overall(total, collected.causes), collected.lines)
                 + outliers_section(collected, median_ms)
             ),
         ),

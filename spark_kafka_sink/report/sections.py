@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.causes import batch_name
 from spark_kafka_sink.report.changes import Change
 from spark_kafka_sink.report.collecting import Collected, Step
 from spark_kafka_sink.report.figures import count, duration, moment, percent, size
@@ -48,8 +49,7 @@ _MOST_OUTLIERS = 8
 
 
 def _outlier(ms: float, line: Line, median_ms: float) -> str:
-    number = line.get("batch_id")
-    name = "a job" if number is None else f"batch {number}"
+    name = batch_name(line)
     times = f", {ms / median_ms:,.0f} times the median" if median_ms else ""
     why = _why(findings(line)) or f"most of it {escape(largest(line))}"
     return f"<li><b>{name}</b>, {moment(line['time_ms'])} UTC: {duration(ms)}{times}. {why}</li>"
@@ -85,8 +85,9 @@ def summary_section(collected: Collected, total: Line, span: tuple[float, float]
         ("after compression", percent(sent / before) if before else "–"),
         ("records sent again", count(metrics.get("record_retries") or 0)),
         *_dead_letters(total),
-        ("pauses for quotas", duration(metrics.get("throttle_time_ms") or 0)),
-        ("first and last line, UTC", f"{moment(span[0])} to {moment(span[1])}"),
+        ("pauses for quotas, of all tasks", duration(metrics.get("throttle_time_ms") or 0)),
+        ("first line, UTC", moment(span[0])),
+        ("last line, UTC", moment(span[1])),
     ]
     items = "".join(f"<div><dt>{escape(n)}</dt><dd>{escape(v)}</dd></div>" for n, v in rows)
     return Html(f"<dl class='figures'>{items}</dl>")

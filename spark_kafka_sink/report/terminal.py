@@ -12,6 +12,7 @@ from rich.text import Text
 
 from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.causes import Causes, overall
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, size
 from spark_kafka_sink.report.keyboard import Keyboard
@@ -58,7 +59,7 @@ class Screen:
         return Group(
             Text.assemble((head, "bold"), end),
             _batches(latest[:most], width),
-            *_words(total),
+            *_words(total, latest),
             Text(f"where the time of the last {len(latest)} goes", style="bold"),
             _parts(total, width),
             _brokers(total, width),
@@ -173,9 +174,11 @@ def _brokers(total: dict[str, Any], width: int) -> Table:
     return table
 
 
-def _words(total: dict[str, Any]) -> list[Text]:
-    words = []
-    for finding in findings(total)[:2]:
+def _words(total: dict[str, Any], lines: list[dict[str, Any]]) -> list[Text]:
+    words, causes = [], Causes()
+    for line in lines:
+        causes.look_at(line)
+    for finding in overall(total, causes)[:2]:
         style = "bold red" if finding.is_trouble else "bold yellow"
         words.append(Text.assemble((finding.title, style), ": ", finding.text))
         words.append(Text(f"→ {finding.advice}"))

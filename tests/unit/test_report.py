@@ -20,6 +20,7 @@ from spark_kafka_sink.columns.faults import CAUSES
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
 from spark_kafka_sink.report import making, reading
 from spark_kafka_sink.report.advice import findings
+from spark_kafka_sink.report.causes import overall
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, percent, size
 from spark_kafka_sink.report.following import FollowedReport, ReportServer
@@ -34,6 +35,7 @@ from tests.unit.report_lines import (
     SKEWED_KEY,
     SLOW_BROKER,
     THROTTLED,
+    TINY_BATCHES,
     line,
     task,
     with_fields,
@@ -287,6 +289,21 @@ class TestPage:
         assert "<summary>broker 2 is slow</summary>" in said
         assert said.count("<b>batch") == 1
         assert "id='outliers'" not in render(collected(text(*lines[:17])))
+
+    def test_what_explains_most_of_the_time_is_said_first(self) -> None:
+        """Added up, small record batches among large ones are of a size that no rule minds."""
+        lines = [numbered(HEALTHY, number) for number in range(22)]
+        lines[17] = numbered(TINY_BATCHES, 17, elapsed_ms=20_000)
+        found = collected(text(*lines, ABORTED))
+        assert [each.kind for each in overall(found.total(), found.causes)] == [
+            "aborted",
+            "tiny-batches",
+        ]
+        page = render(found)
+        said = page.split("<ol class='advice'>")[1].split("</ol>")[0]
+        assert "It explains 44 % of the time of all batches, in 1 of 23. As in batch 17:" in said
+        alone = collected(text(lines[17]))
+        assert overall(alone.total(), alone.causes) == findings(lines[17])
 
     def test_slow_tasks_name_their_batch(self) -> None:
         page = render(collected(text(numbered(HEALTHY, 3), numbered(SLOW_BROKER, 17))))

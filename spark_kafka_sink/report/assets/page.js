@@ -54,7 +54,7 @@
       ctx.globalAlpha = 1;
       const letters = found.map(([, letter]) => letter).join("");
       const half = ctx.measureText(letters).width / 2;
-      if (x - half > free + 2 * ratio) { ctx.fillText(letters, x, bbox.top - 3 * ratio); free = x + half; }
+      if (x - half > free + 2 * ratio) { ctx.fillText(letters, x, bbox.top - 5 * ratio); free = x + half; }
     }
     ctx.restore();
   };
@@ -73,7 +73,8 @@
     return [...bars.reverse(), ...lines];
   };
 
-  const axis = label => ({label, stroke: colour("--ink"), labelSize: 18, size: 58,
+  const axis = label => ({label, stroke: colour("--ink"), labelSize: 18,
+    size: (u, values) => 20 + 7 * Math.max(...(values || []).map(one => one.length), 3),
     grid: {stroke: colour("--line"), width: 1}, ticks: {stroke: colour("--line"), width: 1}, labelFont: "12px sans-serif", font: "12px sans-serif"});
 
   const draw = (name, spec) => {
