@@ -230,8 +230,8 @@ a plugin are asked nothing, and nothing is logged.
 | averages, rates | of the time since the push before; one of nothing is left out |
 | maxima | of the tasks since then |
 | labels of the client | `client_rack` (`kafka.client.rack`), `transactional_id` with exactly-once |
-| client instance | one for each Python worker that writes, over all its tasks: its id is in the worker's log |
-| last push | when the producer is closed, when its worker has had no task for 30 s, and when the executor ends. A task that is shorter than the interval tells of itself then, or with those after it |
+| client instance | of a streaming query, one for each Python worker that writes, over all its tasks; of a job, one for each task: its id is in the worker's log |
+| last push | at the end of a job's task, when a worker of a query has had no task for 30 s, and when a producer is closed because its task failed. A worker that Spark ends before that, with its query, has told what there was at the last interval |
 
 A push is compressed as the brokers ask. Where it would be larger than they take, what is per topic is left
 out, and then what is per broker. It uses a connection that is there anyway, after the first produce request was

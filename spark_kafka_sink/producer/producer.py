@@ -136,11 +136,6 @@ class KafkaProducer:
         return Telemetry(watched, self._config, rng)
 
     @property
-    def is_told_to_brokers(self) -> bool:
-        """Whether brokers have asked for metrics of this producer (KIP-714)."""
-        return self.telemetry is not None and self.telemetry.subscription is not None
-
-    @property
     def metrics(self) -> ProducerMetrics:
         """What the task has done so far, in numbers."""
         return self._totals.metrics
@@ -297,6 +292,11 @@ class KafkaProducer:
         if self._limit is not None:
             self._limit.unit = transactional_id if token is None else str(token)
         self.client.wakeup()
+
+    def take_leave(self) -> None:
+        """There may be no further task: brokers that ask for metrics get the last ones at once."""
+        if self.telemetry is not None:
+            self.telemetry.rest(longest_ms=0)
 
     @property
     def transaction(self) -> PreparedTransaction | None:

@@ -5,8 +5,8 @@ where the sender leaves room: nothing of a task waits for it, and no failure of 
 task's. Brokers that do not offer it, as most, are asked nothing.
 
 A client instance, as brokers call it, lasts from the first task of a producer until its last push,
-the terminating one: when the producer is closed, or has rested for so long that Spark may end the
-process without notice. With the task after that another one begins.
+the terminating one: at the end of a job's task, when the producer is closed, or has rested for so
+long that Spark may end the process. With the task after that another one begins.
 
 Source: ``ClientTelemetryReporter``, ``NetworkClient.TelemetrySender``.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST_REST_MS = 30_000
-"""Spark ends a Python worker that was idle for a minute, without notice."""
+"""Spark ends a Python worker that was idle for a minute, and then nothing can be told any more."""
 FINISH_MS = 500
 """How long closing waits for the answer to the last push."""
 
@@ -126,9 +126,13 @@ class Telemetry:
         self._task_began_at_ms = self._clock.timestamp_ms()
         self._rest_ends_at_ms = None
 
-    def rest(self) -> None:
-        """There is no task from now on, until ``begin_task``."""
-        self._rest_ends_at_ms = self._clock.now_ms() + LONGEST_REST_MS
+    def rest(self, longest_ms: int = LONGEST_REST_MS) -> None:
+        """There is no task from now on, until ``begin_task``.
+
+        longest_ms: after so long without one comes the last push. The first call counts
+        """
+        if self._rest_ends_at_ms is None:
+            self._rest_ends_at_ms = self._clock.now_ms() + longest_ms
 
     # --- for the sender ------------------------------------------------------------------------
 
@@ -142,7 +146,7 @@ class Telemetry:
                 return None
             self._start_anew()
             return 0
-        if rest_ends_at_ms is not None and now_ms >= rest_ends_at_ms:
+        if rest_ends_at_ms is not None and now_ms >= rest_ends_at_ms and not self._asks(now_ms):
             self._begin_last_push()
         if self.state in (State.SUBSCRIPTION_NEEDED, State.PUSH_NEEDED) and now_ms < self._due_ms:
             due_ms = self._due_ms if rest_ends_at_ms is None else min(self._due_ms, rest_ends_at_ms)
@@ -173,6 +177,10 @@ class Telemetry:
             is_sent = metrics.requests > 0 and not self._watched.accumulator.incomplete_count
             self._has_begun = metrics.responses > 0 or is_sent  # with acks=0 there is no answer
         return self._has_begun
+
+    def _asks(self, now_ms: int) -> bool:
+        """Whether brokers are to be asked for the first time: after a short task that is due."""
+        return self.subscription is None and now_ms >= self._due_ms
 
     def _start_anew(self) -> None:
         """A task has come after the last push, which brokers let nothing follow: as another."""
@@ -211,13 +219,17 @@ class Telemetry:
         return None
 
     def _node_with_room(self, now_ms: int, is_closing: bool) -> Node | None:
-        """The node that was asked before, else another one, if one more request leaves a place."""
+        """The node that was asked before, else one of the least busy; if that leaves a place."""
         nodes = self._watched.metadata.snapshot.nodes
         places = self._places - 1
         if is_closing or not self._watched.accumulator.incomplete_count:
             places = self._places
-        before = nodes.get(self._node_id) if self._node_id is not None else None
-        for node in ([] if before is None else [before]) + list(nodes.values()):
+
+        def rank(node: Node) -> tuple[bool, int, float]:
+            in_flight = self._client.in_flight_count(node)
+            return node.node_id != self._node_id, in_flight, self._rng.random()
+
+        for node in sorted(nodes.values(), key=rank):
             has_room = self._client.in_flight_count(node) < places
             if has_room and self._client.is_ready(node, now_ms):
                 return node
@@ -238,8 +250,6 @@ class Telemetry:
     # --- subscription --------------------------------------------------------------------------
 
     def _complete_subscription(self, result: ClientResponse, now_ms: int) -> None:
-        if self.state is not State.SUBSCRIPTION_IN_PROGRESS:
-            return  # the producer is being closed
         response = result.response
         if not isinstance(response, GetTelemetrySubscriptionsResponse):
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)

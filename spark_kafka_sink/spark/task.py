@@ -30,7 +30,7 @@ from spark_kafka_sink.spark.dead_letters import DeadLetters
 from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.logs import ensure_log_handler
 from spark_kafka_sink.spark.timed_input import TimedInput
-from spark_kafka_sink.spark.worker import call_at_hangup, freeze_loaded, keep_large_blocks
+from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS, driver_transactional_id
 from spark_kafka_sink.transactions.model import Plan, TaskTransaction
@@ -105,7 +105,7 @@ def write_rows(
         if transaction is not None:
             transaction.abort(options, error)
         raise
-    _keep(producer, options.producer)
+    _keep(producer, options.producer, is_job=message.query_id is None)
 
 
 def _note_figures(
@@ -122,15 +122,17 @@ def _note_figures(
     }
 
 
-def _keep(producer: ThreadedProducer, config: ProducerConfig) -> None:
+def _keep(producer: ThreadedProducer, config: ProducerConfig, is_job: bool) -> None:
     """Give the producer up for the next task.
+
+    is_job: there may be none; a query has one soon, whose producer is the same client to brokers
 
     All rows are acknowledged: whatever goes wrong with the pool, this task has succeeded.
     """
     try:
+        if is_job:
+            producer.take_leave()
         POOL.release(config, producer)
-        if producer.is_told_to_brokers:
-            call_at_hangup(POOL.close)  # they are told of its end, too
     except Exception:
         logger.warning("the next task will have a producer of its own", exc_info=True)
         with suppress(Exception):

@@ -7,20 +7,13 @@ with numba, pyarrow and pandas loaded 50 to 75 ms, as long as a small task takes
 Memory: Spark reads an Arrow batch into one block. Blocks above 32 MiB glibc maps anew and gives
 back each time, and an Arrow batch of values above 3 KB has up to 64 MiB. The page faults took a
 quarter of a worker's CPU.
-
-The end: when an executor ends, Spark's daemon sends its workers SIGHUP, at which they die.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
-from types import FrameType
 
 # malloc.h
 _M_TRIM_THRESHOLD = -1
@@ -63,22 +56,3 @@ def keep_large_blocks() -> None:
     # to where it is, 128 KiB in a new process, instead of letting it grow by itself.
     if mallopt is not None and mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES):
         mallopt(_M_TRIM_THRESHOLD, MOST_KEPT_BYTES)
-
-
-@cache
-def call_at_hangup(call: Callable[[], None]) -> None:
-    """Have ``call`` done before SIGHUP ends this process; once, however often it is asked for.
-
-    Nothing is arranged where something else is to happen then, or outside the main thread, in
-    which Python handles signals.
-    """
-
-    def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        with suppress(Exception):
-            call()
-        os.kill(os.getpid(), number)
-
-    with suppress(ValueError):
-        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
-            signal.signal(signal.SIGHUP, end)

@@ -16,8 +16,8 @@ TOTAL, RATE, LATENCY = "record.send.total", "record.send.rate", "node.request.la
 class Watched:
     """A simulation whose brokers take metrics."""
 
-    def __init__(self, seed: int = 0, **options: str) -> None:
-        self.simulation: Simulation = simulate(seed, linger_ms="0", **options)
+    def __init__(self, seed: int = 0, brokers: int = 3, **options: str) -> None:
+        self.simulation: Simulation = simulate(seed, brokers=brokers, linger_ms="0", **options)
         self.plugin: TelemetryPlugin = self.simulation.cluster.enable_telemetry()
         self.plugin.interval_ms = INTERVAL_MS
 
@@ -29,8 +29,8 @@ class Watched:
     def state(self) -> State:
         return self.producer.telemetry.state
 
-    def write(self, rows: int = 10, topic: str = "t") -> None:
-        self.simulation.append(keyed(rows), topic)
+    def write(self, rows: int = 10, topic: str = "t", size: int = 20) -> None:
+        self.simulation.append(keyed(rows, size), topic)
         self.producer.flush()
 
     def run_for(self, duration_ms: int) -> None:

@@ -67,6 +67,15 @@ def test_pushes_follow_at_the_interval_to_the_same_broker_as_the_same_client():
     assert watched.plugin.refused == []
 
 
+def test_clients_do_not_all_ask_the_same_broker():
+    asked = []
+    for seed in range(20):
+        watched = Watched(seed)
+        watched.write()
+        asked.append(first_push(watched).node_id)
+    assert set(asked) == {1, 2, 3}
+
+
 def test_brokers_without_it_are_asked_nothing_and_nothing_is_logged(caplog):
     caplog.set_level(logging.DEBUG)
     watched = Watched()
@@ -183,6 +192,20 @@ def test_cumulative_totals_go_on_over_tasks_while_averages_are_of_the_time_betwe
     third = watched.plugin.pushes[2]
     assert third.value(TOTAL) == 35
     assert f"org.apache.kafka.producer.{LATENCY}" not in third.names  # an average of nothing
+
+
+def test_maxima_are_of_the_tasks_since_the_push_before():
+    watched = Watched()
+    watched.write(size=500)
+    watched.run_for(100)
+    watched.next_task()
+    watched.write(size=20)
+    largest = first_push(watched).value("record.size.max")
+    assert 500 < largest < 560
+    watched.next_task()
+    watched.write(size=50)
+    watched.run_for(INTERVAL_MS)
+    assert 50 < watched.plugin.pushes[1].value("record.size.max") < 150
 
 
 @pytest.mark.parametrize(

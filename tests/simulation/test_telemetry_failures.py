@@ -140,6 +140,9 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
     watched.run_for(2 * INTERVAL_MS)
     assert len(watched.plugin.asked) == asked + 1
     assert watched.plugin.pushes[-1].node_id != dead
+    # The broker may have had what it did not answer.
+    told = sum(p.value(TOTAL) - p.value("record.retry.total") for p in watched.plugin.pushes)
+    assert told == (20 if is_push else 30)
 
 
 def test_an_answer_that_never_comes_ends_a_connection_and_no_task():
@@ -173,6 +176,26 @@ def test_the_last_place_of_a_connection_is_left_to_produce_requests(places):
     assert in_flight
     for count, waiting in in_flight:
         assert count < places or not waiting
+
+
+@pytest.mark.parametrize("free", [0, 1, 2])
+def test_while_rows_are_under_way_a_push_needs_two_free_places(free):
+    """The only broker hangs, with all places taken but ``free``."""
+    places = 5
+    watched = Watched(brokers=1, batch_size="100", request_timeout_ms="60000")
+    watched.write()
+    watched.run_for(1_000)
+    (broker,) = watched.simulation.cluster.brokers.values()
+    broker.is_paused = True
+    for number in range(places - free):
+        watched.simulation.append_to(0, [b"%03d" % number])
+        watched.producer._appender.finish_open()
+        watched.run_for(10)
+    assert watched.producer.client.in_flight_count() == places - free
+    watched.run_for(2 * INTERVAL_MS)
+    assert (watched.state is State.PUSH_IN_PROGRESS) == (free == 2)
+    broker.resume()
+    watched.producer.flush()
 
 
 # --- the end ----------------------------------------------------------------------------------
@@ -254,8 +277,10 @@ def test_a_producer_that_rests_for_long_takes_its_leave_and_comes_back_as_anothe
     watched.run_for(1_500)
     (push,) = watched.plugin.pushes
     assert push.is_last
+    polls = watched.simulation.network.polls
     watched.run_for(10 * LONGEST_REST_MS)
     assert watched.plugin.requests == 2
+    assert watched.simulation.network.polls - polls < 20
     watched.next_task()
     watched.write(3)
     watched.run_for(5 * LONGEST_REST_MS)
@@ -280,3 +305,37 @@ def test_tasks_that_follow_each_other_are_one_client():
     assert len(totals) >= 4
     assert totals == sorted(totals)
     assert totals[-1] in (36, 40)
+
+
+@pytest.mark.parametrize("is_subscribed", [False, True])
+def test_at_the_end_of_a_jobs_task_it_takes_leave_at_once(is_subscribed):
+    """The process may end before it is asked to; another task may come as well."""
+    watched = Watched()
+    watched.write()
+    if is_subscribed:
+        watched.run_for(1_000)
+    watched.producer.take_leave()
+    watched.producer.telemetry.rest()
+    watched.run_for(100)
+    (push,) = watched.plugin.pushes
+    assert push.is_last
+    assert push.value(TOTAL) == 10
+    watched.next_task()
+    watched.write(3)
+    watched.producer.take_leave()
+    watched.run_for(100)
+    assert [push.is_last for push in watched.plugin.pushes] == [True, True]
+    assert watched.plugin.pushes[1].value(TOTAL) == 3
+    assert len(watched.plugin.instances) == 2
+    assert watched.plugin.refused == []
+
+
+def test_without_the_api_taking_leave_asks_nothing():
+    watched = Watched()
+    del watched.simulation.cluster.api_versions[71], watched.simulation.cluster.api_versions[72]
+    for _ in range(3):
+        watched.write()
+        watched.producer.take_leave()
+        watched.run_for(100)
+        watched.next_task()
+    assert watched.plugin.requests == 0

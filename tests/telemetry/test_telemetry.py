@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_kafka_sink.producer import telemetry
+from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.producing import batch_of, open_producer, plan_of, send
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.telemetry.cluster import PREFIX, Push, WatchingKafka
@@ -57,6 +58,10 @@ def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> Non
         assert time.monotonic() < deadline, "it never came"
         meanwhile()
         time.sleep(0.05)
+
+
+def is_subscribed(producer: ThreadedProducer) -> bool:
+    return producer.telemetry is not None and producer.telemetry.subscription is not None
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +179,7 @@ def test_what_is_shorter_than_the_interval_pushes_once_at_its_end(watching):
     producer = open_producer(watching.bootstrap_servers, client_id="short", linger_ms="0")
     producer.append(batch, plan_of(batch, "watched"))
     producer.flush()
-    until(lambda: producer.is_told_to_brokers, lambda: None)
+    until(lambda: is_subscribed(producer), lambda: None)
     producer.close()
     (push,) = watching.pushes("short")
     assert push.is_last

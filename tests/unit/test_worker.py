@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import signal
 import subprocess
 import sys
 
@@ -124,46 +123,3 @@ prepare_process({tuning == "true"})
     is_frozen = "import gc\nprint(gc.get_freeze_count() > 0)"
     for code in (planning, task):
         assert run(code + is_frozen) == [str(tuning == "true")]
-
-
-HANGUP = """
-import os, signal, sys
-from spark_kafka_sink.spark.worker import call_at_hangup
-{setup}
-def tell():
-    print("told", flush=True)
-    {then}
-call_at_hangup(tell)
-call_at_hangup(tell)
-os.kill(os.getpid(), signal.SIGHUP)
-print("alive")
-"""
-
-
-@pytest.mark.parametrize("then", ["pass", "raise OSError('no broker')", "os.kill(os.getpid(), 1)"])
-def test_a_worker_that_spark_ends_does_the_last_thing_and_dies_of_the_signal(then):
-    code = HANGUP.format(setup="", then=then)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr, done.returncode) == ("told\n", "", -signal.SIGHUP)
-
-
-@pytest.mark.parametrize(
-    "setup",
-    [
-        "signal.signal(signal.SIGHUP, signal.SIG_IGN)",
-        "signal.signal(signal.SIGHUP, lambda *_: None)",
-    ],
-)
-def test_what_somebody_else_has_arranged_for_that_signal_stays(setup):
-    assert run(HANGUP.format(setup=setup, then="pass")) == ["alive"]
-
-
-def test_outside_the_main_thread_nothing_is_arranged():
-    code = (
-        "import signal, threading\n"
-        "from spark_kafka_sink.spark.worker import call_at_hangup\n"
-        "thread = threading.Thread(target=call_at_hangup, args=(print,))\n"
-        "thread.start(); thread.join()\n"
-        "print(signal.getsignal(signal.SIGHUP) == signal.SIG_DFL)"
-    )
-    assert run(code) == ["True"]
