@@ -77,6 +77,7 @@ class Sender:
         self._timeout_s = timeout_s
         self._queue = Background()
         self._send: Send | None = None
+        self._told: str | None = None
         atexit.register(self.wait)
 
     def put(self, line: Line) -> None:
@@ -99,8 +100,11 @@ class Sender:
             if self._send is None:
                 self._send = self._make()
             self._send(line, self._queue.lost)
+            self._told = None
         except Exception as error:
-            logger.warning(f"metrics of a batch are not sent: {error!r}")
+            if repr(error) != self._told:
+                self._told = repr(error)
+                logger.warning(f"metrics of a batch are not sent: {error!r}")
 
 
 class Background:

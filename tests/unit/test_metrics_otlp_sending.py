@@ -200,6 +200,15 @@ def test_what_fails_is_told_once_and_so_is_that_it_no_longer_does(
     assert len(collector.traces) == 2
 
 
+def test_certificates_that_are_missing_are_told(
+    collector: Receiver, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/not/there.pem")
+    put(to(collector.endpoint.replace("http:", "https:"), timeout_ms=SHORT_MS))
+    (message,) = messages(told)
+    assert "/not/there.pem" in message
+
+
 def test_another_reason_is_told_again(collector: Receiver, told: pytest.LogCaptureFixture) -> None:
     collector.statuses = [401, 401, 404]
     for _ in range(3):
@@ -255,6 +264,7 @@ def test_a_defect_is_told_and_no_batch_fails(
     collector: Receiver, told: pytest.LogCaptureFixture
 ) -> None:
     output = to(collector.endpoint)
+    put(output, slowest_tasks=[{}])
     put(output, slowest_tasks=[{}])
     put(output)
     (message,) = messages(told)

@@ -130,7 +130,7 @@ class _Signal:
         except Exception as error:  # of whatever version of the library
             return self._session.problem or why(error)
         is_sent = result.name == "SUCCESS"
-        return self._session.problem or (None if is_sent else "nothing was answered in time")
+        return self._session.problem or (None if is_sent else "the exporter does not tell why")
 
 
 class _Session(requests.Session):
@@ -142,11 +142,14 @@ class _Session(requests.Session):
         self._response = response
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
-        """Redirects are not followed: they would take a request's headers elsewhere."""
+        """Redirects are not followed: they would take a request's headers elsewhere. What verifies
+        certificates is said with each request: else REQUESTS_CA_BUNDLE would win.
+        """
         self.problem = None
+        options = {"verify": self.verify, **options, "allow_redirects": False}
         try:
-            answer = super().request(*args, **{**options, "allow_redirects": False})
-        except requests.RequestException as error:
+            answer = super().request(*args, **options)
+        except Exception as error:  # a file of certificates that is missing is an OSError
             self.problem = why(error)
             raise
         if answer.status_code >= 300:
