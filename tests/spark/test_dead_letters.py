@@ -27,6 +27,8 @@ pytestmark = pytest.mark.long
 
 ROWS = 10_000
 FILES = 4
+LATE_TIMESTAMP = "late timestamp"
+"""Of the year 2100: only the broker knows that it takes none."""
 BITS = (
     faults.NULL_HEADER,
     faults.NULL_TOPIC,
@@ -34,7 +36,12 @@ BITS = (
     faults.BAD_TIMESTAMP,
     faults.TOO_LARGE,
     faults.BAD_PARTITION,
+    LATE_TIMESTAMP,
+    faults.REFUSED,
 )
+
+KINDS = 2 ** (len(BITS) + 1)
+AFTER = "message.timestamp.after.max.ms"
 
 
 class KillOnce:
@@ -53,24 +60,43 @@ class KillOnce:
 
 
 def fault_of(row_id: int) -> str | None:
-    """Half of the rows are in order; the others have each combination."""
-    kind = row_id % 128
-    return next((name for n, name in enumerate(BITS) if kind < 64 and kind >> n & 1), None)
+    """Half of the rows are in order; the others have each combination.
+
+    The last two, and half of what is too large, are what the broker finds out. It looks at sizes
+    first, then at keys, then at timestamps.
+    """
+    wrong = {name for n, name in enumerate(BITS) if is_wrong(row_id, n)}
+    before = [name for name in BITS[:6] if name in wrong]
+    if faults.TOO_LARGE in before and row_id % 3:
+        before.remove(faults.TOO_LARGE)
+        before.append(faults.TOO_LARGE)
+    if before:
+        return before[0]
+    if faults.REFUSED in wrong:
+        return faults.REFUSED
+    return faults.BAD_TIMESTAMP if LATE_TIMESTAMP in wrong else None
+
+
+def is_wrong(row_id: int, bit: int) -> bool:
+    kind = row_id % KINDS
+    return kind < KINDS // 2 and bool(kind >> bit & 1)
 
 
 def rows(spark: SparkSession, topic: str, folder: Path) -> DataFrame:
     def has(bit: str) -> str:
-        return f"(id % 128 < 64 and (id % 128) & {1 << BITS.index(bit)} != 0)"
+        return f"(id % {KINDS} < {KINDS // 2} and (id % {KINDS}) & {1 << BITS.index(bit)} != 0)"
 
     return spark.range(0, ROWS, 1, FILES).selectExpr(
-        f"rpad(lpad(id, 6, '0'), if({has(faults.TOO_LARGE)}, 2500, 20), '.') as value",
-        "cast(id % 50 as string) as key",
+        f"rpad(lpad(id, 6, '0'), if({has(faults.TOO_LARGE)}, if(id % 3 = 0, 2500, 1500), 20), "
+        "'.') as value",
+        f"if({has(faults.REFUSED)}, null, cast(id % 50 as string)) as key",
         f"array(named_struct('key', if({has(faults.NULL_HEADER)}, null, 'h'), 'value', "
         "cast('x' as binary))) as headers",
         f"case when {has(faults.NULL_TOPIC)} then null when {has(faults.INVALID_TOPIC)} "
         f"then 'bad topic' else '{topic}' end as topic",
         f"cast(if({has(faults.BAD_PARTITION)}, 9, null) as int) as partition",
-        f"timestamp_millis(if({has(faults.BAD_TIMESTAMP)}, -5, 1700000000000 + id)) as timestamp",
+        f"timestamp_millis(if({has(faults.BAD_TIMESTAMP)}, -5, if({has(LATE_TIMESTAMP)}, 4102444800000, "
+        "1700000000000 + id))) as timestamp",
         f"'{folder}' as folder",
     )
 
@@ -88,8 +114,9 @@ def test_each_row_is_in_its_topic_or_a_dead_letter(
     tmp_path: Path,
     guarantee: str,
 ) -> None:
-    topic, dead = new_topic(3), f"dead-{guarantee}"
-    kafka.create_topic(dead, 2)
+    refusing = {"cleanup.policy": "compact", "max.message.bytes": "1000", AFTER: "3600000"}
+    topic, dead = new_topic(3, **refusing), f"dead-{guarantee}"
+    kafka.create_topic(dead, 2, configs={AFTER: "3600000"})
     given = rows(spark, topic, tmp_path)
     given.write.parquet(str(tmp_path / "input"))
     source = spark.readStream.schema(given.schema).option("maxFilesPerTrigger", 2)
