@@ -28,11 +28,11 @@ from spark_kafka_sink.report.series import points
 from spark_kafka_sink.report.tables import Html
 
 _CHARTS = (
-    ("throughput", "Throughput", "Records per second, while tasks ran and were committed."),
+    ("throughput", "Throughput", "Records per second, from planning to committing."),
     (
         "time",
         "Where the time goes",
-        "Seconds of a batch, divided as its tasks have spent theirs, and committing.",
+        "Seconds of a batch: of its tasks, as they have spent theirs, of planning and committing.",
     ),
     ("latency", "Latency of produce requests", "From request to answer, in milliseconds."),
     ("bytes", "Bytes", "MiB per second that were sent, after compression."),
@@ -80,7 +80,8 @@ def _body(collected: Collected, columns: dict[str, Any]) -> str:
     span = (float(np.nanmin(times)), float(np.nanmax(times)))
     charts = "".join(_figure(*chart) for chart in _CHARTS)
     slowest = [line for _, line in collected.slowest()]
-    kept = f"The last {min(MOST_LATEST, collected.lines)} micro-batches and jobs"
+    last = min(MOST_LATEST, collected.lines)
+    kept = f"The last {last} micro-batches and jobs" if last > 1 else "The only one"
     parts = (
         _section(
             "advice",
@@ -95,7 +96,11 @@ def _body(collected: Collected, columns: dict[str, Any]) -> str:
         _section(
             "slow",
             "Slowest batches",
-            batches_table("slowest", f"The {len(slowest)} that took longest", slowest),
+            batches_table(
+                "slowest",
+                f"The {len(slowest)} that took longest" if len(slowest) > 1 else "The only one",
+                slowest,
+            ),
         ),
         _section("skew", "Partitions", heat_map(collected)),
         _section("nodes", "Brokers", brokers_table(total)),
@@ -136,7 +141,7 @@ def _data(columns: dict[str, Any]) -> str:
 
 
 def _about(collected: Collected) -> str:
-    told = f"Made of {count(collected.lines)} lines of metrics."
+    told = f"Made of {count(collected.lines)} line{'s' * (collected.lines != 1)} of metrics."
     if collected.every > 1:
         told += f" Partitions and brokers are those of every {collected.every}th line."
     if collected.left_out:

@@ -101,8 +101,9 @@ def _dead_letters(total: Line) -> list[tuple[str, str]]:
 
 def batches_table(name: str, caption: str, lines: Iterable[Line]) -> Html:
     """A row for each, with why it took as long as it did."""
-    columns = ("batch", "written, UTC", "took", "records", "records/s", "sent", "p99", "most of it")
-    return table(name, caption, (*columns, "why, and what to do"), map(_batch_row, lines))
+    columns = ("batch", "took", "why, and what to do", "most of it", "written, UTC")
+    more = ("records", "records/s", "sent", "p99")
+    return table(name, caption, (*columns, *more), map(_batch_row, lines))
 
 
 def _batch_row(line: Line) -> list[Value]:
@@ -113,14 +114,14 @@ def _batch_row(line: Line) -> list[Value]:
     p99 = (line.get("request_latency") or {}).get("p99_ms")
     return [
         _batch_cell(line.get("batch_id")),
-        Cell(moment(line["time_ms"]), float(line["time_ms"])),
         Cell(duration(ms), ms),
+        _why(findings(line)),
+        largest(line),
+        Cell(moment(line["time_ms"]), float(line["time_ms"])),
         Cell(count(records), records),
         Cell(count(1000 * records / ms) if ms else "–", records / ms if ms else 0.0),
         Cell(size(sent), sent),
         Cell("–" if p99 is None else duration(p99), float(p99 or 0)),
-        largest(line),
-        _why(findings(line)),
     ]
 
 

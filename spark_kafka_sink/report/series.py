@@ -20,7 +20,7 @@ def points(columns: dict[str, Values]) -> Series:
 
     first, last: numbers of batches, else of lines; time_ms, until_ms: when their lines were written
     seconds, slowest_s: mean and most of a batch, with committing
-    records_per_s and bytes_per_s (compressed): while tasks ran and were committed; with ``least_``
+    records_per_s and bytes_per_s (compressed): from planning to committing; with ``least_``
     and ``most_``, of one batch
     part_0 … : seconds of ``parts.NAMES``, of a mean batch
     p50_ms: median of the batches'; p99_ms and max_ms: the largest of them

@@ -85,7 +85,7 @@
     const options = {
       width: Math.max(place.clientWidth, 280), height: place.clientWidth < 600 ? 240 : 280,
       padding: [18, 12, 0, 0],
-      scales: {x: {time: false, range: (u, low, high) => [low - 0.5, high + 0.5]},
+      scales: {x: {time: false, range: (u, low, high) => count === 1 ? [-0.5, 0.5] : [low - 0.5, high + 0.5]},
         y: {range: (u, low, high) => [0, high > 0 ? high * 1.05 : 1]}},
       cursor: {sync: {key: "batches", setSeries: false}, drag: {x: true, y: false}},
       axes: [{...axis(""), size: 34, labelSize: 0, incrs: [1, 2, 5, 10, 20, 50, 100, 200],
