@@ -25,6 +25,7 @@ are visible.
 
 | you have | you want | set |
 | --- | --- | --- |
+| a query that was slow | a page that says why, or a screen while it runs: [report.md](report.md) | `metrics.path` |
 | a log that is collected | nothing more | nothing: `metrics.log` is on |
 | a file that is collected, or read by your own program | all of it, per topic, broker and partition | `metrics.path`, `metrics.path.max.bytes` |
 | Prometheus, and a driver that it can reach | boards for Java producers, and Spark's progress beside them | [`metrics.listen`](#prometheus-listen) and `metrics.path` |
