@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 import pytest
 
+from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer import telemetry
+from spark_kafka_sink.producer.pool import POOL
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.task import write_rows
 from tests.broker.producing import batch_of, open_producer, plan_of
 from tests.kfake.cluster import KfakeCluster
 from tests.patience import PATIENCE_MS, PATIENCE_S
 
 pytestmark = pytest.mark.long
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
 
 
 def test_the_last_push_is_taken(cluster: KfakeCluster, caplog, monkeypatch) -> None:
@@ -23,11 +35,30 @@ def test_the_last_push_is_taken(cluster: KfakeCluster, caplog, monkeypatch) -> N
     batch = batch_of(value=[b"a"])
     producer.append(batch, plan_of(batch, "watched"))
     producer.flush()
-    deadline = time.monotonic() + PATIENCE_S
-    assert producer.telemetry is not None
-    while producer.telemetry.subscription is None:
-        assert time.monotonic() < deadline, "no subscription came"
-        time.sleep(0.01)
+    told = producer.telemetry
+    assert told is not None
+    until(lambda: told.subscription is not None)
     producer.close()
-    assert producer.telemetry.state is telemetry.State.TERMINATED
+    assert told.state is telemetry.State.TERMINATED
     assert [record.getMessage() for record in caplog.records] == []
+
+
+@pytest.mark.parametrize(("query_id", "tasks_push"), [(None, [1, 2]), ("q", [0, 0])])
+def test_a_jobs_task_pushes_at_its_end_and_a_querys_at_the_interval(
+    cluster: KfakeCluster, query_id: str | None, tasks_push: list[int]
+) -> None:
+    """Nobody closes the producer: the process is Spark's."""
+    cluster.create_topic("watched", 3)
+    given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "watched"}
+    options = SinkOptions.parse(given)
+    batch = batch_of(value=[b"a"])
+    subscriptions = [1, 2] if query_id is None else [1, 1]
+    try:
+        for pushes, asked in zip(tasks_push, subscriptions):
+            message = KafkaCommitMessage(0, 0, query_id)
+            write_rows([batch], options, plan_of(batch, "watched"), message)
+            until(lambda asked=asked: len(cluster.requests("GetTelemetrySubscriptions")) == asked)
+            until(lambda pushes=pushes: len(cluster.requests("PushTelemetry")) == pushes)
+    finally:
+        POOL.close()
+    until(lambda: len(cluster.requests("PushTelemetry")) == (2 if query_id is None else 1))

@@ -29,6 +29,9 @@ class FlushedProducer:
     def flush(self):
         pass
 
+    def take_leave(self):
+        pass
+
     def rest(self, until_ms):
         raise RuntimeError("the sender thread is gone")
 
