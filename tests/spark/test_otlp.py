@@ -15,7 +15,7 @@ from spark_kafka_sink.metrics.otlp.points import telemetry_name
 from tests.otlp import Span, attributes_of, metrics_in, receiver
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
 
-MICRO_BATCHES = 3
+MICRO_BATCHES = 2
 SIGNALS = 2
 
 
