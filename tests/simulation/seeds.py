@@ -68,7 +68,7 @@ class Settings:
 
         What may have been appended before brokers refuse it, nobody can put right.
         """
-        is_calm = not self.ranges.events and not self.ranges.network_level
+        is_calm = not self.ranges.events and not self.ranges.network_level and self.sasl is None
         return "delivery_timeout_ms" not in self.options and (self.refusing is None or is_calm)
 
     @property
