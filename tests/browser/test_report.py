@@ -50,6 +50,23 @@ def test_what_the_scripts_make(open_page: Open, page_file: Path, width: int) -> 
     assert (page.outside, page.problems) == ([], [])
 
 
+def test_a_single_job(open_page: Open, tmp_path: Path) -> None:
+    collected = Collected()
+    collected.add(text({k: v for k, v in CODEC_BOUND.items() if k != "batch_id"}).splitlines())
+    path = tmp_path / "report.html"
+    path.write_text(render(collected), encoding="utf-8")
+    page = open_page(path)
+    page.locator("#time .chart").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#time .told").inner_text().startswith("batch 1, ")
+    # It has the width of the chart.
+    left = "document.querySelector('#time .u-cursor-x').style.transform"
+    at = float(page.evaluate(left).split("(")[1].split("px")[0])
+    width = page.locator("#time .u-over").bounding_box()["width"]
+    assert 0.4 * width < at < 0.6 * width
+    assert page.get_by_text("Made of 1 line of metrics.").count() == 1
+
+
 def test_the_browser_itself_refuses_addresses_outside(open_page: Open, page_file: Path) -> None:
     page = open_page(page_file)
     page.evaluate(
