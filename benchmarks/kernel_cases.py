@@ -20,8 +20,14 @@ from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
+from spark_kafka_sink.record.kernels import compiler
 from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
-from spark_kafka_sink.record.kernels.encoding import (
+from spark_kafka_sink.record.kernels.partition import MURMUR2, Topics, assign_slots
+from spark_kafka_sink.record.kernels.sizing import largest_record
+
+# What numba is to compile here has to call what numba has compiled.
+compiler.compile_helpers()
+from spark_kafka_sink.record.kernels.encoding import (  # noqa: E402
     bytes_address,
     bytes_length,
     bytes_size,
@@ -29,9 +35,7 @@ from spark_kafka_sink.record.kernels.encoding import (
     put_record,
     varint_size,
 )
-from spark_kafka_sink.record.kernels.hashing import murmur2
-from spark_kafka_sink.record.kernels.partition import MURMUR2, assign_slots
-from spark_kafka_sink.record.kernels.sizing import largest_record
+from spark_kafka_sink.record.kernels.hashing import murmur2  # noqa: E402
 
 _ARROW_BATCHES = 8
 _ROWS = 10_000
@@ -101,7 +105,6 @@ class Case:
         self._pool = BufferPool(_BUFFER_MEMORY, _PAGE_BYTES)
         self._open_batches = OpenBatches(self._pool)
         self._open_batches.add_slots("t", _PARTITIONS, _LIMIT_BYTES)
-        self._open_batches.sticky_slots = np.zeros(1, np.int32)
         # Addresses of what memcpy copies, and where to: mapped before anything is measured.
         self._sources = [_payload(arrow_batch) for arrow_batch in self._arrow_batches]
         payload_bytes = sum(len(source) for source in self._sources)
@@ -172,12 +175,14 @@ class Case:
 
     def _assign(self, records: ArrowRecords, slots: Any) -> None:
         first, counts = np.zeros(1, np.int32), np.full(1, _PARTITIONS, np.int32)
-        assign_slots(0, first, counts, records.partition, 0, records.columns.key, MURMUR2, slots)
+        topics, key = Topics(None, first, counts), records.columns.key
+        assign_slots(topics, records.partition, None, key, MURMUR2, slots)
 
     def _append(self, records: ArrowRecords, slots: Any) -> None:
         row = 0
+        self._open_batches.begin(records, slots, np.zeros(1, np.int32))
         while True:
-            stop = self._open_batches.append(records, slots, row, _TIMESTAMP_MS, 0)
+            stop = self._open_batches.append(row, _TIMESTAMP_MS, 0)
             row = stop.row
             if stop.status == APPENDED_ALL:
                 return

@@ -1,17 +1,14 @@
-"""Environment variables that the sink obeys, refuses, or gives to processes that it starts."""
+"""Environment variables that the sink obeys, or gives to processes that it starts."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from spark_kafka_sink.base.errors import ConfigError
-
 CACHE_VARIABLE = "PYKAFKA_SINK_CACHE"
 """The folder of everything that is kept between processes: compiled kernels, downloaded jars."""
 COMPILER_CACHE_VARIABLE = "NUMBA_CACHE_DIR"
 """numba's own variable for compiled kernels alone. It has priority."""
-_DISABLE_COMPILER_VARIABLE = "NUMBA_DISABLE_JIT"
 
 
 def named_folder(variable: str) -> Path | None:
@@ -35,18 +32,3 @@ def child_environment() -> dict[str, str]:
     inherited = os.environ.get("PYTHONPATH")
     path = root if not inherited else os.pathsep.join((root, inherited))
     return {**os.environ, "PYTHONPATH": path}
-
-
-def refuse_disabled_compiler() -> None:
-    """Raise ConfigError if numba is told not to compile: kernels cannot run interpreted."""
-    if os.environ.get(_DISABLE_COMPILER_VARIABLE, "").strip() not in ("", "0"):
-        raise ConfigError(disabled_compiler_message())
-
-
-def disabled_compiler_message() -> str:
-    """What to say when numba is told not to compile."""
-    return (
-        f"{_DISABLE_COMPILER_VARIABLE} is set, so numba would not compile: the kernels of this "
-        "sink read and write memory by address and cannot run as interpreted Python. Remove it "
-        f"from the environment of driver and executors, or set {_DISABLE_COMPILER_VARIABLE}=0"
-    )

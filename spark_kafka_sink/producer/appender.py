@@ -84,7 +84,10 @@ class Appender:
             slots = self._assigner.assign(records, topics, cluster)
             for topic in topics:
                 self._assigner.choose_sticky(topic, cluster)
-            self._append_rows(records, slots, topics, cluster, timestamp_ms)
+            try:
+                self._append_rows(records, slots, topics, cluster, timestamp_ms)
+            finally:
+                self._open_batches.end()
             self._finish_old(started_ms)
 
     def find_misplaced(self, records: ArrowRecords, cluster: ClusterSnapshot) -> RowFaults:
@@ -157,12 +160,12 @@ class Appender:
         timestamp_ms: int,
     ) -> None:
         sticky_slots = np.array([topic.sticky_slot for topic in topics], np.int32)
-        self._open_batches.sticky_slots = sticky_slots
+        self._open_batches.begin(records, slots, sticky_slots)
         row = 0
         while True:
             now_ms = self._clock.now_ms()
             started_ns = self._clock.perf_ns()
-            stop = self._open_batches.append(records, slots, row, timestamp_ms, now_ms)
+            stop = self._open_batches.append(row, timestamp_ms, now_ms)
             self._metrics.encode_ns += self._clock.perf_ns() - started_ns
             row = stop.row
             if stop.status == APPENDED_ALL:

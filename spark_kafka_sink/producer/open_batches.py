@@ -18,6 +18,7 @@ from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.record.kernels import append as table
 from spark_kafka_sink.record.kernels.append import append_records, copy_chain
+from spark_kafka_sink.record.kernels.declared import address_of
 
 _NO_ADDRESS = 0
 
@@ -44,6 +45,16 @@ class AppendStop(NamedTuple):
     pages_needed: int
 
 
+class _Rows(NamedTuple):
+    """Rows that are being appended. owners: what keeps the memory behind the addresses."""
+
+    rows_count: int
+    slots_address: int
+    fields_address: int
+    timestamps_address: int
+    owners: tuple[object, ...]
+
+
 class OpenBatches:
     """Table of open batches. A slot is one topic-partition; a topic's slots are neighbours."""
 
@@ -51,11 +62,19 @@ class OpenBatches:
         self.pool = pool
         self._table: npt.NDArray[np.int64] = np.zeros((0, table.OPEN_BATCH_FIELDS), np.int64)
         self._slots: list[TopicPartition] = []
-        self.sticky_slots: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         self._reserve: npt.NDArray[np.int32] = np.zeros(pool.pages_count, np.int32)
-        self._reserve_count: npt.NDArray[np.int64] = np.zeros(1, np.int64)
         self._spill: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
-        self._spill_address = _NO_ADDRESS
+        self._rows: _Rows | None = None
+        self._append_records = append_records.machine_code()
+        state = np.zeros(table.STATE_FIELDS, np.int64)
+        self._state_address = address_of(state)
+        # Of the same memory; its integers are Python's, which NumPy takes longer to make.
+        self._state = state.data
+        self._state[table.ARENA] = pool.arena_address
+        self._state[table.PAGE_SIZE] = pool.page_size
+        self._state[table.PAGES_COUNT] = pool.pages_count
+        self._state[table.NEXT_PAGE] = address_of(pool.next_page)
+        self._state[table.RESERVE] = address_of(self._reserve)
         self.ensure_spill(pool.page_size)
 
     # --- slots ---------------------------------------------------------------------------------
@@ -66,6 +85,8 @@ class OpenBatches:
         rows = np.zeros((partitions_count, table.OPEN_BATCH_FIELDS), np.int64)
         rows[:, table.LIMIT_BYTES] = limit_bytes
         self._table = np.concatenate([self._table, rows])
+        self._state[table.BATCHES] = address_of(self._table)
+        self._state[table.SLOTS_COUNT] = len(self._table)
         self._slots.extend(TopicPartition(topic, index) for index in range(partitions_count))
         return first_slot
 
@@ -81,55 +102,70 @@ class OpenBatches:
 
     @property
     def reserve_count(self) -> int:
-        return int(self._reserve_count[0])
+        count: int = self._state[table.RESERVE_COUNT]
+        return count
 
     def fill_reserve(self, count: int) -> None:
         """Take ``count`` pages out of the pool for the next appends."""
         held = self.reserve_count
         self._reserve[held : held + count] = self.pool.take(count)
-        self._reserve_count[0] = held + count
+        self._state[table.RESERVE_COUNT] = held + count
 
     def release_reserve(self) -> None:
         """Give the pages back that no append has used."""
         self.pool.give_back(self._reserve[: self.reserve_count].tolist())
-        self._reserve_count[0] = 0
+        self._state[table.RESERVE_COUNT] = 0
 
     def ensure_spill(self, size_bytes: int) -> None:
         """Have a buffer for a record of ``size_bytes`` that goes over the end of a page."""
         if len(self._spill) < size_bytes:
             self._spill = np.empty(size_bytes, np.uint8)
-            self._spill_address = self._spill.ctypes.data
+            self._state[table.SPILL] = address_of(self._spill)
 
     # --- appending -----------------------------------------------------------------------------
 
-    def append(
+    def begin(
         self,
         records: ArrowRecords,
         slots: npt.NDArray[np.int32],
-        first_row: int,
-        timestamp_ms: int,
-        now_ms: int,
-    ) -> AppendStop:
-        """Append from ``first_row`` on until the end, a full batch, or an empty reserve."""
+        sticky_slots: npt.NDArray[np.int32],
+    ) -> None:
+        """Take the rows that ``append`` goes on with.
+
+        slots: int32[n], as ``SlotAssigner.assign`` returns them
+        sticky_slots: int32[topics]; the caller may change its values between two appends
+        """
         timestamps = records.timestamps
-        stop = append_records(
-            first_row,
+        self._rows = _Rows(
             records.rows_count,
-            slots,
-            self.sticky_slots,
-            records.fields,
-            _NO_ADDRESS if timestamps is None else timestamps.ctypes.data,
+            address_of(slots),
+            address_of(records.fields),
+            _NO_ADDRESS if timestamps is None else address_of(timestamps),
+            (records, slots, sticky_slots),
+        )
+        self._state[table.STICKY_SLOTS] = address_of(sticky_slots)
+        self._state[table.STICKY_COUNT] = len(sticky_slots)
+
+    def append(self, first_row: int, timestamp_ms: int, now_ms: int) -> AppendStop:
+        """Append from ``first_row`` on until the end, a full batch, or an empty reserve."""
+        rows, state = self._rows, self._state
+        assert rows is not None
+        status = self._append_records(
+            first_row,
+            rows.rows_count,
+            rows.slots_address,
+            rows.fields_address,
+            rows.timestamps_address,
             timestamp_ms,
             now_ms,
-            self._table,
-            self.pool.arena_address,
-            self.pool.page_size,
-            self.pool.next_page,
-            self._reserve,
-            self._reserve_count,
-            self._spill_address,
+            self._state_address,
         )
-        return AppendStop._make(stop)
+        row, slot, pages = state[table.NEXT_ROW], state[table.STOP_SLOT], state[table.PAGES_NEEDED]
+        return AppendStop(row, status, slot, pages)
+
+    def end(self) -> None:
+        """Let go of the rows: all of them are appended, or none will be any more."""
+        self._rows = None
 
     # --- taking out ----------------------------------------------------------------------------
 
@@ -152,9 +188,7 @@ class OpenBatches:
     def copy_records(self, batch: DetachedBatch, out_address: int) -> None:
         """Copy the records of ``batch``, without the header's room, to ``out_address``."""
         copy_chain(
-            self.pool.arena_address,
-            self.pool.page_size,
-            self.pool.next_page,
+            self._state_address,
             batch.first_page,
             table.RECORD_BATCH_OVERHEAD,
             batch.size_bytes - table.RECORD_BATCH_OVERHEAD,

@@ -18,9 +18,8 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.partitioner import computed_partitions, key_hash
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicSlots
-from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, assign_slots
+from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, Topics, assign_slots
 
-_NO_ADDRESS = 0
 _LEFT_TO_KEY = -1
 Int32Array = npt.NDArray[np.int32]
 
@@ -46,11 +45,13 @@ class SlotAssigner:
         indices = records.topic_indices
         computed = self._compute(records, topics, cluster)
         row = assign_slots(
-            _NO_ADDRESS if indices is None else indices.ctypes.data,
-            np.array([topic.first_slot for topic in topics], np.int32),
-            np.array([topic.partitions_count for topic in topics], np.int32),
+            Topics(
+                indices,
+                np.array([topic.first_slot for topic in topics], np.int32),
+                np.array([topic.partitions_count for topic in topics], np.int32),
+            ),
             records.partition,
-            _NO_ADDRESS if computed is None else computed.ctypes.data,
+            computed,
             records.columns.key,
             self._key_hash,
             slots,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.environment import refuse_disabled_compiler
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -40,7 +39,6 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.logs import set_up
 
-    refuse_disabled_compiler()
     options = SinkOptions.parse(given)
     set_up(options)
     if options.producer.security.sasl is not None:

@@ -22,7 +22,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.record.kernels.cache import COMPILED
+from spark_kafka_sink.record.kernels.library import LIBRARY
 from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.record.kernels.prepare import prepare_kernels
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
@@ -112,7 +112,7 @@ def _note_figures(
     message: KafkaCommitMessage, producer: ThreadedProducer, rows: TimedInput
 ) -> None:
     """Copies: the producer goes on counting for the next task."""
-    message.metrics = replace(producer.metrics, compile_ns=COMPILED.take_compile_ns())
+    message.metrics = replace(producer.metrics, compile_ns=LIBRARY.take_compile_ns())
     rows.note_in(message.metrics)
     message.started_at_ms = rows.started_at_ms
     message.nodes = {

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.columns.record_columns import bytes_view
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
-from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, MURMUR2, assign_slots
+from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, MURMUR2, Topics, assign_slots
 from spark_kafka_sink.record.views import ABSENT_INTEGERS
 from tests import twin
 from tests.golden import case_files as cases
@@ -24,8 +24,8 @@ COUNTS = [int(count) for count in CASES[0]["partitions"]]
 def test_partitions_are_javas(count, data_type):
     slots = np.full(len(KEYS), -99, np.int32)
     keys = pa.array(KEYS, data_type)
-    first_slots, counts = np.array([0], np.int32), np.array([count], np.int32)
-    bad = assign_slots(0, first_slots, counts, ABSENT_INTEGERS, 0, bytes_view(keys), MURMUR2, slots)
+    topics = Topics(None, np.array([0], np.int32), np.array([count], np.int32))
+    bad = assign_slots(topics, ABSENT_INTEGERS, None, bytes_view(keys), MURMUR2, slots)
     assert bad == ALL_ASSIGNED
     assert slots.tolist() == [case["partitions"][str(count)] for case in CASES]
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.record.kernels import append as kernel
+from spark_kafka_sink.record.kernels.declared import address_of
 from spark_kafka_sink.record.kernels.sizing import largest_record
 from tests import twin
 
@@ -29,29 +30,37 @@ class Arena:
         self.spill = np.full(1 << 16, GUARD_BYTE, np.uint8)
         self.next_page = np.full(pages, kernel.NO_PAGE, np.int32)
         self.reserve = np.arange(pages, dtype=np.int32)
-        self.reserve_count = np.array([pages], np.int64)
+        self.state = np.zeros(kernel.STATE_FIELDS, np.int64)
+        self.state[kernel.RESERVE_COUNT] = pages
         self.table = np.zeros((slots, kernel.OPEN_BATCH_FIELDS), np.int64)
         self.table[:, kernel.LIMIT_BYTES] = limit
 
-    def append(self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5):
-        timestamps = records.timestamps
-        return kernel.append_records(
+    def append(
+        self, records, slots, first_row=0, sticky=(), timestamp_ms=1000, now_ms=5, interpreted=False
+    ):
+        """(row to go on with, status, slot, pages needed)"""
+        timestamps, state = records.timestamps, self.state
+        slots, sticky = np.array(slots, np.int32), np.array(sticky, np.int32)
+        state[kernel.STICKY_SLOTS], state[kernel.STICKY_COUNT] = address_of(sticky), len(sticky)
+        state[kernel.BATCHES], state[kernel.SLOTS_COUNT] = address_of(self.table), len(self.table)
+        state[kernel.ARENA] = address_of(self.memory) + GUARD
+        state[kernel.PAGE_SIZE] = self.page_size
+        state[kernel.PAGES_COUNT] = len(self.next_page)
+        state[kernel.NEXT_PAGE] = address_of(self.next_page)
+        state[kernel.RESERVE] = address_of(self.reserve)
+        state[kernel.SPILL] = address_of(self.spill)
+        status = (kernel.append_records.source if interpreted else kernel.append_records)(
             first_row,
             records.rows_count,
-            np.array(slots, np.int32),
-            np.array(sticky, np.int32),
-            records.fields,
-            0 if timestamps is None else timestamps.ctypes.data,
+            address_of(slots),
+            address_of(records.fields),
+            0 if timestamps is None else address_of(timestamps),
             timestamp_ms,
             now_ms,
-            self.table,
-            self.memory.ctypes.data + GUARD,
-            self.page_size,
-            self.next_page,
-            self.reserve,
-            self.reserve_count,
-            self.spill.ctypes.data,
+            address_of(state),
         )
+        stop = state[[kernel.NEXT_ROW, kernel.STOP_SLOT, kernel.PAGES_NEEDED]].tolist()
+        return stop[0], status, *stop[1:]
 
     def records_of(self, slot):
         """Bytes of the slot's batch without the room for its header, read page by page."""
@@ -206,16 +215,16 @@ def test_a_first_record_beyond_the_limit_makes_a_batch_of_its_own():
 def test_it_asks_for_pages_before_it_writes_anything():
     batch = make_batch([(None, bytes(1000))])
     arena = Arena(pages=64, page_size=128)
-    arena.reserve_count[0] = 3
+    arena.state[kernel.RESERVE_COUNT] = 3
     before = arena.memory.copy()
     row, status, slot, needed = arena.append(arrow_records(batch, plan_for(batch), 0), [2])
     size = len(twin.encode_record(0, 0, None, bytes(1000)))
     assert (row, status, slot) == (0, kernel.NEED_PAGES, 2)
     assert needed == -(-(kernel.RECORD_BATCH_OVERHEAD + size) // 128)
     assert (arena.memory == before).all()
-    arena.reserve_count[0] = needed
+    arena.state[kernel.RESERVE_COUNT] = needed
     assert arena.append(arrow_records(batch, plan_for(batch), 0), [2])[1] == kernel.APPENDED_ALL
-    assert arena.reserve_count[0] == 0
+    assert arena.state[kernel.RESERVE_COUNT] == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -240,16 +249,31 @@ def test_copy_chain_reads_any_part_of_a_batch():
             count = min(count, len(whole) - start)
             out = np.zeros(count + 1, np.uint8)
             kernel.copy_chain(
-                arena.memory.ctypes.data + GUARD,
-                64,
-                arena.next_page,
-                arena.table[0, kernel.FIRST_PAGE],
+                address_of(arena.state),
+                int(arena.table[0, kernel.FIRST_PAGE]),
                 kernel.RECORD_BATCH_OVERHEAD + start,
                 count,
-                out.ctypes.data,
+                address_of(out),
             )
             assert out[:count].tobytes() == whole[start : start + count]
             assert out[count] == 0
+
+
+@settings(max_examples=10, deadline=None)
+@given(rows_strategy, st.sampled_from([64, 128]))
+def test_the_kernel_in_python_does_the_same(rows, page_size):
+    """So it can be followed there step by step."""
+    batch = make_batch(rows, headers=True)
+    records = arrow_records(batch, plan_for(batch), 0)
+    arenas = [Arena(pages=256, page_size=page_size) for _ in range(2)]
+    with np.errstate(over="ignore"):
+        stops = [
+            arena.append(records, [1] * len(rows), interpreted=arena is arenas[1])
+            for arena in arenas
+        ]
+    assert stops[0] == stops[1]
+    for name in ("memory", "table", "next_page", "reserve"):
+        assert (getattr(arenas[0], name) == getattr(arenas[1], name)).all()
 
 
 @pytest.mark.parametrize("rows", [[(None, None)], [(b"", b"")], [(b"", None)]])

@@ -18,6 +18,7 @@ from spark_kafka_sink.record.kernels.partition import (
     MURMUR2,
     MURMUR3,
     NO_KEY_HASH,
+    Topics,
     assign_slots,
 )
 from spark_kafka_sink.record.views import ABSENT_BYTES, ABSENT_INTEGERS
@@ -47,11 +48,9 @@ def assign(
     view = ABSENT_INTEGERS if chosen is None else integers_view(chosen)
     indices = None if topics is None else np.array(topics, np.int32)
     bad = assign_slots(
-        0 if indices is None else indices.ctypes.data,
-        first_slots,
-        np.array(counts, np.int32),
+        Topics(indices, first_slots, np.array(counts, np.int32)),
         view,
-        0 if computed is None else computed.ctypes.data,
+        computed,
         key,
         key_hash,
         out,
@@ -114,7 +113,8 @@ def test_slices_and_large_offsets_are_read_from_their_start():
         out = np.zeros(4, np.int32)
         one = np.zeros(1, np.int32)
         count = np.array([11], np.int32)
-        assign_slots(0, one, count, ABSENT_INTEGERS, 0, bytes_view(array), MURMUR2, out)
+        topics = Topics(None, one, count)
+        assign_slots(topics, ABSENT_INTEGERS, None, bytes_view(array), MURMUR2, out)
         expected = [-1 if k is None else twin.partition_for_key(k, 11) for k in keys[1:5]]
         assert out.tolist() == expected
 

@@ -16,6 +16,7 @@ from spark_kafka_sink import localkafka
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.cli.broker import TopicArgument
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError
+from spark_kafka_sink.record.kernels.library import FILE_NAME
 
 
 class FakeKafka:
@@ -140,15 +141,20 @@ class TestWarmUp:
     def test_a_folder_is_filled_and_found_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """In a process of its own each, as the compiler keeps what it has in memory."""
+        """In a process of its own each, as what was loaded stays loaded."""
         command = [sys.executable, "-m", "spark_kafka_sink", "warm-up", "--json"]
+        # numba's own variable has priority, and is what `make` sets.
+        monkeypatch.setenv(
+            "NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(tmp_path / "c"))
+        )
         monkeypatch.delenv("PYKAFKA_SINK_CACHE", raising=False)
         shown = subprocess.run(command, capture_output=True, text=True, check=True)
         first = json.loads(shown.stdout)
         folder = Path(first["folder"])
-        assert first["compiled"] + first["loaded"] == len(list(folder.iterdir())) == 8
+        assert first["compiled"] + first["loaded"] == 1
+        assert (folder / FILE_NAME).is_file()
         shown = subprocess.run(command, capture_output=True, text=True, check=True)
-        again = {"compiled": 0, "loaded": 8, "compile_ms": 0, "folder": str(folder)}
+        again = {"compiled": 0, "loaded": 1, "compile_ms": 0, "folder": str(folder)}
         assert json.loads(shown.stdout) == again
         # What is in the folder for temporary files goes where it lasts; and --cache has priority
         # over what the variable of the compiler says.
@@ -161,7 +167,7 @@ class TestWarmUp:
         )
         filled = tmp_path / "a" / folder.name
         assert json.loads(shown.stdout) == {**again, "folder": str(filled)}
-        assert len(list(filled.iterdir())) == 8
+        assert (filled / FILE_NAME).is_file()
         # A folder that cannot be written is no success.
         (tmp_path / "file").write_text("")
         shown = subprocess.run(
@@ -172,13 +178,6 @@ class TestWarmUp:
         )
         assert shown.returncode == 1
         assert f"cannot be kept in {tmp_path / 'file' / 'b'} (Not a directory)" in shown.stderr
-
-    def test_a_compiler_that_is_switched_off(
-        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-        assert main(["warm-up"]) == 1
-        assert "NUMBA_DISABLE_JIT is set" in capsys.readouterr().err
 
 
 class TestBroker:

@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 WHERE_FROM = """
 import pyspark_kafka_sink, spark_kafka_sink
 from spark_kafka_sink.spark import task
-from spark_kafka_sink.record.kernels.cache import _sources
+from spark_kafka_sink.record.kernels.library import _sources
 print(pyspark_kafka_sink.__file__)
 print(spark_kafka_sink.__file__)
 print(pyspark_kafka_sink.DefaultSource.name(), len(_sources()) > 6)

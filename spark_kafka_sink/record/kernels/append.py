@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.record.kernels.declared import inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import (
     bytes_length,
     content_size,
@@ -20,14 +21,11 @@ from spark_kafka_sink.record.kernels.encoding import (
     record_columns,
     varint_size,
 )
-from spark_kafka_sink.record.kernels.jit import (
-    INT32_ARRAY,
-    INT64,
-    INT64_ARRAY,
-    INT64_TABLE,
+from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
-    inlined,
-    kernel,
+    int32_array,
+    int64_array,
+    int64_table,
     load_int64,
 )
 
@@ -52,6 +50,24 @@ FIRST_PAGE = 6
 LAST_PAGE = 7
 FILL = 8  # bytes used in the last page
 OPEN_BATCH_FIELDS = 9
+
+# The state between calls, int64[STATE_FIELDS]. Addresses are of what its owner keeps.
+STICKY_SLOTS = 0  # address of int32[STICKY_COUNT]
+STICKY_COUNT = 1
+BATCHES = 2  # address of the open batches' table, int64[SLOTS_COUNT, OPEN_BATCH_FIELDS]
+SLOTS_COUNT = 3
+ARENA = 4  # address of uint8[PAGES_COUNT * PAGE_SIZE]
+PAGE_SIZE = 5
+PAGES_COUNT = 6
+NEXT_PAGE = 7  # address of int32[PAGES_COUNT]
+RESERVE = 8  # address of int32[PAGES_COUNT], a stack of free pages
+RESERVE_COUNT = 9
+SPILL = 10  # address of a buffer for the largest record
+# What the call came back with.
+NEXT_ROW = 11
+STOP_SLOT = 12
+PAGES_NEEDED = 13
+STATE_FIELDS = 14
 
 
 @inlined
@@ -100,55 +116,47 @@ def _spread(
     return page, fill
 
 
-@kernel(
-    INT64,
-    INT64,
-    INT32_ARRAY,
-    INT32_ARRAY,
-    INT64_ARRAY,
-    INT64,
-    INT64,
-    INT64,
-    INT64_TABLE,
-    INT64,
-    INT64,
-    INT32_ARRAY,
-    INT32_ARRAY,
-    INT64_ARRAY,
-    INT64,
-)
+@inlined
+def _stopped(state: Any, row: Any, status: Any, slot: Any, pages_needed: Any) -> Any:
+    state[NEXT_ROW] = row
+    state[STOP_SLOT] = slot
+    state[PAGES_NEEDED] = pages_needed
+    return np.int64(status)
+
+
+@kernel
 def append_records(
     first_row: int,
     stop_row: int,
-    slots: Any,
-    sticky_slots: Any,
-    fields: Any,
+    slots_address: int,
+    fields_address: int,
     timestamps_address: int,
     timestamp_ms: int,
     now_ms: int,
-    batches: Any,
-    arena_address: int,
-    page_size: int,
-    next_page: Any,
-    reserve: Any,
-    reserve_count: Any,
-    spill_address: int,
-) -> Any:
+    state_address: int,
+) -> int:
     """Append rows ``first_row … stop_row-1`` to the open batches of their slots.
 
-    slots: int32[n], the partition's row in ``batches``; ``-1 - t`` stands for the sticky
-        partition of topic ``t``, ``sticky_slots[t]`` (int32[topics])
-    fields: int64[], those of RecordColumns. Tuples in tuples would cost 4 µs with each call
-    timestamps_address: of int64[n] ms, or 0: then every record gets ``timestamp_ms``
-    batches: int64[slots, OPEN_BATCH_FIELDS], changed in place
-    arena_address: of uint8[pages * page_size]; next_page: int32[pages]
-    reserve: int32[], a stack of free pages; reserve_count: int64[1]
-    spill_address: of a buffer for the largest record
+    slots_address: of int32[stop_row], the partition's row in the table of open batches;
+        ``-1 - t`` stands for the sticky partition of topic ``t``
+    fields_address: of int64[], those of RecordColumns
+    timestamps_address: of int64[stop_row] ms, or 0: then every record gets ``timestamp_ms``
+    state_address: of int64[STATE_FIELDS]; the table, pages and reserve are changed in place
 
-    Returns (next row, status, slot, pages needed): APPENDED_ALL; or BATCH_FULL, the batch of
-    ``slot`` has no room for the next row; or NEED_PAGES, the reserve is too small for it.
+    Returns APPENDED_ALL; or BATCH_FULL, the batch of STOP_SLOT has no room for NEXT_ROW; or
+    NEED_PAGES, the reserve has fewer than the PAGES_NEEDED for it.
     """
-    columns = record_columns(fields)
+    state = int64_array(state_address, STATE_FIELDS)
+    slots = int32_array(slots_address, stop_row)
+    sticky_slots = int32_array(state[STICKY_SLOTS], state[STICKY_COUNT])
+    batches = int64_table(state[BATCHES], state[SLOTS_COUNT], OPEN_BATCH_FIELDS)
+    arena_address = state[ARENA]
+    page_size = state[PAGE_SIZE]
+    next_page = int32_array(state[NEXT_PAGE], state[PAGES_COUNT])
+    reserve = int32_array(state[RESERVE], state[PAGES_COUNT])
+    reserve_count = int64_array(state_address + 8 * RESERVE_COUNT, 1)
+    spill_address = state[SPILL]
+    columns = record_columns(fields_address)
     for row in range(first_row, stop_row):
         slot = np.int64(slots[row])
         if slot < 0:
@@ -168,11 +176,11 @@ def append_records(
         if is_new:
             needed = (RECORD_BATCH_OVERHEAD + size + page_size - 1) // page_size
         elif batches[slot, BATCH_BYTES] + size > batches[slot, LIMIT_BYTES]:
-            return row, BATCH_FULL, slot, np.int64(0)
+            return _stopped(state, row, BATCH_FULL, slot, 0)
         else:
             needed = (batches[slot, FILL] + size - 1) // page_size
         if needed > reserve_count[0]:
-            return row, NEED_PAGES, slot, needed
+            return _stopped(state, row, NEED_PAGES, slot, needed)
 
         if is_new:
             page = _take_page(next_page, reserve, reserve_count)
@@ -209,20 +217,21 @@ def append_records(
         batches[slot, BATCH_BYTES] += size
         batches[slot, RECORDS_COUNT] = offset_delta + 1
         batches[slot, MAX_TIMESTAMP] = max(batches[slot, MAX_TIMESTAMP], timestamp)
-    return np.int64(stop_row), APPENDED_ALL, np.int64(-1), np.int64(0)
+    return _stopped(state, stop_row, APPENDED_ALL, -1, 0)
 
 
-@kernel(INT64, INT64, INT32_ARRAY, INT64, INT64, INT64, INT64)
+@kernel
 def copy_chain(
-    arena_address: int,
-    page_size: int,
-    next_page: Any,
-    first_page: int,
-    start: int,
-    count: int,
-    out_address: int,
-) -> None:
-    """Copy bytes ``start … start+count-1`` of a chain of pages to ``out_address``."""
+    state_address: int, first_page: int, start: int, count: int, out_address: int
+) -> int:
+    """Copy bytes ``start … start+count-1`` of a chain of pages to ``out_address``.
+
+    state_address: as in ``append_records``. Returns the address after what was written.
+    """
+    state = int64_array(state_address, STATE_FIELDS)
+    arena_address = state[ARENA]
+    page_size = state[PAGE_SIZE]
+    next_page = int32_array(state[NEXT_PAGE], state[PAGES_COUNT])
     page = np.int64(first_page)
     while start >= page_size:
         page = np.int64(next_page[page])
@@ -235,3 +244,4 @@ def copy_chain(
         start = np.int64(0)
         if count > 0:
             page = np.int64(next_page[page])
+    return out_address

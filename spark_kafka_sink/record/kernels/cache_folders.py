@@ -13,17 +13,20 @@ that the machine code depends on, so a file is never out of date. Of those folde
 the eight that were used last.
 
 A file is written under another name and then renamed, so processes may write it at the same time.
+A lock beside it lets one of them compile while the others wait.
 It begins with a digest of the rest: what is cut or altered is not loaded.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +39,7 @@ from spark_kafka_sink.base.environment import (
 
 FOLDER_PREFIX = "pykafka-sink-kernels-"
 KEPT_FOLDERS = 8
+_LOCK_NAME = "lock"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _PRIVATE_MODE = 0o700
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -77,9 +81,18 @@ class Stored(NamedTuple):
     problems: list[Problem]
 
 
+def is_folder_named() -> bool:
+    """Whether a variable says where compiled kernels are kept."""
+    return _named() is not None
+
+
+def _named() -> Path | None:
+    return named_folder(COMPILER_CACHE_VARIABLE) or named_folder(CACHE_VARIABLE)
+
+
 def root_folders() -> list[Root]:
     """Where compiled kernels may be, best first. They need not exist."""
-    named = named_folder(COMPILER_CACHE_VARIABLE) or named_folder(CACHE_VARIABLE)
+    named = _named()
     if named is not None:
         return [Root(named), *_temporary_root()]
     in_package = Root(Path(__file__).absolute().parent / "__pycache__")
@@ -121,6 +134,24 @@ class KernelFiles:
             _mark_used(path.parent)
             return Found(data, path.parent, problems)
         return Found(None, None, problems)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone among the processes that would write to the same root; where none can be written,
+        not alone.
+        """
+        with ExitStack() as held:
+            for root in self._roots:
+                folder = root.path / self._name
+                try:
+                    _make(root, folder)
+                    file = held.enter_context(open(folder / _LOCK_NAME, "ab"))
+                except OSError:
+                    continue
+                # Ends with the file, also where the process is killed.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                break
+            yield
 
     def write(self, name: str, data: bytes) -> Stored:
         """Write a file into the first root that takes it."""

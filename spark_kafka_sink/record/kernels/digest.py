@@ -16,29 +16,31 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.record.kernels.declared import address_of, called, inlined, int64s, kernel
 from spark_kafka_sink.record.kernels.encoding import (
+    BYTES_FIELDS,
+    INTEGERS_FIELDS,
     NULL_LENGTH,
+    RECORD_FIELDS,
     bytes_address,
     bytes_length,
+    bytes_view,
     headers_count,
+    integers_view,
     is_valid,
     load_offset,
+    record_columns,
 )
-from spark_kafka_sink.record.kernels.jit import (
-    BYTES_VIEW,
-    INT64,
-    INTEGERS_VIEW,
-    RECORD_COLUMNS,
-    called,
-    inlined,
-    kernel,
+from spark_kafka_sink.record.kernels.memory import (
     load_int32,
     load_int64,
     load_uint8,
     load_uint32,
     load_uint64,
     multiply_wide,
+    uint64_array,
 )
+from spark_kafka_sink.record.views import BytesView, IntegersView, RecordColumns
 
 _SECRET_0 = np.uint64(0x2D358DCCAA6C78A5)
 _SECRET_1 = np.uint64(0x8BB84B93962EACC9)
@@ -54,6 +56,11 @@ _HEADER_VALUE = np.uint64(5)
 _TOPIC = np.uint64(6)
 _PARTITION = np.uint64(7)
 _TIMESTAMP = np.uint64(8)
+
+# Where the integers of each column begin.
+_TOPIC_FIELDS = RECORD_FIELDS
+_PARTITION_FIELDS = _TOPIC_FIELDS + BYTES_FIELDS
+_TIMESTAMP_FIELDS = _PARTITION_FIELDS + INTEGERS_FIELDS
 
 _US_PER_MS = 1000
 
@@ -131,8 +138,13 @@ def _is_there(column: Any, row: int) -> bool:
     return not is_absent and is_valid(column.validity_address, column.validity_offset, row)
 
 
-@kernel(INT64, RECORD_COLUMNS, BYTES_VIEW, INTEGERS_VIEW, INTEGERS_VIEW)
-def digest_rows(rows_count: int, columns: Any, topic: Any, partition: Any, timestamp: Any) -> Any:
+def digest_rows(
+    rows_count: int,
+    columns: RecordColumns,
+    topic: BytesView,
+    partition: IntegersView,
+    timestamp: IntegersView,
+) -> tuple[int, int]:
     """The sum of the hashes of rows ``0 … rows_count-1``, and their bytes.
 
     topic: BytesView, absent if an option names the topic; partition: IntegersView of int32, the
@@ -140,6 +152,23 @@ def digest_rows(rows_count: int, columns: Any, topic: Any, partition: Any, times
 
     Returns (uint64, int64 bytes of keys, values, headers' keys and values, and topics).
     """
+    fields = int64s([*columns.fields(), *topic, *partition, *timestamp])
+    contents = np.empty(1, np.uint64)
+    data_bytes = add_rows_digest(rows_count, address_of(fields), address_of(contents))
+    return int(contents[0]), data_bytes
+
+
+@kernel
+def add_rows_digest(rows_count: int, fields_address: int, contents_address: int) -> int:
+    """See ``digest_rows``: returns the bytes.
+
+    fields_address: of int64[]: those of the columns, the topic, the partition and the timestamp
+    contents_address: of uint64[1], the sum
+    """
+    columns = record_columns(fields_address)
+    topic = bytes_view(fields_address + 8 * _TOPIC_FIELDS)
+    partition = integers_view(fields_address + 8 * _PARTITION_FIELDS)
+    timestamp = integers_view(fields_address + 8 * _TIMESTAMP_FIELDS)
     contents = np.uint64(0)
     data_bytes = np.int64(0)
     headers = columns.headers
@@ -165,4 +194,5 @@ def digest_rows(rows_count: int, columns: Any, topic: Any, partition: Any, times
             value = load_int64(timestamp.values_address + 8 * row) // np.int64(_US_PER_MS)
             hashed = _add_integer(hashed, _TIMESTAMP, value)
         contents += hashed
-    return contents, data_bytes
+    uint64_array(contents_address, 1)[0] = contents
+    return data_bytes

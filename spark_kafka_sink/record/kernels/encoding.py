@@ -18,22 +18,26 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.jit import (
+from spark_kafka_sink.record.kernels.declared import inlined
+from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
-    inlined,
+    int64_array,
     load_int32,
     load_int64,
     load_uint8,
     store_uint8,
 )
-from spark_kafka_sink.record.views import BytesView, HeadersView, RecordColumns
+from spark_kafka_sink.record.views import BytesView, HeadersView, IntegersView, RecordColumns
 
 NULL_LENGTH = -1
-_BYTES_FIELDS = 5
-_VALUE = _BYTES_FIELDS
-_HEADERS = 2 * _BYTES_FIELDS
-_HEADER_KEYS = _HEADERS + 4
-_HEADER_VALUES = _HEADER_KEYS + _BYTES_FIELDS
+BYTES_FIELDS = 5
+_VALUE = BYTES_FIELDS
+_HEADERS = 2 * BYTES_FIELDS
+_HEADER_FIELDS = 4
+_HEADER_KEYS = _HEADERS + _HEADER_FIELDS
+_HEADER_VALUES = _HEADER_KEYS + BYTES_FIELDS
+INTEGERS_FIELDS = 3
+RECORD_FIELDS = _HEADER_VALUES + BYTES_FIELDS
 RECORD_ATTRIBUTES = 0
 BODY_OVERHEAD = 3
 """Attributes, timestamp delta and offset delta of a batch's first record."""
@@ -41,22 +45,32 @@ _INT32_BYTES = 4
 
 
 @inlined
-def _bytes_view(fields: Any, at: int) -> Any:
-    return BytesView(fields[at], fields[at + 1], fields[at + 2], fields[at + 3], fields[at + 4])
+def bytes_view(address: int) -> Any:
+    """The BytesView whose integers are at ``address``."""
+    fields = int64_array(address, BYTES_FIELDS)
+    return BytesView(fields[0], fields[1], fields[2], fields[3], fields[4])
 
 
 @inlined
-def record_columns(fields: Any) -> Any:
-    """The RecordColumns of ``RecordColumns.fields()`` as int64[]."""
+def integers_view(address: int) -> Any:
+    """The IntegersView whose integers are at ``address``."""
+    fields = int64_array(address, INTEGERS_FIELDS)
+    return IntegersView(fields[0], fields[1], fields[2])
+
+
+@inlined
+def record_columns(address: int) -> Any:
+    """The RecordColumns whose ``fields()`` are at ``address``, as int64[]."""
+    fields = int64_array(address + 8 * _HEADERS, _HEADER_FIELDS)
     headers = HeadersView(
-        fields[_HEADERS],
-        fields[_HEADERS + 1],
-        fields[_HEADERS + 2],
-        fields[_HEADERS + 3],
-        _bytes_view(fields, _HEADER_KEYS),
-        _bytes_view(fields, _HEADER_VALUES),
+        fields[0],
+        fields[1],
+        fields[2],
+        fields[3],
+        bytes_view(address + 8 * _HEADER_KEYS),
+        bytes_view(address + 8 * _HEADER_VALUES),
     )
-    return RecordColumns(_bytes_view(fields, 0), _bytes_view(fields, _VALUE), headers)
+    return RecordColumns(bytes_view(address), bytes_view(address + 8 * _VALUE), headers)
 
 
 @inlined

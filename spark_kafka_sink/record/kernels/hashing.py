@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.jit import inlined, load_uint8, load_uint32
+from spark_kafka_sink.record.kernels.declared import inlined
+from spark_kafka_sink.record.kernels.memory import load_uint8, load_uint32
 
 _MURMUR2_SEED = 0x9747B28C
 _MURMUR2_M = 0x5BD1E995

@@ -5,27 +5,29 @@ Source: ``KafkaProducer.partition``, ``BuiltInPartitioner.partitionForKey``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from spark_kafka_sink.record.kernels.declared import address_of, int64s, kernel
 from spark_kafka_sink.record.kernels.encoding import (
+    BYTES_FIELDS,
     NULL_LENGTH,
     bytes_address,
     bytes_length,
+    bytes_view,
+    integers_view,
     is_valid,
 )
 from spark_kafka_sink.record.kernels.hashing import crc32, murmur2, murmur3
-from spark_kafka_sink.record.kernels.jit import (
-    BYTES_VIEW,
-    INT32_ARRAY,
-    INT64,
-    INTEGERS_VIEW,
-    kernel,
-    load_int32,
-)
+from spark_kafka_sink.record.kernels.memory import int32_array, load_int32
+from spark_kafka_sink.record.views import BytesView, IntegersView
+
+Int32Array = npt.NDArray[np.int32]
 
 ALL_ASSIGNED = -1
+_NO_ADDRESS = 0
 
 # How a key decides. Without a hash, rows with a key stick like rows without.
 NO_KEY_HASH = 0
@@ -34,35 +36,73 @@ MURMUR3 = 2
 CRC32 = 3
 
 
-@kernel(INT64, INT64)
+@kernel
 def murmur3_of(address: int, length: int) -> int:
     """murmur3 of one key, for comparison with other implementations."""
     return np.int64(murmur3(address, length))
 
 
-@kernel(INT64, INT32_ARRAY, INT32_ARRAY, INTEGERS_VIEW, INT64, BYTES_VIEW, INT64, INT32_ARRAY)
+class Topics(NamedTuple):
+    """The topics of an Arrow batch. Row ``r`` has topic ``indices[r]``, or 0 without indices.
+
+    indices: int32[n] or None; first_slots, partitions_counts: int32[topics]
+    """
+
+    indices: Int32Array | None
+    first_slots: Int32Array
+    partitions_counts: Int32Array
+
+
 def assign_slots(
-    topic_indices_address: int,
-    topic_first_slots: Any,
-    topic_partitions_counts: Any,
-    partition: Any,
-    computed_address: int,
-    key: Any,
+    topics: Topics,
+    partition: IntegersView,
+    computed: Int32Array | None,
+    key: BytesView,
     key_hash: int,
-    out_slots: Any,
+    out_slots: Int32Array,
 ) -> int:
     """Fill ``out_slots`` (int32[n]) with each row's slot: topic's first slot + partition.
 
-    topic_indices_address: of int32[n] into the two arrays after it, or 0: all rows are topic 0
-    topic_first_slots, topic_partitions_counts: int32[topics]
-    partition: IntegersView, the explicit partition; a valid entry decides
-    computed_address: of int32[n], or 0; else an entry >= 0 decides
-    key: BytesView; else a non-null key decides by ``key_hash``; CRC32 takes an empty key for none
+    partition: the explicit partition; a valid entry decides
+    computed: int32[n] or None; else an entry >= 0 decides
+    key: else a non-null key decides by ``key_hash``; CRC32 takes an empty key for none
     A row that nothing decides on gets ``-1 - topic``: its topic's sticky partition.
 
     Returns the first row whose explicit or computed partition does not exist, or ALL_ASSIGNED.
     """
-    for row in range(len(out_slots)):
+    fields = int64s([*key, *partition])
+    return fill_slots(
+        len(out_slots),
+        _NO_ADDRESS if topics.indices is None else address_of(topics.indices),
+        len(topics.first_slots),
+        address_of(topics.first_slots),
+        address_of(topics.partitions_counts),
+        _NO_ADDRESS if computed is None else address_of(computed),
+        address_of(fields),
+        key_hash,
+        address_of(out_slots),
+    )
+
+
+@kernel
+def fill_slots(
+    rows_count: int,
+    topic_indices_address: int,
+    topics_count: int,
+    first_slots_address: int,
+    partitions_counts_address: int,
+    computed_address: int,
+    fields_address: int,
+    key_hash: int,
+    slots_address: int,
+) -> int:
+    """See ``assign_slots``. fields_address: of int64[]: those of the key, and the partition."""
+    topic_first_slots = int32_array(first_slots_address, topics_count)
+    topic_partitions_counts = int32_array(partitions_counts_address, topics_count)
+    out_slots = int32_array(slots_address, rows_count)
+    key = bytes_view(fields_address)
+    partition = integers_view(fields_address + 8 * BYTES_FIELDS)
+    for row in range(rows_count):
         topic = np.int64(0)
         if topic_indices_address != 0:
             topic = np.int64(load_int32(topic_indices_address + 4 * row))

@@ -1,23 +1,20 @@
-"""All kernels at once, before the first row: loaded from files, or compiled."""
+"""All kernels at once, before the first row: loaded from a file, or compiled."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import NamedTuple
 
-# Importing a module is what makes its kernels known.
-from spark_kafka_sink.record.kernels import append, digest, partition, sizing, split
-from spark_kafka_sink.record.kernels.cache import COMPILED, Totals
-from spark_kafka_sink.record.kernels.jit import KERNELS
-
-MODULES = (append, digest, partition, sizing, split)
+from spark_kafka_sink.record.kernels import modules as _modules  # noqa: F401 makes kernels known
+from spark_kafka_sink.record.kernels.declared import KERNELS
+from spark_kafka_sink.record.kernels.library import LIBRARY, Totals
 
 
 def prepare_kernels() -> Totals:
     """Have every kernel ready to run. Returns what this process has compiled and loaded so far."""
-    for dispatcher, parameters in KERNELS.values():
-        dispatcher.compile(parameters)
-    return COMPILED.totals
+    for kernel in KERNELS.values():
+        kernel.machine_code()
+    return LIBRARY.totals
 
 
 class Kept(NamedTuple):
@@ -30,6 +27,6 @@ class Kept(NamedTuple):
 
 def keep_kernels() -> Kept:
     """Have every kernel in the first folder that can be written, for processes to come."""
-    COMPILED.keeps_loaded = True
-    totals = prepare_kernels()
-    return Kept(totals, COMPILED.folder, COMPILED.is_lasting)
+    prepare_kernels()
+    LIBRARY.keep()
+    return Kept(LIBRARY.totals, LIBRARY.folder, LIBRARY.is_lasting)

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.record.kernels.declared import address_of, inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import RECORD_ATTRIBUTES, put_varint, varint_size
-from spark_kafka_sink.record.kernels.jit import (
-    INT64,
+from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
-    inlined,
-    kernel,
+    int64_array,
     load_uint8,
     store_uint8,
 )
+
+_RESULTS = 5
 
 
 @inlined
@@ -39,10 +40,9 @@ def _get_varint(address: int) -> Any:
     return value, address
 
 
-@kernel(INT64, INT64, INT64, INT64, INT64)
 def take_records(
     address: int, records_count: int, base_timestamp: int, limit_bytes: int, out_address: int
-) -> Any:
+) -> list[int]:
     """Copy records from ``address`` until ``limit_bytes`` are written, one at least.
 
     base_timestamp: of the batch that the records come from
@@ -52,6 +52,24 @@ def take_records(
 
     Returns (records taken, bytes read, bytes written, base timestamp, max timestamp).
     """
+    results = np.empty(_RESULTS, np.int64)
+    take_records_at(
+        address, records_count, base_timestamp, limit_bytes, out_address, address_of(results)
+    )
+    numbers: list[int] = results.tolist()
+    return numbers
+
+
+@kernel
+def take_records_at(
+    address: int,
+    records_count: int,
+    base_timestamp: int,
+    limit_bytes: int,
+    out_address: int,
+    results_address: int,
+) -> int:
+    """See ``take_records``. results_address: of int64[5], what it returns."""
     start = address
     out = out_address
     first_timestamp = np.int64(0)
@@ -81,4 +99,10 @@ def take_records(
         max_timestamp = max(max_timestamp, timestamp)
         taken += 1
         address = end
-    return taken, address - start, out - out_address, first_timestamp, max_timestamp
+    results = int64_array(results_address, _RESULTS)
+    results[0] = taken
+    results[1] = address - start
+    results[2] = out - out_address
+    results[3] = first_timestamp
+    results[4] = max_timestamp
+    return taken

@@ -1,0 +1,230 @@
+"""Compiles all kernels into one object file. The only place that knows numba.
+
+What numba makes of a kernel is taken as LLVM's code, given the kernel's own name, and compiled with
+all others into one object: plain functions of int64, that need nothing but C's memcpy. A kernel in
+which something can raise would need Python, and is refused here.
+
+Source: ``numba.core.ccallback`` for C's calling convention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+
+from spark_kafka_sink.record.kernels import memory
+from spark_kafka_sink.record.kernels.declared import HELPERS, KERNELS, Kernel
+from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
+
+ALLOWED_EXTERNALS = frozenset(["memcpy", "memmove", "memset"])
+"""Functions of C that machine code may call."""
+
+# Of every processor of a kind since about 2009; NumPy asks for no less.
+_PROCESSORS = {"x86_64": "x86-64-v2"}
+_OPTIMISATION = 3
+
+
+def object_code(triple: str | None = None) -> bytes:
+    """The object file with all kernels.
+
+    triple: LLVM's name of the platform, this machine's if None
+    """
+    compile_helpers()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = triple or llvm.get_default_triple()
+    processor = _PROCESSORS.get(triple.partition("-")[0], "")
+    target = llvm.Target.from_triple(triple).create_target_machine(
+        cpu=processor, opt=_OPTIMISATION, reloc="pic", codemodel="default"
+    )
+    whole = llvm.parse_assembly("")
+    for kernel in KERNELS.values():
+        whole.link_in(_module_of(kernel, triple, target))
+    _optimise(whole, target)
+    _refuse_externals(whole)
+    return bytes(target.emit_object(whole))
+
+
+def compile_helpers() -> None:
+    """Put what numba knows in place of what the modules of kernels call by name."""
+    compiled: dict[Any, Any] = dict(_INTRINSICS)
+    for source, is_inlined in HELPERS.items():
+        options = {"inline": "always"} if is_inlined else {}
+        # As in C: a division by zero does not raise.
+        compiled[source] = numba.njit(nogil=True, error_model="numpy", **options)(source)
+    for module in [*MODULES, *SHARED]:
+        _replace(module, compiled)
+
+
+def _replace(module: ModuleType, compiled: dict[Any, Any]) -> None:
+    for name, value in list(vars(module).items()):
+        if callable(value) and value.__hash__ is not None and value in compiled:
+            setattr(module, name, compiled[value])
+
+
+def _module_of(kernel: Kernel, triple: str, target: Any) -> Any:
+    """LLVM's module with the kernel under its own name; everything else in it is private."""
+    signature = types.int64(*[types.int64] * kernel.parameters_count)
+    callback = numba.cfunc(signature, nopython=True, error_model="numpy")(kernel.source)
+    text = str(callback._library._final_module)
+    mangled = callback._wrapper_name
+    module = llvm.parse_assembly(text.replace(f"@{mangled}(", f"@{kernel.name}("))
+    module.triple = triple
+    module.data_layout = str(target.target_data)
+    for function in module.functions:
+        if not function.is_declaration and function.name != kernel.name:
+            function.linkage = "internal"
+    for variable in module.global_variables:
+        if not variable.is_declaration:
+            variable.linkage = "internal"
+    return module
+
+
+def _optimise(module: Any, target: Any) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    builder = llvm.create_pass_builder(target, options)
+    builder.getModulePassManager().run(module, builder)
+
+
+def _refuse_externals(module: Any) -> None:
+    needed = {
+        function.name
+        for function in module.functions
+        if function.is_declaration and not function.name.startswith("llvm.")
+    }
+    if needed - ALLOWED_EXTERNALS:
+        raise RuntimeError(f"kernels would need {sorted(needed - ALLOWED_EXTERNALS)}")
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def _loader(result: Any) -> Any:
+    @intrinsic
+    def load(typing_context: Any, address: Any) -> Any:
+        signature = result(types.int64)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer_type = context.get_value_type(result).as_pointer()
+            return builder.load(builder.inttoptr(arguments[0], pointer_type), align=1)
+
+        return signature, generate
+
+    return load
+
+
+@intrinsic
+def _multiply_wide(typing_context: Any, left: Any, right: Any) -> Any:
+    signature = types.UniTuple(types.uint64, 2)(types.uint64, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, wide = ir.IntType(64), ir.IntType(128)
+        left, right = (builder.zext(argument, wide) for argument in arguments)
+        product = builder.mul(left, right)
+        low = builder.trunc(product, word)
+        high = builder.trunc(builder.lshr(product, wide(64)), word)
+        return context.make_tuple(builder, signature.return_type, (low, high))
+
+    return signature, generate
+
+
+@intrinsic
+def _store_uint8(typing_context: Any, address: Any, value: Any) -> Any:
+    signature = types.void(types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address, value = arguments
+        byte = ir.IntType(8)
+        builder.store(builder.trunc(value, byte), builder.inttoptr(address, byte.as_pointer()))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _copy_bytes(typing_context: Any, destination: Any, source: Any, count: Any) -> Any:
+    signature = types.void(types.int64, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        destination, source, count = arguments
+        pointer = ir.IntType(8).as_pointer()
+        cgutils.raw_memcpy(
+            builder,
+            builder.inttoptr(destination, pointer),
+            builder.inttoptr(source, pointer),
+            count,
+            1,
+        )
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _array_at(element: Any) -> Any:
+    @intrinsic
+    def array(typing_context: Any, address: Any, count: Any) -> Any:
+        array_type = types.Array(element, 1, "C")
+        signature = array_type(types.int64, types.int64)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return _filled(context, builder, array_type, arguments[0], [arguments[1]])
+
+        return signature, generate
+
+    return array
+
+
+@intrinsic
+def _int64_table(typing_context: Any, address: Any, rows_count: Any, columns_count: Any) -> Any:
+    array_type = types.Array(types.int64, 2, "C")
+    signature = array_type(types.int64, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _filled(context, builder, array_type, arguments[0], list(arguments[1:]))
+
+    return signature, generate
+
+
+def _filled(context: Any, builder: Any, array_type: Any, address: Any, shape: list[Any]) -> Any:
+    """An array of memory that nobody counts references to."""
+    array = make_array(array_type)(context, builder)
+    item_bytes = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
+    strides = [context.get_constant(types.intp, item_bytes)]
+    for count in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], count))
+    populate_array(
+        array,
+        data=builder.inttoptr(address, context.get_data_type(array_type.dtype).as_pointer()),
+        shape=cgutils.pack_array(builder, shape),
+        strides=cgutils.pack_array(builder, strides),
+        itemsize=context.get_constant(types.intp, item_bytes),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
+_INTRINSICS: dict[Callable[..., Any], Any] = {
+    memory.load_uint8: _loader(types.uint8),
+    memory.load_int32: _loader(types.int32),
+    memory.load_uint32: _loader(types.uint32),
+    memory.load_int64: _loader(types.int64),
+    memory.load_uint64: _loader(types.uint64),
+    memory.multiply_wide: _multiply_wide,
+    memory.store_uint8: _store_uint8,
+    memory.copy_bytes: _copy_bytes,
+    memory.int32_array: _array_at(types.int32),
+    memory.int64_array: _array_at(types.int64),
+    memory.uint64_array: _array_at(types.uint64),
+    memory.int64_table: _int64_table,
+}
