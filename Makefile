@@ -6,8 +6,9 @@
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
-# make wheel   the package as a file, in dist/
-# make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them
+# make wheel   the package as a file, in dist/, with the kernels compiled for what this machine can link
+# make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them;
+#                 first: apt-get install lld
 # make docs-site   README.md and docs/ as pages with a search, in build/site
 # make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/parity.md; 10 minutes
 # make test-report   the page of pykafka-sink report in a real browser; first:
@@ -88,8 +89,9 @@ test-clusters: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m "long or not long" tests/clusters tests/spark/test_cluster.py
 
 # One file, so that README's commands find this version alone.
-wheel: | $(BIN)/python
+wheel: $(VENV)/dev.installed
 	rm -f dist/pykafka_sink-*.whl
+	$(BIN)/python -m release.kernels || true
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 

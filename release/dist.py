@@ -20,6 +20,8 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
+from release.kernels import PROCESSORS, build_libraries
+
 ROOT = Path(__file__).resolve().parents[1]
 # What differs between machines, and must not show in the files.
 _SURROUNDINGS = (
@@ -59,6 +61,16 @@ def _build(source: Path, output: Path, number: int, epoch: str, *kinds: str) -> 
         raise ReleaseError(f"the build failed:\n{done.stdout}{done.stderr}")
 
 
+def _add_kernels(source: Path) -> None:
+    """Compile the libraries that are in the wheel but not in the commit."""
+    try:
+        built = build_libraries(source)
+    except subprocess.CalledProcessError as error:
+        raise ReleaseError(f"the kernels cannot be compiled: {error}") from error
+    if len(built) < len(PROCESSORS):
+        raise ReleaseError(f"kernels for {PROCESSORS} need LLVM's linker: apt-get install lld")
+
+
 def build_twice(commit: str, folder: Path) -> list[Path]:
     """Wheel and sdist of ``commit``, in ``folder``. Raises ReleaseError if two builds differ."""
     epoch = _git("log", "-1", "--format=%ct", commit).decode().strip()
@@ -67,6 +79,7 @@ def build_twice(commit: str, folder: Path) -> list[Path]:
         source = folder / f"source-{number}" / ("nested" * number)
         source.mkdir(parents=True)
         unpack_commit(commit, source)
+        _add_kernels(source)
         outputs.append(folder / f"built-{number}")
     _build(folder / "source-0", outputs[0], 0, epoch)
     _build(folder / "source-1" / "nested", outputs[1], 1, epoch, "--sdist", "--wheel")
