@@ -89,9 +89,10 @@ test-clusters: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m "long or not long" tests/clusters tests/spark/test_cluster.py
 
 # One file, so that README's commands find this version alone.
-wheel: $(VENV)/dev.installed
+wheel: | $(BIN)/python
 	rm -f dist/pykafka_sink-*.whl
-	$(BIN)/python -m release.kernels || true
+	$(BIN)/python -m pip install --quiet numba
+	$(BIN)/python -m release.kernels || echo "the wheel has not all of the kernels: they are compiled at first use"
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from cyclonedx.validation.json import JsonStrictValidator
 from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
 
 from release.dist import ROOT, ReleaseError, build_twice, check_metadata, sums
+from release.kernels import PROCESSORS
 from release.sbom import write_sbom
 from release.version import package_version
+from spark_kafka_sink.record.kernels.library import packaged_name
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 USER = """\
@@ -69,6 +72,15 @@ def unpacked(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
         archive.extractall(folder, filter="data")
     [found] = folder.iterdir()
     return found
+
+
+def test_the_wheel_has_the_kernels_for_both_processors(files: dict[str, Path]) -> None:
+    """And the sdist, from which that wheel was built."""
+    with zipfile.ZipFile(files["wheel"]) as archive:
+        found = {name for name in archive.namelist() if name.endswith(".so")}
+    folder = "spark_kafka_sink/record/kernels"
+    digest = packaged_name("any").rpartition("-")[2]
+    assert found == {f"{folder}/kernels-linux-{kind}-{digest}" for kind in PROCESSORS}
 
 
 def test_two_builds_are_the_same_and_the_package_index_takes_them(files: dict[str, Path]) -> None:
