@@ -70,7 +70,7 @@ class Exposition:
             self._note(metric.name, {**labels, **more}, value, metric.is_total)
 
     def _note(self, name: str, labels: Mapping[str, str], value: float, is_total: bool) -> None:
-        series = _Series(name, tuple(labels.items()))
+        series = _Series(name, _key(labels))
         if is_total:
             self._totals[series] = self._totals.get(series, 0.0) + value
         else:
@@ -81,7 +81,7 @@ class Exposition:
         if histogram is None:
             return
         counts = {int(index): count for index, count in histogram["counts"].items()}
-        key = tuple(labels.items())
+        key = _key(labels)
         buckets = self._histograms.setdefault(key, {})
         for doublings in _DOUBLINGS:
             buckets[doublings] = buckets.get(doublings, 0) + count_up_to(counts, doublings)
@@ -107,7 +107,7 @@ class Exposition:
         for family in text_string_to_metric_families(text):
             self._docs[family.name] = family.documentation
             for sample in family.samples:
-                labels = tuple(sample.labels.items())
+                labels = _key(sample.labels)
                 if family.type == "counter":
                     self._docs[sample.name] = family.documentation
                     self._totals[_Series(sample.name, labels)] = sample.value
@@ -116,7 +116,7 @@ class Exposition:
 
     def _go_on_with_latencies(self, sample: Any) -> None:
         labels = {name: value for name, value in sample.labels.items() if name != "le"}
-        key = tuple(labels.items())
+        key = _key(labels)
         if sample.name.endswith("_sum"):
             self._latency_sums[key] = sample.value
         elif sample.name.endswith("_bucket"):
@@ -184,6 +184,11 @@ def _text(series: Mapping[_Series, float], kind: str, docs: Mapping[str, str]) -
 def prometheus_name(group: str, name: str) -> str:
     """As jmx_exporter names an attribute of an MBean of Kafka's, without rules."""
     return f"{_DOMAIN}_{group}_{name}".replace("-", "_")
+
+
+def _key(labels: Mapping[str, str]) -> Labels:
+    """One for the same labels in any order: a text has them sorted, a line as they are noted."""
+    return tuple(sorted(labels.items()))
 
 
 def _bound(doublings: int) -> str:

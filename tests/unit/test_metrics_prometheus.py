@@ -23,6 +23,7 @@ from spark_kafka_sink.metrics.listener import JoinedMetrics
 from spark_kafka_sink.metrics.outputs import check_outputs, put_out
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
+from tests.unit.report_lines import HEALTHY, SKEWED_KEY, SLOW_BROKER
 from tests.unit.test_metrics_names import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,6 +141,36 @@ def test_a_file_goes_on_in_another_process(tmp_path: Path) -> None:
     assert read("pykafka_sink_request_latency_seconds_sum") == pytest.approx(0.24)
     assert read.names == exposed(a_line()).names
     assert [p.name for p in tmp_path.iterdir()] == ["sink.prom"]
+
+
+def test_going_on_has_each_series_once_and_the_sums_of_one_process() -> None:
+    """Labels are sorted in the text, and not in the lines: of tasks' parts, brokers and topics."""
+    lines = [of_query(line, query_name="orders") for line in (SLOW_BROKER, SKEWED_KEY, HEALTHY)]
+    alone = Exposition()
+    text = ""
+    for line in lines:
+        alone.add(line)
+        going_on = Exposition()
+        going_on.go_on_from(text)
+        going_on.add(line)
+        text = going_on.text()
+    told = [sample.rpartition(" ")[0] for sample in text.splitlines() if sample[0] != "#"]
+    assert len(told) == len(set(told)) > 120
+    expected = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for sample in Samples(alone.text()).samples
+        if not _is_of_one_batch(sample)
+    }
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for sample in Samples(text).samples
+    }
+    assert {key: found[key] for key in expected} == pytest.approx(expected)
+    assert any(dict(key[1:]).get("node_id") for key in expected)
+
+
+def _is_of_one_batch(sample: Any) -> bool:
+    return not sample.name.endswith(("_total", "_bucket", "_count", "_sum"))
 
 
 def test_a_file_of_this_process_is_not_read_again(tmp_path: Path) -> None:
