@@ -189,14 +189,18 @@ class RecordAccumulator:
             queue.insert(self._position(queue, batch), batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Queue the parts of a split batch, if there are any, in its place; its memory is free."""
+        """Queue the parts of a split batch, if there are any, in its place; its memory is free.
+
+        The parts' numbers tell where that is: what is queued, and they, may have been numbered anew
+        since the batch was answered.
+        """
         with self.monitor:
             if batch not in self._incomplete:
                 return  # the producer has failed in the meantime
             self._incomplete = _with_parts(self._incomplete, batch, parts)
             if parts:
                 queue = self._queue(batch.topic_partition)
-                position = self._position(queue, batch)
+                position = self._position(queue, parts[0])
                 for offset, part in enumerate(parts):
                     queue.insert(position + offset, part)
             self.pool.give_back(batch.pages)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import NoNumbering, ProducerState
 from tests.unit.batches import T0, make_batch
+from tests.unit.test_accumulator import ALL, accumulator, enqueue
 from tests.unit.test_sequences import (
     LAST_SEQUENCE,
     LOG_START,
@@ -19,7 +21,7 @@ from tests.unit.test_sequences import (
     state,
 )
 
-__all__ = ["state"]
+__all__ = ["accumulator", "state"]
 
 NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 NO_LEADER = error_named("NOT_LEADER_OR_FOLLOWER")
@@ -130,6 +132,31 @@ def test_a_batch_that_was_out_of_order_may_be_divided(state: ProducerState) -> N
     (batch,) = drained(state, 5)
     batch.note_failure(None, OUT_OF_ORDER, None)
     assert state.may_divide(batch)
+
+
+@pytest.mark.parametrize("is_too_large", [False, True])
+def test_what_is_left_of_a_batch_is_queued_before_what_was_behind_it(
+    state: ProducerState, accumulator: RecordAccumulator, is_too_large: bool
+) -> None:
+    """The last of three is answered first, and numbered anew before the second one is divided."""
+    start_at(state, 1)
+    batches = first, second, third = [make_batch(T0, count) for count in (20, 10, 10)]
+    enqueue(accumulator, *batches)
+    for _ in batches:
+        accumulator.drain([T0], ALL, 0, state)
+    assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
+    accumulator.reenqueue(third, 0)
+    state.divide(first, [])
+    accumulator.replace(first, [])
+    parts = parts_of(second, 2)
+    if is_too_large:
+        state.replace(second, parts := [*parts, *parts_of(second, 8)])
+    else:
+        state.divide(second, parts)
+    accumulator.replace(second, parts)
+    assert numbers(state) == ([1, 3, 11] if is_too_large else [1, 3])
+    assert list(accumulator._queues[T0]) == [*parts, third]
+    assert not state.must_wait(parts[0])
 
 
 def test_a_new_epoch_has_no_gap(state: ProducerState) -> None:
