@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timezone
 from itertools import islice
@@ -50,8 +52,13 @@ Rows that were cut off are left out, and counted, unless a function of yours men
 called with a pyarrow.RecordBatch with the columns value, key, headers, topic, partition, timestamp
 and cause, and returns one; rows may go. It must be importable here.
 
-Dead letters stay in their topic. What is printed at the end as --from leads on from there. After a
-failure a part may have been written: a repetition writes it once more.
+A record without the header of its cause may be no dead letter at all, and is left out unless
+--cause unknown asks for it, as for dead letters that were written with
+errors.deadletterqueue.context.headers.enable=false.
+
+Dead letters stay in their topic. The command that is printed at the end does the same again, from
+there on: with its --cause and --query-id, since those of others before that were not written. After
+a failure a part may have been written: a repetition writes it once more.
 """
 _AT = "--bootstrap-server broker:9092 --topic flights-dead-letters"
 _EXAMPLES: dict[str, Examples] = {
@@ -74,8 +81,8 @@ _EXAMPLES: dict[str, Examples] = {
 _LONGEST_PREVIEW = 60
 
 
-class ReplayRefusedError(KafkaSinkError):
-    """Nothing was written."""
+class RefusedError(KafkaSinkError):
+    """Nothing was written, or looked at."""
 
 
 def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -126,7 +133,12 @@ def _add(
     add_connection(parser)
     parser.add_argument("--topic", metavar="T", required=True, help="of the dead letters")
     parser.add_argument(
-        "--cause", dest="causes", action="append", default=[], help="only these; may be repeated"
+        "--cause",
+        dest="causes",
+        type=_cause,
+        action="append",
+        default=[],
+        help="only these; may be repeated",
     )
     parser.add_argument("--query-id", metavar="ID", help="only those of one streaming query")
     parser.add_argument(
@@ -148,6 +160,14 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _cause(text: str) -> str:
+    from spark_kafka_sink.dead_letters.letters import ALL_CAUSES
+
+    if text not in ALL_CAUSES:
+        raise argparse.ArgumentTypeError(f"'{text}' is none of {', '.join(ALL_CAUSES)}")
+    return text
+
+
 def _offsets(text: str) -> dict[int, int]:
     found: dict[int, int] = {}
     for part in text.split(","):
@@ -165,7 +185,7 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
     try:
         with connected(arguments) as admin:
             return run(arguments, admin)
-    except ReplayRefusedError as error:
+    except RefusedError as error:
         print(f"pykafka-sink: {error}", file=sys.stderr)
         return EXIT_REFUSED
     except KeyboardInterrupt:
@@ -173,15 +193,26 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
         return EXIT_FAILED
 
 
-def _opened(arguments: argparse.Namespace, admin: AdminClient) -> tuple[Topic, Wanted]:
+def _opened(
+    arguments: argparse.Namespace, admin: AdminClient, asks_for_unknown: bool = False
+) -> tuple[Topic, Wanted]:
+    """Raises RefusedError for --from behind the topic's end."""
     from spark_kafka_sink.dead_letters.letters import Topic, Wanted
 
-    wanted = Wanted(arguments.causes, arguments.query_id, arguments.first_offsets)
-    return Topic(admin, arguments.topic, arguments.timeout_ms), wanted
+    wanted = Wanted(arguments.causes, arguments.query_id, arguments.first_offsets, asks_for_unknown)
+    topic = Topic(admin, arguments.topic, arguments.timeout_ms)
+    problem = topic.beyond(wanted.first_offsets)
+    if problem is not None:
+        raise RefusedError(
+            f"--from: topic '{arguments.topic}' does not have {problem}. It is of another topic, "
+            "or this one was deleted and created again since: leave --from out"
+        )
+    return topic, wanted
 
 
 def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
-    from spark_kafka_sink.dead_letters.letters import grouped
+
+    from spark_kafka_sink.dead_letters.letters import CAUSE_HEADER, UNKNOWN_CAUSE, grouped
 
     topic, wanted = _opened(arguments, admin)
     groups = grouped(topic.letters(wanted))
@@ -201,6 +232,11 @@ def _count(arguments: argparse.Namespace, admin: AdminClient) -> int:
         for group in groups
     ]
     print_table(("COUNT", "CAUSE", "TOPIC", "CUT OFF", "FIRST", "LAST"), rows)
+    if any(group.cause == UNKNOWN_CAUSE for group in groups):
+        print(
+            f"pykafka-sink: {UNKNOWN_CAUSE}: no {CAUSE_HEADER} header, so perhaps no dead letters",
+            file=sys.stderr,
+        )
     return EXIT_OK
 
 
@@ -228,10 +264,15 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     from spark_kafka_sink.dead_letters.letters import grouped
     from spark_kafka_sink.dead_letters.replay import Replay
 
+    if arguments.to_topic == arguments.topic:
+        raise RefusedError(
+            f"--to-topic: '{arguments.topic}' is the topic that is read: its records would be "
+            "written behind themselves. Name the one that the rows were to go to"
+        )
     mend = None
     if arguments.mend is not None:
         mend = Hook(f"'{arguments.mend}'", load(arguments.mend, "--mend"))
-    topic, wanted = _opened(arguments, admin)
+    topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
     replay = Replay(
         producer_config(arguments), arguments.to_topic, not arguments.without_partition, mend
     )
@@ -240,19 +281,43 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
         for group in grouped(topic.letters(wanted))
     ]
     if told:
-        confirmation(arguments, ReplayRefusedError)(
-            f"Dead letters are written again: {'; '.join(told)}"
-        )
-    done = replay.write(topic.letters(wanted))
+        confirmation(arguments, RefusedError)(f"Dead letters are written again: {'; '.join(told)}")
+    not_wanted: Counter[str] = Counter()
+    done = replay.write(topic.letters(wanted, not_wanted))
+    left_out = done.left_out + not_wanted
     next_offsets = ",".join(f"{number}:{end}" for number, end in topic.ends.items())
+    command = _again(arguments, next_offsets)
     if arguments.json:
-        document = {"written": done.written, "left_out": done.left_out, "from": next_offsets}
-        print_json(document)
+        document = {"written": done.written, "left_out": left_out}
+        print_json({**document, "from": next_offsets, "next": command})
         return EXIT_OK
     lines = [f"{count} written to {name}" for name, count in done.written.items()]
-    lines += [f"{count} left out: {reason}" for reason, count in done.left_out.items()]
-    print_lines([*(lines or ["nothing to write"]), f"next time: --from {next_offsets}"])
+    lines = lines or ["nothing written"]
+    lines += [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
+    print_lines([*lines, f"next time: {command}"])
     return EXIT_OK
+
+
+def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
+    """The same command for what comes behind ``next_offsets``; it asks, even if this one did not.
+
+    All that chose what was written is in it: without its causes, it would skip those of others.
+    """
+    words = ["pykafka-sink", "dead-letters", "replay"]
+    given = [
+        ("--bootstrap-server", arguments.bootstrap_servers),
+        ("--command-config", arguments.command_config),
+        ("--topic", arguments.topic),
+        *(("--cause", cause) for cause in arguments.causes),
+        ("--query-id", arguments.query_id),
+        ("--to-topic", arguments.to_topic),
+        ("--mend", arguments.mend),
+        ("--from", next_offsets),
+    ]
+    for name, value in given:
+        words += [] if value is None else [name, value]
+    words += ["--without-partition"] * arguments.without_partition
+    return shlex.join(words)
 
 
 # --- in words ---------------------------------------------------------------------------------

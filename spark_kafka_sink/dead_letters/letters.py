@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -9,10 +10,14 @@ from spark_kafka_sink.base.errors import TopicError, advice_for, error_for_code
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
+from spark_kafka_sink.columns.faults import CAUSES
 from spark_kafka_sink.dead_letters.committed import CommittedPartition
 from spark_kafka_sink.record.record_reader import Record
 
+CAUSE_HEADER = headers.CAUSE
 UNKNOWN_CAUSE = "unknown"
+"""Of a record without the header: whatever it is, it may not be a dead letter of this sink."""
+ALL_CAUSES = (*CAUSES, UNKNOWN_CAUSE)
 _CUT = (headers.VALUE_SIZE, headers.KEY_SIZE, headers.HEADERS_DROPPED)
 
 
@@ -61,16 +66,24 @@ class Wanted(NamedTuple):
     """Which dead letters. causes: empty for all; query_id: None for any
 
     first_offsets: by partition, where to begin; the others from their beginning
+    asks_for_unknown: whether records of an unknown cause are only wanted where causes has it
     """
 
     causes: Collection[str] = ()
     query_id: str | None = None
     first_offsets: Mapping[int, int] = {}
+    asks_for_unknown: bool = False
 
-    def has(self, letter: DeadLetter) -> bool:
+    def why_not(self, letter: DeadLetter) -> str | None:
+        """Why this one is not wanted; None if it is."""
+        is_unknown = letter.cause == UNKNOWN_CAUSE
+        if is_unknown and self.asks_for_unknown and UNKNOWN_CAUSE not in self.causes:
+            return f"no {CAUSE_HEADER} header, so perhaps no dead letter; --cause unknown takes it"
         if self.causes and letter.cause not in self.causes:
-            return False
-        return self.query_id is None or letter.text(headers.QUERY) == self.query_id
+            return f"of cause {letter.cause}, which --cause does not name"
+        if self.query_id is not None and letter.text(headers.QUERY) != self.query_id:
+            return "not of the query that --query-id names"
+        return None
 
 
 class Topic:
@@ -93,14 +106,29 @@ class Topic:
         self._firsts = {n: p.first_offset(deadline_ms) for n, p in self._partitions.items()}
         self.ends = {n: p.end_offset(deadline_ms) for n, p in self._partitions.items()}
 
-    def letters(self, wanted: Wanted) -> Iterator[DeadLetter]:
-        """Partition by partition, each in order. Raises BrokerError."""
+    def beyond(self, first_offsets: Mapping[int, int]) -> str | None:
+        """What of ``first_offsets`` the topic does not have; None if it has all."""
+        for number, offset in first_offsets.items():
+            if number not in self.ends:
+                return f"partition {number}: it has {len(self.ends)}, numbered from 0"
+            if offset > self.ends[number]:
+                return f"{number}:{offset}: partition {number} ends at {self.ends[number]}"
+        return None
+
+    def letters(self, wanted: Wanted, left_out: Counter[str] | None = None) -> Iterator[DeadLetter]:
+        """Partition by partition, each in order. left_out: counts the others, by the reason
+
+        Raises BrokerError.
+        """
         for number, partition in self._partitions.items():
             first = max(self._firsts[number], wanted.first_offsets.get(number, 0))
             for record in partition.records(first, self.ends[number], self._timeout_ms):
                 letter = DeadLetter.of(number, record)
-                if wanted.has(letter):
+                reason = wanted.why_not(letter)
+                if reason is None:
                     yield letter
+                elif left_out is not None:
+                    left_out[reason] += 1
 
 
 class Group(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import uuid
 from collections import Counter
 from typing import Any
@@ -140,16 +141,69 @@ def test_they_are_written_again_once_their_topic_has_the_partitions(
     replayed = [r for r in read_topic(dead.servers, dead.topic) if r.value != b"good"]
     assert all(r.key == b"k%d" % int((r.value or b"")[1:]) for r in replayed)
     assert all(not r.headers for r in replayed)
-    offsets = text.split("next time: --from ")[1].strip()
+    assert "2 not written: of cause too-large, which --cause does not name" in text
+    command = text.split("next time: ")[1].strip()
+    assert command.startswith(
+        f"pykafka-sink dead-letters replay --bootstrap-server {dead.servers} --topic {dead.name} "
+        "--cause bad-partition --from 0:"
+    )
+    assert command.endswith(" --without-partition")
+    offsets = shlex.split(command)[shlex.split(command).index("--from") + 1]
     _, found = dead.run(capsys, "count", "--json", "--from", offsets)
     assert found["count"] == 0
+    assert main([*shlex.split(command)[1:], "--timeout", str(AN_HOUR_MS)]) == 0  # nothing to ask
+    assert "nothing written" in capsys.readouterr().out
+
+
+def test_any_other_topic_is_not_written_again(kafka: LocalKafka, capsys: Any) -> None:
+    """Records without the sink's headers, unless they are asked for by name."""
+    dead = Dead(kafka)
+    reading = ("--topic", dead.topic)  # of all rows: it has one, b"good"
+    _, text = dead.run(capsys, "count", *reading)
+    assert "unknown: no __connect.errors.cause header, so perhaps no dead letters" in text
+    elsewhere = ("--to-topic", dead.name)
+    _, found = dead.run(capsys, "replay", *reading, *elsewhere, "--yes", "--json")
+    assert found["written"] == {}
+    (reason,) = found["left_out"]
+    assert (found["left_out"][reason], "--cause unknown" in reason) == (1, True)
+    given = (*reading, *elsewhere, "--cause", "unknown", "--yes", "--json")
+    assert dead.run(capsys, "replay", *given)[1]["written"] == {dead.name: 1}
+
+
+def test_a_topic_is_not_written_behind_itself(dead: Dead, capsys: Any) -> None:
+    code, text = dead.run(capsys, "replay", "--to-topic", dead.name, "--yes")
+    assert code == 2
+    assert "is the topic that is read" in text
+
+
+@pytest.mark.parametrize(
+    ("offsets", "problem"), [("0:100000", "partition 0 ends at"), ("7:0", "partition 7: it has 2")]
+)
+def test_offsets_that_the_topic_does_not_have(
+    dead: Dead, capsys: Any, offsets: str, problem: str
+) -> None:
+    for action in ("count", "show", "replay"):
+        code, text = dead.run(capsys, action, "--from", offsets)
+        assert code == 2
+        assert problem in text
+
+
+def test_a_cause_that_there_is_not(capsys: Any) -> None:
+    given = ["--bootstrap-server", "nowhere:1", "--topic", "t", "--cause", "to-large"]
+    with pytest.raises(SystemExit) as raised:
+        main(["dead-letters", "count", *given])
+    assert raised.value.code == 2
+    assert "'to-large' is none of interceptor, null-header," in capsys.readouterr().err
 
 
 def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:
     dead = Dead(kafka)
     _, found = dead.run(capsys, "replay", "--cause", "too-large", "--yes", "--json")
     assert found["written"] == {}
-    assert found["left_out"] == {"a part of the row is missing: it was cut off": 2}
+    assert found["left_out"] == {
+        "a part of the row is missing: it was cut off": 2,
+        "of cause bad-partition, which --cause does not name": 7,
+    }
 
 
 def test_a_function_of_the_users_own_mends_them(kafka: LocalKafka, capsys: Any) -> None:
