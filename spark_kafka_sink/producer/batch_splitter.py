@@ -50,7 +50,8 @@ class BatchSplitter:
         """Parts of at most ``target_bytes`` of records before compression, one record at least.
 
         Their sequence numbers, if the batch has any, take the place of the batch's own. The parts
-        count as not tried yet; their delivery time goes on. The batch keeps its memory.
+        count as not tried yet, but may be appended where the batch may be; their delivery time goes
+        on. The batch keeps its memory.
         """
         return self._parts(batch, _records_of(batch), batch.records_count, target_bytes)
 
@@ -116,6 +117,7 @@ class BatchSplitter:
             max_timestamp=max_timestamp,
             created_at_ms=batch.created_at_ms,
             opened_at_ms=batch.opened_at_ms,
+            may_be_appended=batch.may_be_appended,
         )
 
 

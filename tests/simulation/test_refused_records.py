@@ -196,7 +196,10 @@ def test_without_a_tolerance_the_message_names_the_records() -> None:
     )
 
 
-def test_nothing_is_left_out_where_an_earlier_attempt_may_have_been_appended() -> None:
+@pytest.mark.parametrize("is_split", [False, True])
+def test_nothing_is_left_out_where_an_earlier_attempt_may_have_been_appended(
+    is_split: bool,
+) -> None:
     """The answer to the first attempt is lost; then the topic's settings change."""
     given = Task(ONE, kafka_retry_backoff_ms="1", **ALL)
     cluster = given.simulation.cluster
@@ -207,6 +210,8 @@ def test_nothing_is_left_out_where_an_earlier_attempt_may_have_been_appended() -
         given.simulation.network.faults.cut_next_response = len(seen) == 1
         if len(seen) == 2:
             cluster.on_validate = refusing(is_bad)
+            if is_split:
+                cluster.topics["t0"].max_message_bytes = 100
 
     cluster.on_produce = lose_first_answer
     with pytest.raises(DeliveryError, match="INVALID_RECORD"):
