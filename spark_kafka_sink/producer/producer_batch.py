@@ -23,8 +23,11 @@ from spark_kafka_sink.record.record_batch import (
 )
 
 _SEQUENCE_SPACE = 2**31
-# Answers of a leader that has appended nothing. Source: ``ReplicaManager``, ``Partition``,
-# ``ProducerAppendInfo``.
+# Answers of a leader that has appended nothing. Not among them: NOT_LEADER_OR_FOLLOWER,
+# UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR, which also come, with acks=all, of a replica
+# that has appended and then leads no longer while it waits for the others; FENCED_LEADER_EPOCH,
+# which no Kafka gives to a produce request, as that names no epoch. Source: ``ReplicaManager``,
+# ``DelayedProduce``, ``Partition.checkEnoughReplicasReachOffset``, ``ProducerAppendInfo``.
 _BEFORE_APPEND = frozenset(
     error_named(name)
     for name in (

@@ -24,7 +24,13 @@ from tests.unit.test_sequences import (
 __all__ = ["accumulator", "state"]
 
 NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
-NO_LEADER = error_named("NOT_LEADER_OR_FOLLOWER")
+BEFORE_OR_AFTER_APPEND = [
+    NETWORK_EXCEPTION,
+    error_named("NOT_LEADER_OR_FOLLOWER"),
+    error_named("UNKNOWN_TOPIC_OR_PARTITION"),
+    error_named("KAFKA_STORAGE_ERROR"),
+    error_named("NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+]
 
 
 def parts_of(batch: ProducerBatch, *counts: int) -> list[ProducerBatch]:
@@ -115,7 +121,7 @@ def test_what_may_still_come_late_keeps_its_numbers(state: ProducerState) -> Non
     assert not state.can_retry(second, NETWORK_EXCEPTION, LOG_START)
 
 
-@pytest.mark.parametrize("error", [NETWORK_EXCEPTION, NO_LEADER])
+@pytest.mark.parametrize("error", BEFORE_OR_AFTER_APPEND)
 @pytest.mark.parametrize("position", [1, 2])
 def test_nothing_is_divided_where_it_or_a_later_one_may_be_appended(
     state: ProducerState, error: object, position: int
