@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -27,6 +28,12 @@ _HOME = "\x1b[H"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+def _own_the_terminal() -> None:
+    """In the new process: Ctrl-C becomes a signal, which a background job would ignore."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A process, and the terminal that it runs in."""
 
@@ -43,8 +50,7 @@ class Terminal:
             stderr=theirs,
             env={**environment, "TERM": "xterm-256color"},
             start_new_session=True,
-            # Its controlling terminal, which makes a signal of Ctrl-C.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_own_the_terminal,
         )
         self.text = ""
 
