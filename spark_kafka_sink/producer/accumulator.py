@@ -75,6 +75,7 @@ class RecordAccumulator:
             if self.failure is not None:
                 return  # whoever appends will be told
             self._incomplete[batch] = None
+            batch.is_queued, batch.queued_at_ms = True, batch.created_at_ms
             self._queue(batch.topic_partition).append(batch)
 
     def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
@@ -163,7 +164,7 @@ class RecordAccumulator:
                 else:
                     del self._queues[topic_partition]
                 size_bytes += batch.size_bytes
-                batch.drained_at_ms = now_ms
+                batch.is_queued, batch.drained_at_ms = False, now_ms
                 drained.append(batch)
                 numbering.assign_sequence(batch)
         for batch in drained:
@@ -180,15 +181,16 @@ class RecordAccumulator:
         """
         backoff = self._retry_backoff if backoff is None else backoff
         batch.reenqueued(now_ms, backoff.backoff_ms(batch.attempts - 1))
-        self.put_back(batch)
+        self.put_back(batch, now_ms)
 
-    def put_back(self, batch: ProducerBatch) -> None:
+    def put_back(self, batch: ProducerBatch, now_ms: int) -> None:
         """As ``reenqueue``, without a pause."""
         with self.monitor:
             queue = self._queue(batch.topic_partition)
+            batch.is_queued, batch.queued_at_ms = True, now_ms
             queue.insert(self._position(queue, batch), batch)
 
-    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
         """Queue the parts of a split batch, if there are any, in its place; its memory is free.
 
         The parts' numbers tell where that is: what is queued, and they, may have been numbered anew
@@ -202,6 +204,8 @@ class RecordAccumulator:
                 queue = self._queue(batch.topic_partition)
                 position = self._position(queue, parts[0])
                 for offset, part in enumerate(parts):
+                    part.is_queued, part.queued_at_ms = True, now_ms
+                    part.held_ms = batch.held_ms
                     queue.insert(position + offset, part)
             self.pool.give_back(batch.pages)
             batch.pages = []

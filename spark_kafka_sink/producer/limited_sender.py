@@ -114,14 +114,9 @@ class LimitedSender(Sender):
     def _paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
         paused_ms = super()._paused_ms(batch, now_ms) + batch.held_ms
         leader = self._metadata.snapshot.leader(batch.topic_partition)
-        if leader is not None and batch.drained_at_ms < _queued_at_ms(batch):
+        if leader is not None and batch.is_queued:
             paused_ms += self._held_in_queue_ms(batch, leader, now_ms)
         return paused_ms
 
     def _held_in_queue_ms(self, batch: ProducerBatch, leader: Node, now_ms: int) -> int:
-        return self._holds.paused_ms(leader.node_id, _queued_at_ms(batch), now_ms)
-
-
-def _queued_at_ms(batch: ProducerBatch) -> int:
-    """Since when it could have been sent; if it is in flight, before it was."""
-    return max(batch.created_at_ms, batch.retry_at_ms)
+        return self._holds.paused_ms(leader.node_id, batch.queued_at_ms, now_ms)

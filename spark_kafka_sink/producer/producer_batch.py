@@ -61,7 +61,9 @@ class ProducerBatch:
     is_renumbered: since it was last sent; an answer that comes now is about its old numbers
     is_sent: not answered yet; kept by an idempotent producer
     may_be_appended: an earlier attempt has failed in a way that does not tell
-    held_ms: of its time in the queue, how long it was held by the limit of the query
+    is_queued: it waits to be drained, since queued_at_ms
+    held_ms: of its time in the queue, how long it was held by the limit of the query;
+        of what it waits now, it is added when the batch is drained
     """
 
     topic_partition: TopicPartition
@@ -91,6 +93,8 @@ class ProducerBatch:
     last_error: KafkaErrorCode | None = None
     last_error_detail: str | None = None
     last_node: Node | None = None
+    is_queued: bool = False
+    queued_at_ms: int = 0
     held_ms: int = 0
 
     @property

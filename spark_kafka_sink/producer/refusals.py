@@ -87,21 +87,22 @@ class Refusals:
         error: KafkaErrorCode,
         answer: PartitionProduceResponse,
         numbering: BatchNumbering,
+        now_ms: int,
     ) -> bool:
         """Queue what is to be sent again of ``batch``, whose answer is ``error``.
 
         Returns whether that is all there is to do. False: it is an attempt that has failed.
         """
         if numbering.is_behind_refused(batch, error):
-            self._accumulator.put_back(batch)
+            self._accumulator.put_back(batch, now_ms)
         elif error is MESSAGE_TOO_LARGE and batch.records_count > 1:
-            self._replace(batch, self._appender.split_too_large(batch), numbering)
+            self._replace(batch, self._appender.split_too_large(batch), numbering, now_ms)
         elif not self._tolerates(batch, error) or not numbering.may_divide(batch):
             return False
         elif rows := refused_rows(batch.records_count, error, answer):
-            self._leave_out(batch, error, rows, numbering)
+            self._leave_out(batch, error, rows, numbering, now_ms)
         else:
-            self._replace(batch, self._appender.halve(batch), numbering)
+            self._replace(batch, self._appender.halve(batch), numbering, now_ms)
         return True
 
     def _tolerates(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
@@ -110,11 +111,15 @@ class Refusals:
         return batch.topic_partition.topic != self._strict_topic or error is INVALID_TIMESTAMP
 
     def _replace(
-        self, batch: ProducerBatch, parts: list[ProducerBatch], numbering: BatchNumbering
+        self,
+        batch: ProducerBatch,
+        parts: list[ProducerBatch],
+        numbering: BatchNumbering,
+        now_ms: int,
     ) -> None:
         """Not counted as an attempt."""
         numbering.replace(batch, parts)
-        self._accumulator.replace(batch, parts)
+        self._accumulator.replace(batch, parts, now_ms)
 
     def _leave_out(
         self,
@@ -122,6 +127,7 @@ class Refusals:
         error: KafkaErrorCode,
         rows: Mapping[int, str],
         numbering: BatchNumbering,
+        now_ms: int,
     ) -> None:
         parts, left_out = self._appender.leave_out(batch, rows)
         refused = [
@@ -133,7 +139,7 @@ class Refusals:
         with self._accumulator.monitor:
             # Before the batch is complete: whoever waits for that takes them then.
             self._records += refused
-            self._accumulator.replace(batch, parts)
+            self._accumulator.replace(batch, parts, now_ms)
 
 
 def refused_rows(

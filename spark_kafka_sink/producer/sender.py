@@ -297,7 +297,7 @@ class Sender:
             offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
             self._acknowledge(batch, offset)
             return
-        if self.refusals.settle(batch, error, partition, self._state):
+        if self.refusals.settle(batch, error, partition, self._state, now_ms):
             self._accumulator.unmute(batch.topic_partition)
             return
         detail = delivery_errors.answered(batch, partition)

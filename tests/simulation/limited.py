@@ -72,14 +72,21 @@ class LimitedTask(KafkaProducer):
 class LimitedQuery:
     """A query's tasks. Options are the producer's, with underscores for dots."""
 
-    def __init__(self, limits: LimitConfig, seed: int = 0, token: str = TOKEN, **options: str):
+    def __init__(
+        self,
+        limits: LimitConfig,
+        seed: int = 0,
+        token: str = TOKEN,
+        partitions: int = 6,
+        **options: str,
+    ):
         self.world = World(random.Random(seed))
         self.server = SimLimitServer(self.world)
         self.world.network.add_server(self.server.host, _PORT, self.server)
         self.cluster = SimCluster(
             self.world.network, self.world.scheduler, random.Random(seed + 1), 3
         )
-        self.cluster.create_topic("t", 6)
+        self.cluster.create_topic("t", partitions)
         values = {"bootstrap.servers": self.cluster.bootstrap_servers}
         values.update({name.replace("_", "."): value for name, value in options.items()})
         access = LimitAccess(limits, "query", self.server.host, _PORT, Secret(token))

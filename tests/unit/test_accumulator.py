@@ -268,7 +268,7 @@ def test_parts_of_a_batch_that_was_too_large(
     for index, part in enumerate(parts):
         part.set_producer_state(batch.producer, 2 * index)
     state.replace(batch, parts)
-    accumulator.replace(batch, parts)
+    accumulator.replace(batch, parts, 0)
     assert accumulator.pool.free_count == PAGES
     assert accumulator.incomplete_count == 3
     sent = []
@@ -283,7 +283,7 @@ def test_parts_of_a_split_batch_keep_its_place_in_time(accumulator: RecordAccumu
     """The oldest batch decides when delivery.timeout.ms is over, and parts are no younger."""
     first, split, last = fill(accumulator, T0, 3)
     parts = [make_batch(T0, 2), make_batch(T0, 2)]
-    accumulator.replace(split, parts)
+    accumulator.replace(split, parts, 0)
     for batch in (first, *parts, last):
         assert accumulator.oldest_incomplete() is batch
         accumulator.complete(batch)
@@ -348,7 +348,7 @@ def test_back_pressure_ends_with_memory_or_failure(
     if how == "complete":
         accumulator.complete(batch)
     elif how == "replace":
-        accumulator.replace(batch, [make_batch(T0)])
+        accumulator.replace(batch, [make_batch(T0)], 0)
     else:
         accumulator.fail(RuntimeError("broken"))
     thread.join(PATIENCE_S)
@@ -380,6 +380,6 @@ def test_after_a_failure_nothing_is_sent_or_taken(accumulator: RecordAccumulator
     assert accumulator.oldest_incomplete() is None
     # A socket may still refer to its memory.
     accumulator.complete(in_flight)
-    accumulator.replace(queued, [make_batch(T0)])
+    accumulator.replace(queued, [make_batch(T0)], 0)
     assert accumulator.pool.free_count == PAGES - 1
     assert drain(accumulator, T0, T1) == []
