@@ -153,13 +153,13 @@ def test_what_is_left_of_a_batch_is_queued_before_what_was_behind_it(
     assert state.can_retry(third, OUT_OF_ORDER, LOG_START)
     accumulator.reenqueue(third, 0)
     state.divide(first, [])
-    accumulator.replace(first, [])
+    accumulator.replace(first, [], 0)
     parts = parts_of(second, 2)
     if is_too_large:
         state.replace(second, parts := [*parts, *parts_of(second, 8)])
     else:
         state.divide(second, parts)
-    accumulator.replace(second, parts)
+    accumulator.replace(second, parts, 0)
     assert numbers(state) == ([1, 3, 11] if is_too_large else [1, 3])
     assert list(accumulator._queues[T0]) == [*parts, third]
     assert not state.must_wait(parts[0])
