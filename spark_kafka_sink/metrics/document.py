@@ -129,6 +129,10 @@ Prometheus asks, and joins them with Spark's own progress of these queries
 `pykafka_sink_batch_seconds` is planning, committing and starting tasks. It listens on all addresses;
 `host="127.0.0.1"` is for this machine only. `listening.close()` ends it.
 
+Between two scrapes the file may be rotated several times (`metrics.path.max.bytes`): rotated files are read
+as long as `metrics.path.backups` keeps them. Where it was rotated more often, the log of this process warns
+that lines may be missing. `pykafka-sink top` and `report --follow` read in the same way.
+
 Why not in the sink itself: what commits a batch is a Python process of Spark's, and may be another one
 for the next batch.
 

@@ -8,7 +8,7 @@ from threading import Lock
 from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.page import render
-from spark_kafka_sink.report.reading import files_of, read_pieces
+from spark_kafka_sink.report.reading import read_pieces
 
 HOST = "127.0.0.1"
 
@@ -21,9 +21,7 @@ class FollowedReport:
         self._collected = Collected(query)
         self._lock = Lock()
         self._page = (-1, b"")
-        for texts in read_pieces(
-            [name for name in files_of(path, may_be_none=True) if name != path]
-        ):
+        for texts in read_pieces(self._lines.older()):
             self._collected.add(texts)
 
     def version(self) -> int:

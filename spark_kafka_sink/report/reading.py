@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,9 @@ from pyarrow import json as arrow_json
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
+from spark_kafka_sink.metrics.following import OpenedFile
 
 PIECE_BYTES = 16 * 1024 * 1024
-_BUFFER_BYTES = 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
 
 _PLAIN = {"integer": pa.float64(), "number": pa.float64(), "string": pa.string()}
@@ -59,17 +59,17 @@ class Piece(NamedTuple):
     left_out: int
 
 
-def files_of(path: str, may_be_none: bool = False) -> list[str]:
+def files_of(path: str) -> list[str]:
     """The files that ``path`` stands for, oldest first: itself and its rotated ones, or a folder's.
 
-    Raises ConfigError when there is none, unless there may be.
+    Raises ConfigError when there is none.
     """
     if os.path.isdir(path):
         names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")))
         found = [os.path.join(path, name) for name in names]
     else:
         found = [*_rotated(path), *([path] if os.path.exists(path) else [])]
-    if not found and not may_be_none:
+    if not found:
         raise ConfigError(
             f"no metrics in {path}: name the file that option metrics.path names, or a folder with "
             "a file for each line"
@@ -86,12 +86,13 @@ def _rotated(path: str) -> list[str]:
     return [f"{path}.{number}" for number in sorted(numbers, reverse=True)]
 
 
-def read_pieces(files: list[str]) -> Iterator[list[bytes]]:
+def read_pieces(files: Iterable[str | OpenedFile]) -> Iterator[list[bytes]]:
     """The files' lines, some megabytes at a time; small files together."""
     waiting: list[bytes] = []
     size = 0
-    for path in files:
-        with open(path, "rb", buffering=_BUFFER_BYTES) as file:
+    for one in files:
+        opened = OpenedFile(one) if isinstance(one, str) else one
+        with opened.stream() as file:
             while texts := file.readlines(PIECE_BYTES):
                 waiting += texts
                 size += sum(map(len, texts))

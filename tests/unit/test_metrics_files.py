@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,79 @@ def test_a_file_that_grows_is_followed_through_rotations(tmp_path: Path) -> None
     put(outputs, 6)
     assert read(followed) == [6]
     assert read(followed) == []
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_several_rotations_between_two_reads_and_before_the_first(
+    tmp_path: Path, is_there: bool
+) -> None:
+    path = tmp_path / "m"
+    size = len(json.dumps(line(10))) + 1
+    outputs = MetricsOutputs(str(path), max_bytes=2 * size, backups=9)
+    if is_there:
+        put(outputs, 7)
+    followed = FollowedLines(str(path), from_end=True)
+    put(outputs, *range(10, 20))
+    assert read(followed) == list(range(10, 20))
+    put(outputs, *range(20, 33))
+    assert read(followed) == list(range(20, 33))
+    assert read(followed) == []
+
+
+def test_what_is_kept_of_too_many_rotations_is_read_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "m"
+    size = len(json.dumps(line(10))) + 1
+    outputs = MetricsOutputs(str(path), max_bytes=2 * size, backups=2)
+    followed = FollowedLines(str(path), from_end=True)
+    put(outputs, 10, 11, 12)
+    assert read(followed) == [10, 11, 12]
+    put(outputs, *range(13, 24))
+    assert read(followed) == [13, *range(18, 24)]
+    (record,) = caplog.records
+    assert "lines may be missing here. Raise metrics.path.max.bytes or" in record.message
+    put(outputs, 24)
+    assert read(followed) == [24]
+    assert len(caplog.records) == 1
+
+
+def test_files_before_one_that_was_removed_are_not_read_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "m"
+    size = len(json.dumps(line(1))) + 1
+    outputs = MetricsOutputs(str(path), max_bytes=size, backups=9)
+    followed = FollowedLines(str(path), from_end=False)
+    put(outputs, 10, 11, 12)
+    earlier = path.stat().st_mtime_ns - 10**9
+    for rotated in (tmp_path / "m.1", tmp_path / "m.2"):
+        os.utime(rotated, ns=(earlier, earlier))
+    assert read(followed) == [10, 11, 12]
+    path.unlink()
+    assert read(followed) == []
+    put(outputs, 13)
+    assert read(followed) == [13]
+    assert caplog.records == []
+
+
+def test_a_rotation_that_is_under_way(tmp_path: Path) -> None:
+    """Each name in turn has no file meanwhile."""
+    path = tmp_path / "m"
+    outputs = MetricsOutputs(str(path), max_bytes=1, backups=9)
+    followed = FollowedLines(str(path), from_end=False)
+    put(outputs, 10)
+    assert read(followed) == [10]
+    put(outputs, 11, 12)
+    for name, later in (("m.2", "m.3"), ("m.1", "m.2")):
+        (tmp_path / name).rename(tmp_path / later)
+        between = FollowedLines(str(path), from_end=False)
+        assert len(between.older()) == 2
+    assert read(followed) == [11, 12]
+    path.rename(tmp_path / "m.1")
+    assert read(followed) == []
+    put(outputs, 13)
+    assert read(followed) == [13]
 
 
 def test_only_whole_lines_of_the_sink_are_taken(tmp_path: Path) -> None:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -23,7 +18,6 @@ from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.causes import overall
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, percent, size
-from spark_kafka_sink.report.following import FollowedReport, ReportServer
 from spark_kafka_sink.report.making import collect
 from spark_kafka_sink.report.page import render
 from spark_kafka_sink.report.reading import files_of, parse
@@ -328,53 +322,6 @@ class TestPage:
         assert main(["report", str(tmp_path / "none.jsonl")]) == 1
         assert main(["report", str(path), "--output", str(tmp_path / "no" / "p.html")]) == 1
         assert main(["report", str(tmp_path), "--follow"]) == 1
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[ReportServer]:
-    server = ReportServer(FollowedReport(str(tmp_path / "m.jsonl"), None), 0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-def got(server: ReportServer, path: str, host: str | None = None) -> str:
-    headers = {} if host is None else {"Host": host}
-    request = urllib.request.Request(server.address + path, headers=headers)
-    with urllib.request.urlopen(request) as answer:
-        return str(answer.read().decode())
-
-
-class TestFollowing:
-    def test_a_page_that_goes_on_updating(self, served: ReportServer, tmp_path: Path) -> None:
-        path = tmp_path / "m.jsonl"
-        assert got(served, "version") == "0"
-        assert "There is no line yet" in got(served, "")
-        path.write_bytes(text(numbered(HEALTHY, 1)))
-        assert got(served, "version") == "1"
-        assert 'data-version="1"' in got(served, "")
-        path.rename(tmp_path / "m.jsonl.1")
-        path.write_bytes(text(numbered(HEALTHY, 2)))
-        assert got(served, "version") == "2"
-        page = got(served, "")
-        assert re.search(r'"first":\[1,2\]', page)
-        parsed(page)
-
-    def test_rotated_files_are_read_first(self, tmp_path: Path) -> None:
-        path = tmp_path / "m.jsonl"
-        (tmp_path / "m.jsonl.1").write_bytes(text(numbered(HEALTHY, 1)))
-        path.write_bytes(text(numbered(HEALTHY, 2)))
-        assert FollowedReport(str(path), None).version() == 2
-
-    def test_other_sites_cannot_read_it(self, served: ReportServer) -> None:
-        for path, host in (("", "example.org"), ("other", None)):
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                got(served, path, host)
-            assert refused.value.code == 404
-            refused.value.close()
 
 
 def test_figures() -> None:
