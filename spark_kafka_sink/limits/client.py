@@ -46,6 +46,7 @@ class LimitClient:
 
     bytes_left, records_left: what may be sent now
     unit: that all tasks of a micro-batch with exactly-once have in common
+    is_paused: the last answer was that the query is held
     failure: why nothing may be sent any more
     """
 
@@ -66,6 +67,7 @@ class LimitClient:
         self.bytes_left = 0
         self.records_left = 0
         self.unit: str | None = None
+        self.is_paused = False
         self.failure: LimitUnavailableError | None = None
         self._asked: Reservation | None = None
         self._granted: Reservation | None = None
@@ -222,6 +224,7 @@ class LimitClient:
             return
         self._attempts = 0
         self._is_sent = False
+        self.is_paused = isinstance(answer, Paused)
         if isinstance(answer, Granted):
             self._granted, self._asked = self._asked, None
             self._usable_at_ms = now_ms + answer.wait_ms

@@ -2,7 +2,8 @@
 
 What waits for the limit is not late. A batch is *held* while it is in the queue, its leader is
 ready for it, and it is not reserved yet; that time counts neither for ``delivery.timeout.ms`` nor
-for ``max.block.ms``. Time in which its leader is away, or in which it is in flight, counts.
+for ``max.block.ms``. Time in which its leader is away, or in which it is in flight, counts. While
+the query is paused all that is queued is held: whether a leader is away makes no difference then.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.limits.client import LimitClient, LimitedNetwork
-from spark_kafka_sink.network.broker_pauses import BrokerPauses
 from spark_kafka_sink.network.interface import Network
+from spark_kafka_sink.producer.holds import Holds
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sender import Sender
 
@@ -36,10 +37,10 @@ class LimitedSender(Sender):
     def keep_to(self, limit: LimitClient) -> None:
         """What it may send. To be called before the first round."""
         self._limit = limit
-        self._holds = BrokerPauses()
-        # Of the last round: what was held, in the order in which it is to be sent, and where.
+        self._holds = Holds()
+        # Of the last round: what was held, in the order in which it is to be sent.
         self._held: list[ProducerBatch] = []
-        self._held_nodes: set[int] = set()
+        self._was_paused = False
         self._held_since_ms = 0
 
     def _send_ready(self, now_ms: int) -> int | None:
@@ -53,7 +54,8 @@ class LimitedSender(Sender):
             self.fail(self._limit.failure)
             return None
         waits = [wait_ms, limit_wait_ms]
-        if self._held:
+        self._was_paused = self._limit.is_paused
+        if self._held or self._was_paused:
             # Whoever waits for memory or acknowledgements is told again before that is over.
             self._client.pauses.hold(now_ms + 2 * _LONGEST_WAIT_MS)
             waits.append(_LONGEST_WAIT_MS)
@@ -61,15 +63,16 @@ class LimitedSender(Sender):
 
     def _note_held(self, now_ms: int) -> None:
         """From the last round until now, what it has held was held."""
-        if self._held:
+        if self._held or self._was_paused:
             since_ms = self._held_since_ms
             self._metrics.limit_wait_ms += now_ms - since_ms
             oldest = self._accumulator.oldest_incomplete()
             self._holds.forget_before(now_ms if oldest is None else oldest.created_at_ms)
-            for node_id in self._held_nodes:
-                self._holds.note(node_id, since_ms, now_ms)
+            if self._was_paused:
+                self._holds.note_all(since_ms, now_ms)
+            else:
+                self._holds.note((b.topic_partition for b in self._held), since_ms, now_ms)
         self._held = []
-        self._held_nodes = set()
         self._held_since_ms = now_ms
 
     def _drain(
@@ -86,7 +89,6 @@ class LimitedSender(Sender):
             # Once one is held, so are all after it: small ones must not overtake it for ever.
             if self._held or bytes_left < 0 or records_left < 0:
                 self._held.append(batch)
-                self._held_nodes.add(node.node_id)
             else:
                 reserved.append(batch.topic_partition)
         if not reserved:
@@ -94,7 +96,7 @@ class LimitedSender(Sender):
         batches = super()._drain(node, reserved, now_ms)
         for batch in batches:
             limit.spend(batch.size_bytes, batch.records_count)
-            batch.held_ms += self._held_in_queue_ms(batch, node, now_ms)
+            batch.held_ms += self._held_in_queue_ms(batch, now_ms)
         return batches
 
     def _wanted(self) -> tuple[int, int]:
@@ -113,10 +115,9 @@ class LimitedSender(Sender):
 
     def _paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
         paused_ms = super()._paused_ms(batch, now_ms) + batch.held_ms
-        leader = self._metadata.snapshot.leader(batch.topic_partition)
-        if leader is not None and batch.is_queued:
-            paused_ms += self._held_in_queue_ms(batch, leader, now_ms)
+        if batch.is_queued:
+            paused_ms += self._held_in_queue_ms(batch, now_ms)
         return paused_ms
 
-    def _held_in_queue_ms(self, batch: ProducerBatch, leader: Node, now_ms: int) -> int:
-        return self._holds.paused_ms(leader.node_id, batch.queued_at_ms, now_ms)
+    def _held_in_queue_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        return self._holds.held_ms(batch.topic_partition, batch.queued_at_ms, now_ms)

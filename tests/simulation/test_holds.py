@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
+import pytest
+
+from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.config.limits import LimitConfig
+from spark_kafka_sink.producer.holds import Holds
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.limited import PAUSE_PATH, LimitedQuery, expected
 from tests.simulation.refusing import Refusal, refusing
@@ -12,6 +18,8 @@ from tests.simulation.refusing import Refusal, refusing
 MB = 1_000_000
 IMPATIENT = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000", "linger_ms": "0"}
 SMALL = {"buffer_memory": "262144", "max_block_ms": "1000", "batch_size": "16384"}
+TO_2_KB = LimitConfig(2_000, None, None)
+PARTITION = TopicPartition("t", 0)
 
 
 def query_of(limits: LimitConfig, **options: Any) -> LimitedQuery:
@@ -46,3 +54,68 @@ def test_what_was_put_back_behind_a_refused_batch_is_held() -> None:
     query.start(0, 200, lambda task: task.refusals.tolerate(None))
     assert query.run() >= 20_000
     assert set(query.values()) == set(expected(0, 200)) - {b"0000-0000020"}
+
+
+def moved(query: LimitedQuery) -> None:
+    """The partition has another leader, and tasks know it."""
+    leader_id = query.cluster.partition(PARTITION).leader_id
+    query.cluster.move_leader("t", 0, next(i for i in query.cluster.brokers if i != leader_id))
+    for task in query.tasks:
+        task._metadata.request_update()
+        task.client.wakeup()
+
+
+def assert_a_leader_may_move() -> None:
+    query = query_of(LimitConfig(None, None, PAUSE_PATH))
+    query.server.held = True
+    query.start(0, 100)
+    query.world.scheduler.after(20_000, lambda: moved(query))
+    query.world.scheduler.after(40_000, lambda: setattr(query.server, "held", False))
+    assert 40_000 <= query.run() < 42_000
+    assert query.values() == expected(0, 100)
+
+
+def test_a_leader_moves_in_a_pause() -> None:
+    assert_a_leader_may_move()
+
+
+def test_a_leader_moves_while_a_batch_waits_for_the_limit() -> None:
+    """16 KB at 2 KB/s: each batch waits longer than delivery.timeout.ms."""
+    query = query_of(TO_2_KB)
+    query.start(0, 64)
+    for at_ms in (7_000, 20_000):
+        query.world.scheduler.after(at_ms, lambda: moved(query))
+    assert query.run() >= query.sent_bytes / 2
+    assert query.values() == expected(0, 64)
+
+
+@pytest.mark.parametrize("limits", [LimitConfig(None, None, PAUSE_PATH), TO_2_KB])
+def test_a_leader_is_away_in_a_hold(limits: LimitConfig) -> None:
+    """In a pause longer than delivery.timeout.ms, as brokers are upgraded then."""
+    query = query_of(limits)
+    query.server.held = limits.pause_path is not None
+    query.start(0, 64)
+    leader_id = query.cluster.partition(PARTITION).leader_id
+    away_ms = 5_000 if query.server.held else 1_000
+    query.world.scheduler.after(7_500, lambda: query.cluster.stop(leader_id))
+    query.world.scheduler.after(7_500 + away_ms, lambda: query.cluster.restart(leader_id))
+    query.world.scheduler.after(20_000, lambda: setattr(query.server, "held", False))
+    query.run()
+    assert query.values() == expected(0, 64)
+
+
+def test_a_leader_that_stays_away_is_found_out() -> None:
+    """With a limit, what waits for a leader does not wait for the limit."""
+    query = query_of(TO_2_KB)
+    query.start(0, 64)
+    leader_id = query.cluster.partition(PARTITION).leader_id
+    query.world.scheduler.after(7_500, lambda: query.cluster.stop(leader_id))
+    with pytest.raises((DeliveryError, BufferExhaustedError)):
+        query.run()
+    assert query.world.clock.ms - 1_000_000 < 15_000
+
+
+def test_a_hold_that_is_forgotten_is_caught() -> None:
+    nothing = mock.patch.object(Holds, "note_all", return_value=None)
+    with nothing, pytest.raises(DeliveryError):
+        assert_a_leader_may_move()
