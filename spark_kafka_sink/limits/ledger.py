@@ -18,7 +18,8 @@ from spark_kafka_sink.limits.messages import (
     Paused,
     Refused,
     Reservation,
-    read_request,
+    read_reservation,
+    split_request,
     write_answer,
 )
 
@@ -61,12 +62,13 @@ class Ledger:
         return write_answer(self._answer(line, now_ns))
 
     def _answer(self, line: bytes, now_ns: int) -> Answer:
-        try:
-            token, asked = read_request(line)
-        except ValueError as error:
-            return Refused(str(error))
+        token, document = split_request(line)
         if Secret(token) != self._token:
             return Refused("the token is of another server")
+        try:
+            asked = read_reservation(document)
+        except ValueError as error:
+            return Refused(str(error))
         if self._is_held(asked):
             return Paused(ASK_AGAIN_MS)
         return Granted(-(-self._reserve(asked, now_ns) // _NS_PER_MS))

@@ -1,5 +1,7 @@
 """What tasks ask the limit server, and what it answers: a JSON document each, on a line.
 
+A request has the token in front of its document: who does not know it has nothing parsed.
+
 Both sides are of the same version of the sink: a driver's server belongs to one.
 """
 
@@ -54,23 +56,35 @@ _KINDS = {kind: name for name, kind in _ANSWERS.items()}
 
 def write_request(token: str, reservation: Reservation) -> bytes:
     """As it is sent."""
-    return _line({"token": token, **reservation._asdict()})
+    return token.encode() + b" " + _line(reservation._asdict())
 
 
-def read_request(line: bytes) -> tuple[str, Reservation]:
-    """Token and reservation. Raises ValueError for what is neither."""
-    fields = json.loads(line)
+def split_request(line: bytes) -> tuple[str, bytes]:
+    """Token and document of a request, unread. Of what is none, a token that nobody has."""
+    token, _, document = line.partition(b" ")
+    return token.decode(errors="replace"), document
+
+
+def read_reservation(document: bytes) -> Reservation:
+    """Raises ValueError for what is none."""
     try:
-        token = fields.pop("token")
-        reservation = Reservation(**fields)
-    except (AttributeError, KeyError, TypeError) as error:
+        asked = Reservation(**_read(document))
+    except TypeError as error:
         raise ValueError(f"not a reservation: {error}") from error
-    if not isinstance(token, str) or not all(
-        isinstance(amount, int) and amount >= 0
-        for amount in (reservation.bytes, reservation.records)
-    ):
+    amounts, rates = (
+        (asked.bytes, asked.records),
+        (asked.bytes_per_second, asked.records_per_second),
+    )
+    if not all(_is_number(amount) and amount >= 0 for amount in amounts):
         raise ValueError("not a reservation: amounts are whole numbers")
-    return token, reservation
+    if not all(rate is None or (_is_number(rate) and rate >= 1) for rate in rates):
+        raise ValueError("not a reservation: rates are whole numbers of 1 or more")
+    texts = (asked.pause_path, asked.unit)
+    if not isinstance(asked.query, str) or any(
+        t is not None and not isinstance(t, str) for t in texts
+    ):
+        raise ValueError("not a reservation: names are texts")
+    return asked
 
 
 def write_answer(answer: Answer) -> bytes:
@@ -81,11 +95,29 @@ def write_answer(answer: Answer) -> bytes:
 def read_answer(line: bytes) -> Answer:
     """Raises ValueError for what is no answer."""
     try:
-        ((name, value),) = json.loads(line).items()
+        ((name, value),) = _read(line).items()
         answer: Answer = _ANSWERS[name](value)
-    except (AttributeError, KeyError, TypeError) as error:
+    except KeyError as error:
         raise ValueError(f"not an answer: {error}") from error
+    is_right = isinstance(value, str) if isinstance(answer, Refused) else _is_number(value)
+    if not is_right:
+        raise ValueError("not an answer: of another type")
     return answer
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int  # true and false are of a type of their own
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """Raises ValueError for what is no document."""
+    try:
+        document = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("lists in lists, too many") from error
+    if not isinstance(document, dict):
+        raise ValueError("not a document")
+    return document
 
 
 def _line(document: dict[str, object]) -> bytes:

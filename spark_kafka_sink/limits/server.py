@@ -49,31 +49,50 @@ class LimitServer:
         self._clock = SystemClock()
         self._selector = selectors.DefaultSelector()
         listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ, None)
+        self._is_listening = False
+        self.listen()
         self._received: dict[socket.socket, bytearray] = {}
 
     def run(self) -> None:
         """Until the owner has ended."""
         looked_at_ms = self._clock.now_ms()
         while True:
-            for key, _ in self._selector.select(_LOOK_S):
-                if key.data is None:
-                    self._accept()
-                else:
-                    self._serve(key.data)
+            self.serve_once(_LOOK_S)
             now_ms = self._clock.now_ms()
             if now_ms - looked_at_ms >= _LOOK_S * 1000:
                 looked_at_ms = now_ms
                 if identity_of(self._owner_id) != self._owner_identity:
                     return
+                self.listen()
                 with suppress(OSError):
                     os.utime(self._file)  # what looks old is removed by some systems
+
+    def serve_once(self, timeout_s: float) -> int:
+        """Serve who is there, or comes within ``timeout_s``; returns how many events there were."""
+        events = self._selector.select(timeout_s)
+        for key, _ in events:
+            if key.data is None:
+                self._accept()
+            else:
+                self._serve(key.data)
+        return len(events)
+
+    def listen(self) -> None:
+        """Accept connections (again)."""
+        if not self._is_listening:
+            self._is_listening = True
+            self._selector.register(self._listener, selectors.EVENT_READ, None)
 
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # gone again
         except OSError:
-            return  # gone again, or too many open files: who asks tries again
+            # Too many open files: whoever waits is accepted later. It would be ready all the time.
+            self._is_listening = False
+            self._selector.unregister(self._listener)
+            return
         connection.setblocking(False)
         with suppress(OSError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -90,11 +109,13 @@ class LimitServer:
             while b"\n" in received:
                 line, _, rest = received.partition(b"\n")
                 received[:] = rest
+                if len(line) > MOST_BYTES:
+                    raise ValueError("longer than any of ours")
                 answers += self._ledger.answer(bytes(line), self._clock.perf_ns())
             # An answer is short. Who does not read any is given up.
             if not data or len(received) > MOST_BYTES or connection.send(answers) < len(answers):
                 self._drop(connection)
-        except OSError:
+        except Exception:  # of this connection only: others need the server
             self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:

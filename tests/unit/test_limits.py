@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -22,11 +24,13 @@ from spark_kafka_sink.limits.messages import (
     Refused,
     Reservation,
     read_answer,
-    read_request,
+    read_reservation,
+    split_request,
     write_answer,
     write_request,
 )
 from spark_kafka_sink.limits.process import identity_of
+from spark_kafka_sink.limits.server import LimitServer, listen
 from spark_kafka_sink.limits.starting import LimitServerError, access_for
 from tests.patience import PATIENCE_S
 
@@ -34,6 +38,7 @@ RATE = 1_000
 BROKERS = [("127.0.0.1", 9092)]
 LIMITS = LimitConfig(RATE, None, None)
 NS_PER_S = 1_000_000_000
+NESTED = b"[" * 60_000
 
 
 def ask(ledger: Ledger, at_s: float, reservation: Reservation, token: str = "t") -> object:
@@ -56,11 +61,22 @@ def test_answers_come_as_they_were_sent(answer: Granted | Paused | Refused) -> N
 
 def test_requests_come_as_they_were_sent() -> None:
     asked = Reservation("q", 10, 2, 1000, None, "/tmp/held", "unit")
-    assert read_request(write_request("token", asked)) == ("token", asked)
+    token, document = split_request(write_request("token", asked))
+    assert (token, read_reservation(document)) == ("token", asked)
 
 
 @pytest.mark.parametrize(
-    "line", [b"GET / HTTP/1.1", b"[]", b"{}", b'{"granted":1,"more":2}', b'{"others":1}', b"\xff"]
+    "line",
+    [
+        b"GET / HTTP/1.1",
+        b"[]",
+        b"{}",
+        b'{"granted":1,"more":2}',
+        b'{"others":1}',
+        b"\xff",
+        NESTED,
+        b'{"granted":"1"}',
+    ],
 )
 def test_what_others_answer_is_no_answer(line: bytes) -> None:
     with pytest.raises(ValueError):
@@ -68,10 +84,35 @@ def test_what_others_answer_is_no_answer(line: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b"GET / HTTP/1.1", b"[]", b"{}", b'{"token":"t"}', b"\xff", b'{"token":1,"query":2}']
+    "line", [b"GET / HTTP/1.1", b"[]", b"", b" ", b"\xff", NESTED, b"u {}", b'{"token":"t"}']
 )
-def test_what_is_no_request_is_refused(line: bytes) -> None:
-    assert isinstance(read_answer(ledger().answer(line, 0)), Refused)
+def test_without_the_token_nothing_is_read(line: bytes) -> None:
+    refused = Refused("the token is of another server")
+    assert read_answer(ledger().answer(line, 0)) == refused
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        NESTED,
+        b'{"query":"q","bytes":1,"records":1,"more":1}',
+        b'{"query":2,"bytes":1,"records":1}',
+        b'{"query":"q","bytes":"1","records":1}',
+        b'{"query":"q","bytes":true,"records":1}',
+        b'{"query":"q","bytes":1,"records":1,"bytes_per_second":0}',
+        b'{"query":"q","bytes":1,"records":1,"records_per_second":"1"}',
+        b'{"query":"q","bytes":1,"records":1,"pause_path":3}',
+        b'{"query":"q","bytes":1,"records":1,"unit":[]}',
+    ],
+)
+def test_what_is_no_request_is_refused(document: bytes) -> None:
+    answer = read_answer(ledger().answer(b"t " + document, 0))
+    assert isinstance(answer, Refused)
+    assert "token" not in answer.reason
 
 
 def test_an_amount_below_nothing_is_refused() -> None:
@@ -245,6 +286,65 @@ def test_who_sends_too_much_is_given_up(owner: subprocess.Popen[bytes]) -> None:
         except ConnectionError:
             pass
     assert isinstance(say(access, Reservation("q", 1, 1, RATE)), Granted)
+
+
+@pytest.mark.parametrize("has_token", [False, True])
+def test_what_is_nested_ends_nothing(owner: subprocess.Popen[bytes], has_token: bool) -> None:
+    access = access_for(LIMITS, ["q"], BROKERS, owner.pid)
+    token = access.token.reveal().encode() + b" " if has_token else b""
+    with socket.create_connection((access.host, access.port), PATIENCE_S) as connection:
+        connection.sendall(token + NESTED + b"\n")
+        with connection.makefile("rb") as lines:
+            assert isinstance(read_answer(lines.readline()), Refused)
+    assert isinstance(say(access, Reservation("q", 1, 1, RATE)), Granted)
+
+
+def test_a_failure_ends_one_connection_only(tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as listener, failing_ledger(listener, tmp_path) as server:
+        with socket.create_connection(listener.getsockname(), PATIENCE_S) as connection:
+            connection.sendall(write_request("t", Reservation("q", 1, 1, None, None, "/held")))
+            for _ in range(2):  # accepted, served
+                assert server.serve_once(PATIENCE_S) == 1
+            assert connection.recv(1) == b""
+        with socket.create_connection(listener.getsockname(), PATIENCE_S) as connection:
+            connection.sendall(write_request("t", Reservation("q", 1, 1)))
+            for _ in range(2):
+                assert server.serve_once(PATIENCE_S) == 1
+            assert b"granted" in connection.recv(100)
+
+
+def test_too_many_open_files_are_waited_for(tmp_path: Path) -> None:
+    """Who connects is ready to be accepted all the time: that is not tried again and again."""
+    with listen("127.0.0.1", 0) as listener, failing_ledger(listener, tmp_path) as server:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.create_connection(listener.getsockname(), PATIENCE_S) as connection:
+            lowest_free = os.dup(listener.fileno())
+            os.close(lowest_free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+            try:
+                assert server.serve_once(PATIENCE_S) == 1
+                assert server.serve_once(0) == 0, "it is tried again at once"
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            server.listen()
+            connection.sendall(write_request("t", Reservation("q", 1, 1)))
+            for _ in range(2):
+                assert server.serve_once(PATIENCE_S) == 1
+            assert b"granted" in connection.recv(100)
+
+
+@contextmanager
+def failing_ledger(listener: socket.socket, folder: Path) -> Iterator[LimitServer]:
+    """A server in this process that cannot look whether a path exists."""
+
+    def fail(path: str) -> bool:
+        raise RuntimeError(path)
+
+    server = LimitServer(listener, Ledger(Secret("t"), fail), (os.getpid(), ""), folder / "file")
+    yield server
+    for connection in list(server._received):
+        server._drop(connection)
+    server._selector.close()
 
 
 def test_a_process_is_known_by_more_than_its_id() -> None:
