@@ -161,7 +161,8 @@ METRICS_KEYS = (
         at_least(1),
         Importance.LOW,
         "For how long sending metrics, or a trace, is tried; and how long the end of a job, or of "
-        "a batch that failed, waits for it. Micro-batches do not wait. Without it "
-        "OTEL_EXPORTER_OTLP_TIMEOUT, which Python's exporter takes in seconds, else 3000.",
+        "a batch that failed, waits for it, 10 seconds at most. Micro-batches do not wait. Without "
+        "it OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds as OpenTelemetry's specification has it, "
+        "else 3000.",
     ),
 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from importlib import import_module
 from threading import Condition, Lock, Thread
 
+from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.metrics.line import Line
 
 logger = logging.getLogger(__name__)
@@ -24,12 +25,15 @@ PAUSE_S = 0.01
 """Spark waits for a process that has committed to say so. A thread that is at work then would have
 Python's lock for up to 5 ms, ``sys.getswitchinterval``."""
 _MOST_SENDERS = 8
+MOST_WAIT_S = 10.0
+"""How long the end of a job, and of a program, waits for all that is sent."""
 
 Send = Callable[[Line, int], None]
 """Sends one line, and knows how many of this process were lost, as too many waited."""
 
 _senders: dict[Hashable, Sender] = {}
 _guard = Lock()
+_SYSTEM = SystemClock()
 
 
 def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
@@ -46,52 +50,65 @@ def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s
     return sender
 
 
-def wait_if_last(senders: Iterable[Sender], line: Line) -> None:
+def wait_if_last(senders: Iterable[Sender], line: Line, clock: Clock = _SYSTEM) -> None:
     """At the end of a job, and of a batch that failed, wait for all: nothing comes after it, and
     Spark kills its processes with the application.
     """
     if line["event"] == "abort" or "batch_id" not in line:
-        for sender in senders:
-            sender.wait()
+        _wait_for(senders, clock)
+
+
+def _wait_for(senders: Iterable[Sender], clock: Clock) -> None:
+    """For each at most its timeout, all from now on: they send at the same time."""
+    begun_ms = clock.now_ms()
+    for sender in senders:
+        may_take_s = min(sender.timeout_s, MOST_WAIT_S)
+        sender.wait(max(may_take_s - (clock.now_ms() - begun_ms) / 1000, 0.0))
+
+
+def _wait_at_exit() -> None:
+    with _guard:
+        senders = list(_senders.values())
+    _wait_for(senders, _SYSTEM)
 
 
 def _begin_anew() -> None:
     """In a fork, which has no threads."""
     global _guard
     _guard = Lock()
-    for sender in _senders.values():
-        atexit.unregister(sender.wait)
     _senders.clear()
 
 
+atexit.register(_wait_at_exit)
 os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Sender:
-    """Of one place where lines go."""
+    """Of one place where lines go.
+
+    timeout_s: how long sending a line may take
+    """
 
     def __init__(self, make: Callable[[], Send], timeout_s: float) -> None:
         # OpenTelemetry's exporters import it, which Python refuses while a process ends.
         import_module("concurrent.futures.thread")
         self._make = make
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._queue = Background()
         self._send: Send | None = None
         self._told: str | None = None
-        atexit.register(self.wait)
 
     def put(self, line: Line) -> None:
         """What is told of partitions, most of a line, is not sent."""
         needed = {name: value for name, value in line.items() if name != "partitions"}
         self._queue.put(lambda: self._do(needed))
 
-    def wait(self) -> bool:
-        """Until all was sent, or given up, or the time is over."""
-        return self._queue.wait(self._timeout_s)
+    def wait(self, most_s: float | None = None) -> bool:
+        """Until all was sent, or given up, or the time is over. most_s: None is the timeout"""
+        return self._queue.wait(self.timeout_s if most_s is None else most_s)
 
     def close(self) -> None:
         """No line comes any more. Those that wait are sent."""
-        atexit.unregister(self.wait)
         self._queue.close()
 
     def _do(self, line: Line) -> None:

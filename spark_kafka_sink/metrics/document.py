@@ -165,7 +165,8 @@ metrics.otlp.headers = Authorization=${env:OTLP_AUTHORIZATION}
 `metrics.otlp.enable=true` without an address leaves it to OpenTelemetry's variables in the environment of
 the driver: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, `…_TIMEOUT`, `…_COMPRESSION`, `…_CERTIFICATE`,
 `…_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` and those for one signal, as `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
-They count for all that options do not say, and alone they switch nothing on. On Kubernetes the driver has
+They count for all that options do not say, and alone they switch nothing on. `…_TIMEOUT` is milliseconds, as OpenTelemetry's
+specification has it, though its exporters for Python take seconds from it. On Kubernetes the driver has
 what `spark.kubernetes.driverEnv.NAME` says, on YARN `spark.yarn.appMasterEnv.NAME`.
 `metrics.otlp.signals=metrics` is for a receiver that has no traces.
 
@@ -215,8 +216,9 @@ clocks differ, so do the spans.
 A thread sends, 10 ms later, and a micro-batch does not wait for it: at most 100 batches may wait, and above that the
 oldest is dropped. A request that fails is tried again as OpenTelemetry's exporter does it, for at
 most `metrics.otlp.timeout.ms`. What cannot be sent is lost; the log says so once, and once when it is sent
-again. The end of a job, and of a batch that was aborted, waits for at most that time.
-A program's own process, which commits with `foreachBatch`, sends what waits before it ends. Spark kills
+again. The end of a job, and of a batch that was aborted, waits for at most that time, and for at most 10
+seconds; for a push gateway and for OpenTelemetry at the same time.
+A program's own process, which commits with `foreachBatch`, waits as long before it ends. Spark kills
 its Python processes when the application ends: then the last micro-batch may be missing, and all that a
 receiver did not take until then.
 

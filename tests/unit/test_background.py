@@ -11,6 +11,7 @@ import pytest
 from spark_kafka_sink.metrics import background as module
 from spark_kafka_sink.metrics.background import Background, send_behind, wait_if_last
 from tests.patience import PATIENCE_S
+from tests.unit.simulated_time import SimulatedClock
 
 
 def test_if_too_many_wait_the_oldest_are_lost() -> None:
@@ -92,7 +93,7 @@ def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_la
     waited = []
 
     class Sender(module.Sender):
-        def wait(self) -> bool:
+        def wait(self, most_s: float | None = None) -> bool:
             waited.append(True)
             return True
 
@@ -100,6 +101,31 @@ def test_only_what_nothing_comes_after_is_waited_for(told: dict[str, Any], is_la
     wait_if_last([sender], told)
     assert waited == [True] * is_last
     sender.close()
+
+
+@pytest.mark.parametrize(
+    ("timeouts_s", "waits_s"),
+    [([3, 3], [3, 1]), ([2, 3], [2, 1]), ([3, 1], [3, 0]), ([10_000, 10_000], [10, 8])],
+)
+def test_all_are_waited_for_at_the_same_time_and_not_for_ever(
+    timeouts_s: list[float], waits_s: list[float]
+) -> None:
+    clock = SimulatedClock()
+    waited = []
+
+    class Sender(module.Sender):
+        """Each takes two seconds."""
+
+        def wait(self, most_s: float | None = None) -> bool:
+            clock.sleep(2000)
+            waited.append(most_s)
+            return True
+
+    senders = [Sender(lambda: lambda line, lost: None, timeout_s) for timeout_s in timeouts_s]
+    wait_if_last(senders, line(), clock)
+    assert waited == waits_s
+    for sender in senders:
+        sender.close()
 
 
 @pytest.mark.parametrize("told", [line(batch_id=0), line()], ids=["micro-batch", "job"])

@@ -95,14 +95,36 @@ def test_nothing_of_it_is_loaded_before_there_is_a_line() -> None:
 
 @pytest.mark.parametrize(
     ("option", "variable", "timeout_s"),
-    [(None, None, 3), (None, "7", 7), (None, "x", 3), (None, "-1", 3), (250, "7", 0.25)],
+    [
+        (None, None, 3),
+        (None, "10000", 10),
+        (None, "7", 0.007),
+        *((None, other, 3) for other in ("x", "-1", "inf", "nan")),
+        (250, "10000", 0.25),
+    ],
 )
 def test_the_timeout(
     option: int | None, variable: str | None, timeout_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Milliseconds: OpenTelemetry Protocol Exporter, "Configuration Options"."""
     if variable is not None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", variable)
-    assert sending.timeout_s_of(OtlpOutput(timeout_ms=option)) == timeout_s
+    assert sending.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
+
+
+def test_a_signals_own_timeout_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10000")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2000")
+    both = [sending.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
+    assert both == [10, 2]
+    assert list(sending.short_timeouts(OtlpOutput())) == []
+
+
+def test_seconds_in_place_of_milliseconds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
+    (told,) = sending.short_timeouts(OtlpOutput())
+    assert told.startswith("OTEL_EXPORTER_OTLP_TIMEOUT=10 is 10 ms, as OpenTelemetry's")
+    assert list(sending.short_timeouts(OtlpOutput(timeout_ms=10))) == []
 
 
 def test_spark_would_show_them() -> None:

@@ -29,6 +29,7 @@ from spark_kafka_sink.metrics.background import THREAD_NAME
 from spark_kafka_sink.metrics.names import Values
 from spark_kafka_sink.metrics.otlp.points import metrics_of
 from spark_kafka_sink.metrics.otlp.resource import resource_of
+from spark_kafka_sink.metrics.otlp.sending import short_timeouts, timeout_s_of
 from spark_kafka_sink.metrics.otlp.spans import trace_of
 from spark_kafka_sink.metrics.told import Told, without_password
 
@@ -50,20 +51,18 @@ _RESPONSES: dict[str, Any] = {
 class Exporting:
     """Of one place where lines go."""
 
-    def __init__(
-        self, output: OtlpOutput, headers: Mapping[str, str] | None, timeout_s: float
-    ) -> None:
+    def __init__(self, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
         # Where the process' own requests are traced: not these.
         attach(set_value("suppress_instrumentation", True))
         for exporter in _EXPORTERS.values():
             logging.getLogger(exporter.__module__).addFilter(_is_of_another_thread)
         _tell_what_has_no_effect()
+        for sentence in short_timeouts(output):
+            logger.warning(sentence)
         self._output = output
         self._scope = InstrumentationScope("spark_kafka_sink", __version__)
         self._has_exponential = os.environ.get(_HISTOGRAM, "") != "explicit_bucket_histogram"
-        self._signals = {
-            signal: _Signal(signal, output, headers, timeout_s) for signal in output.signals
-        }
+        self._signals = {signal: _Signal(signal, output, headers) for signal in output.signals}
 
     def send(self, line: Values, lost: int) -> None:
         """lost: lines of this process that were not sent, as too many waited"""
@@ -94,22 +93,13 @@ def endpoint_of(output: OtlpOutput, signal: str) -> str:
 class _Signal:
     """Metrics or traces: what was told of sending them."""
 
-    def __init__(
-        self,
-        name: str,
-        output: OtlpOutput,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, name: str, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
         endpoint = endpoint_of(output, name)
         self._session = _Session(_RESPONSES[name])
-        has_own_timeout = (
-            output.timeout_ms is None and f"{_VARIABLES}{name.upper()}_TIMEOUT" in os.environ
-        )
         self._exporter: Any = _EXPORTERS[name](
             endpoint=endpoint,
             headers=None if headers is None else dict(headers),
-            timeout=None if has_own_timeout else timeout_s,
+            timeout=timeout_s_of(output, name),
             session=self._session,
         )
         where = without_password(endpoint)

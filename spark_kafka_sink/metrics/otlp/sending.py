@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterator
 from importlib.util import find_spec
 from urllib.parse import unquote
 
@@ -15,7 +17,9 @@ from spark_kafka_sink.security.references import resolve
 DEFAULT_TIMEOUT_S = 3.0
 HEADERS = "metrics.otlp.headers"
 _PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
-_TIMEOUT_VARIABLE = "OTEL_EXPORTER_OTLP_TIMEOUT"
+_TIMEOUTS = ("OTEL_EXPORTER_OTLP_{}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+_LEAST_TIMEOUT_MS = 100
+"""What is less was meant as seconds, perhaps."""
 
 
 def send(output: OtlpOutput, line: Line) -> Sender:
@@ -24,9 +28,10 @@ def send(output: OtlpOutput, line: Line) -> Sender:
     def make() -> Send:
         from spark_kafka_sink.metrics.otlp.exporting import Exporting
 
-        return Exporting(output, headers_of(output), timeout_s_of(output)).send
+        return Exporting(output, headers_of(output)).send
 
-    return send_behind(output, make, line, timeout_s_of(output))
+    timeout_s = max(timeout_s_of(output, signal) for signal in output.signals)
+    return send_behind(output, make, line, timeout_s)
 
 
 def check_otlp(output: OtlpOutput) -> None:
@@ -48,15 +53,41 @@ def headers_of(output: OtlpOutput) -> dict[str, str] | None:
     return {name.strip(): unquote(value.strip()) for name, _, value in pairs}
 
 
-def timeout_s_of(output: OtlpOutput) -> float:
-    """Of one request with all that is tried again of it."""
+def timeout_s_of(output: OtlpOutput, signal: str) -> float:
+    """Of one request with all that is tried again of it.
+
+    OpenTelemetry's variables are milliseconds, as specified (OpenTelemetry Protocol
+    Exporter, "Timeout"), though its exporters for Python take seconds from them, 1.45 at least.
+    """
     if output.timeout_ms is not None:
         return output.timeout_ms / 1000
-    try:
-        told = float(os.environ.get(_TIMEOUT_VARIABLE, ""))
-    except ValueError:
-        return DEFAULT_TIMEOUT_S
-    return told if told > 0 else DEFAULT_TIMEOUT_S
+    for _, told_ms in _timeouts(signal):
+        return told_ms / 1000
+    return DEFAULT_TIMEOUT_S
+
+
+def short_timeouts(output: OtlpOutput) -> Iterator[str]:
+    """Sentences about variables that were meant as seconds, perhaps."""
+    if output.timeout_ms is None:
+        told = {name: ms for signal in output.signals for name, ms in list(_timeouts(signal))[:1]}
+        for name, told_ms in told.items():
+            if told_ms < _LEAST_TIMEOUT_MS:
+                yield (
+                    f"{name}={told_ms:g} is {told_ms:g} ms, as OpenTelemetry's specification has "
+                    "it, not seconds: most requests take longer. Set milliseconds, or option "
+                    "metrics.otlp.timeout.ms"
+                )
+
+
+def _timeouts(signal: str) -> Iterator[tuple[str, float]]:
+    """Variables and their milliseconds, the one that wins first."""
+    for name in (name.format(signal.upper()) for name in _TIMEOUTS):
+        try:
+            told_ms = float(os.environ.get(name, ""))
+        except ValueError:
+            continue
+        if 0 < told_ms < math.inf:
+            yield name, told_ms
 
 
 def _is_there(name: str) -> bool:
