@@ -45,7 +45,6 @@ class LimitClient:
     """Reserves what is to be sent. One reservation at a time; what is granted may be used later.
 
     bytes_left, records_left: what may be sent now
-    unit: that all tasks of a micro-batch with exactly-once have in common
     is_paused: the last answer was that the query is held
     failure: why nothing may be sent any more
     """
@@ -66,7 +65,8 @@ class LimitClient:
         self._timeout_ms = timeout_ms
         self.bytes_left = 0
         self.records_left = 0
-        self.unit: str | None = None
+        self._unit: str | None = None
+        self._has_begun = True
         self.is_paused = False
         self.failure: LimitUnavailableError | None = None
         self._asked: Reservation | None = None
@@ -92,6 +92,21 @@ class LimitClient:
         return _of_100_ms(limits.bytes_per_second), _of_100_ms(limits.records_per_second)
 
     @property
+    def unit(self) -> str | None:
+        """What all tasks of a micro-batch with exactly-once have in common."""
+        return self._unit
+
+    @unit.setter
+    def unit(self, unit: str | None) -> None:
+        self._unit = unit
+        self._has_begun = unit is None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something of the unit was granted; always so without one."""
+        return self._has_begun
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is being reserved."""
         return self._asked is None and self._granted is None
@@ -108,7 +123,7 @@ class LimitClient:
             limits.bytes_per_second,
             limits.records_per_second,
             limits.pause_path,
-            self.unit,
+            self._unit,
         )
         self._silent_since_ms = now_ms
         self._is_sent = False
@@ -151,6 +166,7 @@ class LimitClient:
         if now_ms < self._usable_at_ms:
             return self._usable_at_ms - now_ms
         self._granted = None
+        self._has_begun = self._has_begun or granted.unit == self._unit
         self.bytes_left += granted.bytes
         self.records_left += granted.records
         if not self._access.limits.has_rate:

@@ -4,6 +4,8 @@ What waits for the limit is not late. A batch is *held* while it is in the queue
 ready for it, and it is not reserved yet; that time counts neither for ``delivery.timeout.ms`` nor
 for ``max.block.ms``. Time in which its leader is away, or in which it is in flight, counts. While
 the query is paused all that is queued is held: whether a leader is away makes no difference then.
+
+A transaction does not begin before something of it is reserved: one that is open times out.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.producer.holds import Holds
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sender import Sender
+from spark_kafka_sink.producer.transaction_state import TransactionState
 
 _LONGEST_WAIT_MS = 1000
 
@@ -43,8 +46,16 @@ class LimitedSender(Sender):
         self._was_paused = False
         self._held_since_ms = 0
 
+    def _identify(self, now_ms: int) -> int | None:
+        with self._accumulator.monitor:  # or it could be replaced in between
+            state = self._state
+            if isinstance(state, TransactionState):
+                state.is_held = not self._limit.has_begun
+            return super()._identify(now_ms)
+
     def _send_ready(self, now_ms: int) -> int | None:
         self._note_held(now_ms)
+        had_begun = self._limit.has_begun
         self._limit.advance(now_ms)
         wait_ms = super()._send_ready(now_ms)
         if self._held and self._limit.is_idle:
@@ -54,6 +65,8 @@ class LimitedSender(Sender):
             self.fail(self._limit.failure)
             return None
         waits = [wait_ms, limit_wait_ms]
+        if self._limit.has_begun and not had_begun:
+            waits.append(0)  # partitions may be added to the transaction now
         self._was_paused = self._limit.is_paused
         if self._held or self._was_paused:
             # Whoever waits for memory or acknowledgements is told again before that is over.
@@ -82,12 +95,12 @@ class LimitedSender(Sender):
         bytes_left, records_left = limit.bytes_left, limit.records_left
         reserved = []
         for batch in self._accumulator.heads(partitions):
-            if self._state.must_wait(batch):
+            if self._state.must_wait(batch) and not self._awaits_begin():
                 continue
             bytes_left -= batch.size_bytes
             records_left -= batch.records_count
             # Once one is held, so are all after it: small ones must not overtake it for ever.
-            if self._held or bytes_left < 0 or records_left < 0:
+            if self._held or not limit.has_begun or bytes_left < 0 or records_left < 0:
                 self._held.append(batch)
             else:
                 reserved.append(batch.topic_partition)
@@ -98,6 +111,12 @@ class LimitedSender(Sender):
             limit.spend(batch.size_bytes, batch.records_count)
             batch.held_ms += self._held_in_queue_ms(batch, now_ms)
         return batches
+
+    def _awaits_begin(self) -> bool:
+        """Whether batches wait for partitions, which are not added before something is reserved."""
+        state = self._state
+        is_held = isinstance(state, TransactionState) and state.adds_partitions
+        return is_held and not self._limit.has_begun
 
     def _wanted(self) -> tuple[int, int]:
         """Bytes and records of the first batches: one at least, then what 100 ms allow."""

@@ -18,7 +18,7 @@ from spark_kafka_sink.network.broker_pauses import BrokerPauses
 from spark_kafka_sink.producer.limited_sender import LimitedSender
 from tests.simulation.limited import PAUSE_PATH, LimitedQuery, LimitedTask, expected
 from tests.simulation.limited_lives import live
-from tests.simulation.transactions import KAFKA_4_3
+from tests.simulation.transactions import KAFKA_3_9, KAFKA_4_3
 
 MB = 1_000_000
 IMPATIENT = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000", "linger_ms": "0"}
@@ -208,10 +208,13 @@ def in_transaction(number: int, plan: int) -> Callable[[LimitedTask], None]:
     return begin
 
 
-def test_what_has_begun_with_exactly_once_is_not_held() -> None:
-    """Transactions of its tasks wait for each other, and would time out."""
+@pytest.mark.parametrize(("level", "apis"), [(0, KAFKA_3_9), (1, KAFKA_4_3), (2, KAFKA_4_3)])
+def test_what_has_begun_with_exactly_once_is_not_held(level: int, apis: Any) -> None:
+    """Transactions of its tasks wait for each other, and would time out. What has not begun has no
+    transaction that is open: it is held for longer than the timeout.
+    """
     query = LimitedQuery(LimitConfig(MB, None, PAUSE_PATH), **IMPATIENT, **SMALL)
-    query.cluster.enable_transactions(2, KAFKA_4_3)
+    query.cluster.enable_transactions(level, apis)
     query.start(0, 1_000, in_transaction(0, plan=1))
 
     def hold_and_go_on() -> None:
@@ -221,8 +224,8 @@ def test_what_has_begun_with_exactly_once_is_not_held() -> None:
 
     query.world.scheduler.after(500, hold_and_go_on)
     seen: list[int] = []
-    query.world.scheduler.after(20_000, lambda: seen.append(len(query.values())))
-    query.world.scheduler.after(20_001, lambda: setattr(query.server, "held", False))
+    query.world.scheduler.after(100_000, lambda: seen.append(len(query.values())))
+    query.world.scheduler.after(100_001, lambda: setattr(query.server, "held", False))
     query.run()
     assert seen == [2_000]
     assert len(query.values()) == 3_000
