@@ -38,13 +38,23 @@ class Bucket:
     def __init__(self, now_ns: int) -> None:
         self.earned_at_ns = now_ns
         """When all that was reserved so far is earned."""
+        self._per_second: int | None = None
 
     def reserve(self, amount: int, per_second: int, now_ns: int) -> int:
         """Reserve ``amount``; returns after how many nanoseconds it may be sent."""
+        self._take_rate(per_second, now_ns)
         from_ns = max(self.earned_at_ns, now_ns - BURST_NS)
         # Rounded up: never faster than the limit, however many reservations there are.
         self.earned_at_ns = from_ns - (-amount * _NS_PER_S // per_second)
         return max(self.earned_at_ns - now_ns, 0)
+
+    def _take_rate(self, per_second: int, now_ns: int) -> None:
+        """Earn what is left with this rate from now on: the query has started with another one."""
+        before = self._per_second
+        self._per_second = per_second
+        left_ns = self.earned_at_ns - now_ns
+        if before is not None and before != per_second and left_ns > 0:
+            self.earned_at_ns = now_ns - (-left_ns * before // per_second)
 
 
 class Ledger:

@@ -62,6 +62,19 @@ def test_who_always_has_something_to_send_gets_the_rate(rate, amounts):
     assert due_ns * (1 - 1e-12) <= at_ns <= due_ns * (1 + 1e-12) + len(amounts)
 
 
+@given(
+    rates=st.tuples(st.integers(1, 10**9), st.integers(1, 10**9)),
+    amount=st.integers(0, 10**7),
+    after_ns=st.integers(0, 10 * NS_PER_S),
+)
+def test_what_is_not_earned_yet_is_earned_with_the_new_rate(rates, amount, after_ns):
+    before, now = rates
+    bucket = Bucket(0)
+    left_ns = max(bucket.reserve(amount, before, 0) - after_ns, 0)
+    at_ns = bucket.reserve(0, now, after_ns)
+    assert left_ns * before <= at_ns * now < left_ns * before + now
+
+
 @given(rate=st.integers(1, 10**9), idle_s=st.integers(1, 10**6))
 def test_no_more_than_a_second_is_kept_for_later(rate, idle_s):
     bucket = Bucket(0)

@@ -162,6 +162,17 @@ def test_a_unit_that_has_begun_is_not_held() -> None:
     assert isinstance(ask(books, 0, begun._replace(unit=None)), Paused)
 
 
+def test_a_limit_that_was_corrected_counts_at_once() -> None:
+    """What was reserved with the one before is earned with the new one."""
+    books = ledger()
+    slow = Reservation("a", 20_000, 1, 1)
+    assert ask(books, 0, slow) == Granted(20_000_000)
+    assert ask(books, 10, slow._replace(bytes_per_second=RATE)) == Granted(39_990)
+    # A task of the former start that has not ended yet.
+    assert ask(books, 10, slow) == Granted(39_990_000 + 20_000_000)
+    assert ask(books, 10, slow._replace(bytes_per_second=RATE)) == Granted(79_990)
+
+
 def test_queries_that_are_over_are_forgotten() -> None:
     books = ledger()
     for number in range(3_000):
