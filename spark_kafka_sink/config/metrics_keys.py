@@ -28,6 +28,26 @@ def _problem_of_endpoint(url: str) -> str | None:
     return None
 
 
+def _problem_of_gateway(url: str) -> str | None:
+    """Shows nothing of the address."""
+    from urllib.parse import urlsplit  # here: all that parse options would load it
+
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # of brackets, or of the port
+        is_one = False
+    if "@" in url:
+        return (
+            "no user and password can be given: Spark would show them. Name an address that "
+            "takes metrics without them, such as that of a proxy on the driver's machine that "
+            "adds them; or use metrics.otlp.endpoint with metrics.otlp.headers"
+        )
+    if not is_one or parts.query or parts.fragment:
+        return "must be as http://HOST:9091 or https://HOST, with a path at most"
+    return None
+
+
 def _problem_of_signals(signals: list[str]) -> str | None:
     is_known = signals and set(signals) <= set(OTLP_SIGNALS)
     return None if is_known else f"must be one or more of {', '.join(OTLP_SIGNALS)}"
@@ -94,10 +114,11 @@ METRICS_KEYS = (
         "metrics.prometheus.push.url",
         ConfigType.STRING,
         None,
-        non_empty,
+        _problem_of_gateway,
         Importance.LOW,
         "Address of a Prometheus push gateway that is told the metrics after each batch, as "
         "http://host:9091: for batch jobs. Needs the extra metrics.",
+        hides_value=True,
     ),
     ConfigKey(
         "metrics.prometheus.push.job",

@@ -146,7 +146,8 @@ from the file when the query, or Spark's process, is started again.
 
 `metrics.prometheus.push.url=http://gateway:9091` is told after each batch, for batch jobs that are over
 before they are scraped. `metrics.prometheus.push.job` is the label `job`: name the job there, for
-two with the same one replace each other's figures. A thread pushes, as [with OpenTelemetry](#what-is-lost):
+two with the same one replace each other's figures. The address has no user and password, which Spark would
+show: a proxy on the driver's machine can add them. A thread pushes, as [with OpenTelemetry](#what-is-lost):
 only the end of a job, or of a batch that failed, waits for it, for at most 3 seconds.
 
 """  # noqa: E501

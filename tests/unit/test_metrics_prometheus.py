@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, listen, textfile
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.listener import JoinedMetrics
@@ -250,6 +251,37 @@ def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
     (record,) = caplog.records
     assert "cannot push to http://127.0.0.1:1: " in record.message
     assert "refused" in record.message
+
+
+PUSH_URL = "metrics.prometheus.push.url"
+
+
+def parsed(url: str) -> str | None:
+    options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", PUSH_URL: url}
+    return SinkOptions.parse(options).metrics.push_url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "gateway:9091", "ftp://gateway", "http://", "http://:9091", "http://g:port"),
+        *("http://g:0", "http://g:99999", "http://g?x=1", "http://[::1", "file:///tmp/g"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=f"{PUSH_URL}: must be as http://HOST:9091 or https"):
+        parsed(url)
+
+
+@pytest.mark.parametrize("url", ["http://g:9091", "https://g", "http://g/push/", "http://[::1]:1"])
+def test_an_address_of_a_gateway(url: str) -> None:
+    assert parsed(url) == url
+
+
+def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match=f"{PUSH_URL}: no user and password can be") as raised:
+        parsed("https://me:marked-hush@gateway:9091")
+    assert "hush" not in str(raised.value)
 
 
 # --- joined with Spark's progress -----------------------------------------------------------------
