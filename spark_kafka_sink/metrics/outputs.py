@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
@@ -15,6 +17,20 @@ from spark_kafka_sink.metrics.line import Line
 _LIBRARY = "prometheus_client"
 _PUSH_TIMEOUT_S = 3
 
+logger = logging.getLogger(__name__)
+
+
+class _Place(NamedTuple):
+    """Where lines are written, and how that is told."""
+
+    option: str
+    verb: str
+    path: str
+
+
+_failing: dict[_Place, tuple[str, int]] = {}
+"""The reason that was told, and of how many batches nothing was written."""
+
 
 def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
     """Write, and tell what could not be: nothing is raised, for the records are in Kafka.
@@ -23,12 +39,12 @@ def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
     Python's lock while the rest is written.
     """
     if outputs.path is not None:
-        what = f"metrics.path: cannot append to {outputs.path}"
-        yield from _problem(what, lambda: append(outputs, json.dumps(line), _name_of(line)))
+        place = _Place("metrics.path", "append to", outputs.path)
+        yield from _problem(place, lambda: append(outputs, json.dumps(line), _name_of(line)))
     path, url, otlp = outputs.prometheus_path, outputs.push_url, outputs.otlp
     if path is not None:
-        what = f"metrics.prometheus.path: cannot write {path}"
-        yield from _problem(what, lambda: _write_file(path, line))
+        place = _Place("metrics.prometheus.path", "write", path)
+        yield from _problem(place, lambda: _write_file(path, line))
     senders: list[Sender] = []
     if url is not None:
         senders.append(_push(url, outputs.push_job, line))
@@ -66,13 +82,29 @@ def check_library() -> None:
         ) from error
 
 
-def _problem(what: str, write: Callable[[], None]) -> Iterator[str]:
+def _problem(place: _Place, write: Callable[[], None]) -> Iterator[str]:
+    """Once for each change, and for each other reason."""
     try:
         write()
     except OSError as error:
-        yield f"{what}: {error.strerror or error}"
+        problem = str(error.strerror or error)
     except Exception as error:  # whatever it is: Spark would write all rows again
-        yield f"{what}: {error!r}"
+        problem = repr(error)
+    else:
+        if place in _failing:
+            _, batches = _failing.pop(place)
+            logger.info(
+                f"{place.option}: {place.path} is written again; those of {batches} batch(es) are "
+                "missing"
+            )
+        return
+    told, batches = _failing.get(place, (None, 0))
+    _failing[place] = problem, batches + 1
+    if problem != told:
+        yield (
+            f"{place.option}: cannot {place.verb} {place.path}: {problem}. Batches go on, and what "
+            "is not written is lost; the log tells when it is written again"
+        )
 
 
 def _name_of(line: Line) -> str:

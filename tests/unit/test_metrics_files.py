@@ -92,12 +92,25 @@ def test_a_uri_that_nobody_knows_is_refused() -> None:
         check_path("nosuch://x")
 
 
-def test_what_cannot_be_written_is_told_and_not_raised(tmp_path: Path) -> None:
-    outputs = MetricsOutputs(str(tmp_path / "missing" / "m"))
+def test_what_cannot_be_written_is_told_once_and_not_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    path = tmp_path / "missing" / "m"
+    outputs = MetricsOutputs(str(path))
     (problem,) = put_out(outputs, line(1))
-    assert problem == (
-        f"metrics.path: cannot append to {tmp_path}/missing/m: No such file or directory"
-    )
+    begins = f"metrics.path: cannot append to {path}: "
+    assert problem.startswith(f"{begins}No such file or directory. Batches go on, and what is not")
+    put(outputs, 2)
+    path.mkdir(parents=True)
+    (problem,) = put_out(outputs, line(3))
+    assert problem.startswith(f"{begins}Is a directory. ")
+    path.rmdir()
+    assert caplog.messages == []
+    put(outputs, 4, 5)
+    assert numbers_in(path) == [4, 5]
+    (told,) = caplog.messages
+    assert told == f"metrics.path: {path} is written again; those of 3 batch(es) are missing"
     (problem,) = put_out(MetricsOutputs("nosuch://x"), line(1))
     assert problem.startswith("metrics.path: cannot append to nosuch://x: ArrowInvalid")
 
