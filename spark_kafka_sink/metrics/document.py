@@ -238,7 +238,7 @@ a plugin are asked nothing, and nothing is logged.
 | averages, rates | of the time since the push before; one of nothing is left out |
 | maxima | of the tasks since then |
 | labels of the client | `client_rack` (`kafka.client.rack`), `transactional_id` with exactly-once |
-| client instance | of a streaming query, one for each Python worker that writes, over all its tasks; of a job, one for each task: its id is in the worker's log |
+| client instance | of a streaming query, one for each Python worker that writes, over all its tasks; of a job, one for each task: its id is in the worker's log at level `DEBUG` |
 | last push | at the end of a job's task, when a worker of a query has had no task for 30 s, and when a producer is closed because its task failed. A worker that Spark ends before that, with its query, has told what there was at the last interval |
 
 A push is compressed as the brokers ask. Where it would be larger than they take, what is per topic is left
@@ -246,7 +246,12 @@ out, and then what is per broker. It uses a connection that is there anyway, aft
 answered, and leaves a place for produce requests: under a load that fills all others
 (`kafka.max.in.flight.requests.per.connection`) it waits. With 3 brokers and 1 topic a push takes 1.3 ms of
 the worker's CPU and 1.3 KB. No failure of a push is one of the task's; closing a producer waits for the
-answer to the last one, half a second at most. `make telemetry` has a real broker take it, beside librdkafka's.
+answer to the last one, half a second at most.
+
+Brokers answer the requests of a connection one after the other, so rows can wait for a push: as long as the
+broker and its plugin take for it. Where that is more than 5 s, the connection is given up, the rows go over
+a new one, and this producer leaves the brokers alone for 5 minutes; a warning says so, once per process.
+`make telemetry` has a real broker take it, beside librdkafka's.
 
 ## Files
 

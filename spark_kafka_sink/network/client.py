@@ -127,6 +127,11 @@ class NetworkClient:
             return len(self._connection(node).in_flight)
         return sum(len(connection.in_flight) for connection in self._connections.values())
 
+    def is_oldest(self, node: Node, request: Request) -> bool:
+        """Whether ``node`` has answered all that was sent on its connection before ``request``."""
+        oldest = next(iter(self._connection(node).in_flight), None)
+        return oldest is not None and oldest.request is request
+
     def is_any_connected(self, nodes: Iterable[Node]) -> bool:
         """Whether at least one of ``nodes`` can be reached, however busy or throttled it is.
 

@@ -52,7 +52,8 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, T
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender
-from spark_kafka_sink.producer.telemetry import Telemetry, Watched
+from spark_kafka_sink.producer.telemetry import Telemetry
+from spark_kafka_sink.producer.telemetry_state import Watched
 from spark_kafka_sink.producer.topic_waiter import TopicCreator, TopicWaiter, topic_creator
 from spark_kafka_sink.producer.transaction_manager import TransactionSettings
 from spark_kafka_sink.security.security import Security
@@ -124,15 +125,8 @@ class KafkaProducer:
     def _create_telemetry(self, rng: random.Random) -> Telemetry | None:
         if not self._config.enable_metrics_push:
             return None
-        watched = Watched(
-            self._totals,
-            self.client,
-            self._metadata,
-            self.accumulator,
-            self.pool.memory_bytes,
-            self._clock,
-            lambda: self.sender.transaction,
-        )
+        parts = self._totals, self.client, self._metadata, self.accumulator, self.pool.memory_bytes
+        watched = Watched(*parts, self._clock, lambda: self.sender.transaction)
         return Telemetry(watched, self._config, rng)
 
     @property

@@ -1,8 +1,12 @@
 """Tells brokers that ask for it how this producer does (KIP-714): a state machine of the sender.
 
 It begins when the first produce request was answered, and uses connections that are there anyway,
-where the sender leaves room: nothing of a task waits for it, and no failure of it is one of the
-task's. Brokers that do not offer it, as most, are asked nothing.
+where the sender leaves room. No failure of it is one of the task's. Brokers that do not offer it,
+as most, are asked nothing.
+
+Brokers answer the requests of a connection one after the other: rows that follow one of these on
+its connection wait until it is answered. Where that takes longer than ``ANSWER_MS`` from when all
+before it is answered, and rows wait, the connection is given up, and they go over another one.
 
 A client instance, as brokers call it, lasts from the first task of a producer until its last push,
 the terminating one: at the end of a job's task, when the producer is closed, or has rested for so
@@ -15,19 +19,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_kafka_sink.base.backoff import RandomSource
-from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import error_for_code, error_named
-from spark_kafka_sink.base.model import Node, PreparedTransaction
+from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.metrics import TaskTotals
+from spark_kafka_sink.producer.telemetry_state import IN_PROGRESS, TERMINATING, State, Watched
 from spark_kafka_sink.producer.telemetry_subscription import (
     DEFAULT_PUSH_INTERVAL_MS,
     Subscription,
@@ -52,49 +52,19 @@ logger = logging.getLogger(__name__)
 LONGEST_REST_MS = 30_000
 """Spark ends a Python worker that was idle for a minute, and then nothing can be told any more."""
 FINISH_MS = 500
-"""How long closing waits for the answer to the last push."""
+"""How long closing waits for the answers to a push under way and the last one."""
+ANSWER_MS = 5_000
+"""How long rows wait for the answer to a request, from when all before it is answered."""
 
 _NONE = error_named("NONE")
 _LEAST_JITTER, _JITTER = 0.5, 1.0
 _RECHECK_MS = 1_000
 
 
-class State(Enum):
-    """What is next, or under way. Source: ``ClientTelemetryState``."""
+_T = TypeVar("_T")
 
-    SUBSCRIPTION_NEEDED = auto()
-    SUBSCRIPTION_IN_PROGRESS = auto()
-    PUSH_NEEDED = auto()
-    PUSH_IN_PROGRESS = auto()
-    TERMINATING_PUSH_NEEDED = auto()
-    TERMINATING_PUSH_IN_PROGRESS = auto()
-    TERMINATED = auto()
-
-
-_IN_PROGRESS = frozenset(
-    (
-        State.SUBSCRIPTION_IN_PROGRESS,
-        State.PUSH_IN_PROGRESS,
-        State.TERMINATING_PUSH_IN_PROGRESS,
-    )
-)
-_WITH_A_LAST_PUSH = frozenset((State.PUSH_NEEDED, State.PUSH_IN_PROGRESS))
-_TERMINATING = frozenset((State.TERMINATING_PUSH_NEEDED, State.TERMINATING_PUSH_IN_PROGRESS))
-
-
-class Watched(NamedTuple):
-    """What there is to tell of.
-
-    buffer_bytes: ``buffer.memory`` as it is; transaction: the one that is written in
-    """
-
-    totals: TaskTotals
-    client: NetworkClient
-    metadata: Metadata
-    accumulator: RecordAccumulator
-    buffer_bytes: int
-    clock: Clock
-    transaction: Callable[[], PreparedTransaction | None]
+_warned: set[str] = set()
+"""What this process has warned of: tasks and producers are many, and would say the same."""
 
 
 class Telemetry:
@@ -112,7 +82,10 @@ class Telemetry:
         self._is_enabled = True
         self._has_begun = False
         self._due_ms = 0
-        self._node_id: int | None = None
+        self._node: Node | None = None
+        self._asked: Request | None = None
+        self._answer_by_ms: int | None = None
+        self._quiet_until_ms = 0
         self._figures: TelemetryFigures | None = None
         self._task_began_at_ms = watched.clock.timestamp_ms()
         self._rest_ends_at_ms: int | None = None
@@ -122,7 +95,7 @@ class Telemetry:
     def begin_task(self) -> None:
         """Counters are about to begin anew. Under the monitor."""
         if self._figures is not None:
-            self._figures.end_task()
+            self._guarded(self._figures.end_task)
         self._task_began_at_ms = self._clock.timestamp_ms()
         self._rest_ends_at_ms = None
 
@@ -138,8 +111,13 @@ class Telemetry:
 
     def maybe_request(self, now_ms: int) -> int | None:
         """Send a request if one is due and there is room; returns after how long to call again."""
-        if not self._is_enabled or self.state in _IN_PROGRESS or not self._begins():
+        return self._guarded(self._advance, now_ms)
+
+    def _advance(self, now_ms: int) -> int | None:
+        if not self._is_enabled or not self._begins():
             return None
+        if self.state in IN_PROGRESS:
+            return self._await_answer(now_ms)
         rest_ends_at_ms = self._rest_ends_at_ms
         if self.state is State.TERMINATED:
             if rest_ends_at_ms is not None:
@@ -156,18 +134,22 @@ class Telemetry:
     def finish(self) -> None:
         """The producer is being closed: the last push, if brokers wait for one.
 
-        Waits for its answer at most ``FINISH_MS``; not at all without a connection.
+        Waits for its answer, and for that to a push under way before it: what that has told is not
+        told again. At most ``FINISH_MS``; not at all without a connection.
         """
-        self._begin_last_push()
         until_ms = self._clock.now_ms() + FINISH_MS
         nodes = self._watched.metadata.snapshot.nodes.values()
-        while self._is_enabled and self.state in _TERMINATING:
+        while self._is_enabled:
             now_ms = self._clock.now_ms()
-            if now_ms >= until_ms or not self._client.is_any_connected(nodes):
+            if self.state is not State.PUSH_IN_PROGRESS:
+                self._begin_last_push()
+            is_done = self.state is State.TERMINATED or now_ms >= until_ms
+            if is_done or not self._client.is_any_connected(nodes):
                 break
             if self.state is State.TERMINATING_PUSH_NEEDED:
-                self._request(now_ms, is_closing=True)
-            self._client.poll(until_ms - now_ms, now_ms)
+                self._guarded(self._request, now_ms, True)
+            if self._is_enabled:
+                self._client.poll(until_ms - now_ms, now_ms)
         self._is_enabled = False
 
     def _begins(self) -> bool:
@@ -188,12 +170,12 @@ class Telemetry:
             self.state = State.SUBSCRIPTION_NEEDED
             self.subscription = self._figures = None
             self._has_begun = False
-            self._due_ms = 0
+            self._due_ms = self._quiet_until_ms
 
     def _begin_last_push(self) -> None:
-        if self.state in _WITH_A_LAST_PUSH:
+        if self.state is State.PUSH_NEEDED:
             self.state = State.TERMINATING_PUSH_NEEDED
-        elif self.state not in _TERMINATING:
+        elif self.state not in TERMINATING:
             self.state = State.TERMINATED
 
     def _request(self, now_ms: int, is_closing: bool = False) -> int | None:
@@ -227,7 +209,7 @@ class Telemetry:
 
         def rank(node: Node) -> tuple[bool, int, float]:
             in_flight = self._client.in_flight_count(node)
-            return node.node_id != self._node_id, in_flight, self._rng.random()
+            return node != self._node, in_flight, self._rng.random()
 
         for node in sorted(nodes.values(), key=rank):
             has_room = self._client.in_flight_count(node) < places
@@ -237,11 +219,34 @@ class Telemetry:
 
     def _offers(self, node: Node) -> bool:
         versions = self._client.api_versions(node)
-        return versions is not None and versions.supports(PushTelemetryRequest)
+        return versions is not None and all(
+            versions.supports(request)
+            for request in (GetTelemetrySubscriptionsRequest, PushTelemetryRequest)
+        )
 
     def _send(self, node: Node, request: Request, on_complete: OnComplete, now_ms: int) -> None:
-        self._node_id = node.node_id
-        self._client.send(node, request, now_ms, on_complete)
+        self._node = node
+        self._asked, self._answer_by_ms = request, None
+
+        self._client.send(node, request, now_ms, partial(self._guarded, on_complete))
+
+    def _await_answer(self, now_ms: int) -> int | None:
+        """Let rows not wait for long behind a request that is not answered."""
+        node, asked = self._node, self._asked
+        if node is None or asked is None or not self._client.is_oldest(node, asked):
+            return None
+        if self._answer_by_ms is None:
+            self._answer_by_ms = now_ms + ANSWER_MS
+        if not self._watched.accumulator.incomplete_count:
+            return None
+        if now_ms < self._answer_by_ms:
+            return self._answer_by_ms - now_ms
+        self._node = None
+        self._quiet_until_ms = now_ms + DEFAULT_PUSH_INTERVAL_MS
+        why = f"no answer within {ANSWER_MS} ms about this producer's metrics"
+        _warn("%s: %s (kafka.enable.metrics.push); rows go over a new connection", node, why)
+        self._client.disconnect(node, why)
+        return 0
 
     def _pause(self, pause_ms: int, now_ms: int) -> None:
         self.state = State.SUBSCRIPTION_NEEDED
@@ -269,7 +274,7 @@ class Telemetry:
             self._disable(f"{node} gave this client no instance id")
             return
         if self.subscription is None and subscription.wants_any:
-            logger.info(
+            logger.debug(
                 "brokers ask for this producer's metrics every %s ms (kafka.enable.metrics.push), "
                 "as client instance %s",
                 subscription.push_interval_ms,
@@ -298,12 +303,7 @@ class Telemetry:
     def _push(self, node: Node, now_ms: int) -> None:
         is_last = self.state is State.TERMINATING_PUSH_NEEDED
         assert self.subscription is not None
-        try:
-            request = self._push_request(self.subscription, is_last)
-        except Exception:  # of metrics: no reason for a task to fail
-            logger.warning("this producer's metrics cannot be pushed to brokers", exc_info=True)
-            self._is_enabled = False
-            return
+        request = self._push_request(self.subscription, is_last)
         if request is None:
             self._pause(self._interval_ms, now_ms)
             return
@@ -360,8 +360,24 @@ class Telemetry:
 
     def _disable(self, why: str) -> None:
         self._is_enabled = False
-        logger.warning(
+        _warn(
             "this producer's metrics are not pushed to brokers any more "
             "(kafka.enable.metrics.push): %s",
             why,
         )
+
+    def _guarded(self, step: Callable[..., _T], *args: object) -> _T | None:
+        """``step``. Where it fails, nothing more is told: no reason for a task to fail."""
+        try:
+            return step(*args)
+        except Exception:
+            self._is_enabled = False
+            _warn("this producer's metrics cannot be pushed to brokers", exc_info=True)
+            return None
+
+
+def _warn(message: str, *args: object, exc_info: bool = False) -> None:
+    """Of each ``message`` one warning per process."""
+    level = logging.DEBUG if message in _warned else logging.WARNING
+    _warned.add(message)
+    logger.log(level, message, *args, exc_info=exc_info)

@@ -9,10 +9,18 @@ import logging
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
-from spark_kafka_sink.producer.telemetry import FINISH_MS, LONGEST_REST_MS, State
+from spark_kafka_sink.producer import telemetry
+from spark_kafka_sink.producer.telemetry import FINISH_MS, LONGEST_REST_MS
+from spark_kafka_sink.producer.telemetry_state import State
 from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS
 from tests.simulation.harness import keyed
 from tests.simulation.telemetry_world import INTERVAL_MS, TOTAL, Watched, first_push
+
+
+@pytest.fixture(autouse=True)
+def a_process_that_has_not_warned(monkeypatch):
+    monkeypatch.setattr(telemetry, "_warned", set())
+
 
 # --- errors -----------------------------------------------------------------------------------
 
@@ -100,17 +108,6 @@ def test_a_client_without_an_instance_id_pushes_nothing():
     watched.write()
 
 
-def test_figures_that_fail_end_it_and_not_the_task(caplog, monkeypatch):
-    watched = Watched()
-    watched.write()
-    watched.run_for(100)
-    monkeypatch.setattr(watched.producer.telemetry._figures, "take", lambda *_: 1 / 0)
-    watched.run_for(2 * INTERVAL_MS)
-    assert "ZeroDivisionError" in caplog.text
-    watched.write()
-    assert watched.plugin.pushes == []
-
-
 # --- brokers that die, and places -------------------------------------------------------------
 
 
@@ -128,7 +125,7 @@ def test_a_broker_that_dies_in_the_middle_costs_the_task_nothing(is_push):
             watched.simulation.step()
     else:
         assert watched.state is State.SUBSCRIPTION_IN_PROGRESS
-    dead = watched.producer.telemetry._node_id
+    dead = watched.producer.telemetry._node.node_id
     cluster.crash(dead, election_delay_ms=500)
     watched.plugin.hangs = False
     watched.write(topic="copied")
@@ -251,6 +248,18 @@ def test_a_push_under_way_is_followed_by_the_last_one():
     watched.producer.telemetry.finish()
     assert [push.is_last for push in watched.plugin.pushes] == [False, True]
     assert watched.plugin.refused == []
+
+
+@pytest.mark.parametrize("places", [1, 5])
+def test_what_a_push_under_way_has_told_is_not_told_again(places):
+    watched = Watched(brokers=1, max_in_flight_requests_per_connection=str(places))
+    watched.write()
+    watched.run_for(100)
+    while watched.state is not State.PUSH_IN_PROGRESS:
+        watched.simulation.step()
+    watched.producer.telemetry.finish()
+    assert [push.value(TOTAL) for push in watched.plugin.pushes] == [10, 0]
+    assert watched.producer.client.in_flight_count() == 0, "the last one was answered as well"
 
 
 def test_a_failed_task_says_so_too():
