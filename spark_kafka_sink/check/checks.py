@@ -16,6 +16,7 @@ from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unk
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL
+from spark_kafka_sink.config.sink_keys import NONE
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.security import Security
 
@@ -89,10 +90,14 @@ def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iter
             yield passed(subject, f"none for kafka.client.id {config.client_id}")
 
 
+_GUARANTEES = {NONE: "delivery.guarantee=none"}
+"""How those are told whose names alone say nothing."""
+
+
 def _told(options: SinkOptions) -> str:
     """What the options come to, in the words of their names."""
     config = options.producer
-    guarantee = "at-least-once" if options.exactly_once is None else "exactly-once"
+    guarantee = _GUARANTEES.get(options.delivery_guarantee, options.delivery_guarantee)
     acks = {ACKS_ALL: "all"}.get(config.acks, str(config.acks))
     idempotence = str(config.enable_idempotence).lower()
     return (

@@ -46,6 +46,7 @@ _EXACTLY_ONCE_ONLY = (
     "transaction.log.min.isr",
 )
 _AS_THEY_ARE = (
+    "delivery_guarantee",
     "topic",
     "hooks_on_error",
     "log_level",
@@ -72,6 +73,7 @@ class SinkOptions:
     """
 
     producer: ProducerConfig
+    delivery_guarantee: str
     exactly_once: ExactlyOnceConfig | None
     checkpoint: str | None
     query_name: str | None

@@ -20,7 +20,7 @@ def told_settings(options: SinkOptions) -> dict[str, str]:
     """Values as they are in force, given or not, by the names that users write."""
     producer = options.producer
     told = {
-        "delivery.guarantee": "at-least-once" if options.exactly_once is None else "exactly-once",
+        "delivery.guarantee": options.delivery_guarantee,
         "kafka.acks": "all" if producer.acks == ACKS_ALL else str(producer.acks),
         "kafka.enable.idempotence": str(producer.enable_idempotence).lower(),
         **_compression(producer),

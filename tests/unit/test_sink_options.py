@@ -7,12 +7,14 @@ import pickle
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.check.checks import all_checks
 from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.told_settings import told_settings
 from spark_kafka_sink.config.topic_creation import TopicCreation
+from tests.unit.simulated_time import SimulatedClock
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 
@@ -322,6 +324,8 @@ def test_settings_that_metrics_tell():
     assert told["kafka.acks"] == "all"
     assert told["kafka.batch.size"] == "131072"
     assert told["delivery.guarantee"] == "at-least-once"
+    nothing = told_settings(parse({"delivery.guarantee": "none"}))
+    assert (nothing["delivery.guarantee"], nothing["kafka.acks"]) == ("none", "0")
     once = {"delivery.guarantee": "exactly-once", "transactional.id.prefix": "p"}
     assert told_settings(parse(once))["delivery.guarantee"] == "exactly-once"
     secured = {
@@ -332,3 +336,16 @@ def test_settings_that_metrics_tell():
     }
     assert told_settings(parse(secured)).keys() == told_settings(parse()).keys()
     assert told_settings(parse({"kafka.acks": "1"}))["kafka.acks"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "begins"),
+    [
+        ("at-least-once", "at-least-once, kafka.acks=all, kafka.enable.idempotence=true"),
+        ("none", "delivery.guarantee=none, kafka.acks=0, kafka.enable.idempotence=false"),
+    ],
+)
+def test_what_a_check_tells_first(guarantee: str, begins: str) -> None:
+    options = parse({"delivery.guarantee": guarantee})
+    first = next(all_checks(options, writes=False, time=SimulatedClock()))
+    assert first.text.startswith(begins)
