@@ -92,6 +92,9 @@ def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:
 def _batches(lines: list[dict[str, Any]], width: int) -> Table:
     table = Table(box=None, pad_edge=False)
     shown = [column for column in _COLUMNS if width >= column.least_width]
+    if len({_query(line) for line in lines}) > 1:
+        most = _MOST_OF_QUERY if width >= _NARROW else _LEAST_OF_QUERY
+        shown.insert(1, _Column("query", lambda line: _shortened(_query(line), most), 0, True))
     for column in shown:
         table.add_column(column.name, justify="left" if column.is_text else "right", no_wrap=True)
     # Else the last column would take from the others what it lacks.
@@ -111,6 +114,20 @@ class _Column(NamedTuple):
     of: Callable[[dict[str, Any]], str]
     least_width: int = 0
     is_text: bool = False
+
+
+_MOST_OF_QUERY, _LEAST_OF_QUERY = 20, 8
+"""Letters of a query's name."""
+_LETTERS_OF_ID = 8
+
+
+def _query(line: dict[str, Any]) -> str:
+    """Its name, else what its id begins with; of a job nothing."""
+    return str(line.get("query_name") or str(line.get("query_id") or "")[:_LETTERS_OF_ID])
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _records(line: dict[str, Any]) -> float:

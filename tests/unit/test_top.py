@@ -60,6 +60,34 @@ def test_one_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 batch," in capsys.readouterr().out
 
 
+def test_batches_of_several_queries_are_told_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.jsonl"
+    lines = [
+        numbered(HEALTHY, 7, query_name="orders"),
+        numbered(HEALTHY, 8, query_id="0b1c2d3e-4f50-6172-8394-a5b6c7d8e9f0"),
+        numbered(HEALTHY, 9, query_name="clicks-of-all-countries-by-minute"),
+    ]
+    path.write_bytes(text(*lines))
+    assert main(["top", str(path), "--once"]) == 0
+    rows = [row.split()[:2] for row in capsys.readouterr().out.splitlines()[1:5]]
+    assert rows == [
+        ["batch", "query"],
+        ["9", "clicks-of-all-count…"],
+        ["8", "0b1c2d3e"],
+        ["7", "orders"],
+    ]
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["top", str(path), "--once"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 40
+    assert " clicks-… " in shown
+    path.write_bytes(text(*lines[:1]))
+    assert main(["top", str(path), "--once"]) == 0
+    assert "query" not in capsys.readouterr().out
+
+
 def test_what_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
