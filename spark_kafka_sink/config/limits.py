@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spark_kafka_sink.base.dataclass import dataclass
@@ -90,6 +90,12 @@ class LimitConfig:
         """Whether there is more than a pause."""
         return self.bytes_per_second is not None or self.records_per_second is not None
 
+    @property
+    def rates(self) -> str:
+        """Options and values, for messages."""
+        given = {MAX_BYTES: self.bytes_per_second, MAX_RECORDS: self.records_per_second}
+        return " and ".join(f"{name} = {value}" for name, value in given.items() if value)
+
 
 @dataclass(frozen=True, slots=True)
 class LimitAccess:
@@ -116,3 +122,14 @@ def limits_of(sink: Mapping[str, Any]) -> LimitConfig | None:
         sink["limit_server_port"],
     )
     return limits if limits.has_rate or limits.pause_path is not None else None
+
+
+def notes_on_limits(limits: LimitConfig | None, batch_size: int) -> Iterator[str]:
+    """Sentences about limits that are kept, and hardly meant. batch_size: bytes"""
+    most = None if limits is None else limits.bytes_per_second
+    if most is not None and most < batch_size:
+        yield (
+            f"{MAX_BYTES} = {most} is less than kafka.batch.size = {batch_size}: a batch that is "
+            "full waits for longer than a second. If the limit is meant, set kafka.batch.size to "
+            "less than it"
+        )

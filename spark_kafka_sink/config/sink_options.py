@@ -24,7 +24,7 @@ from spark_kafka_sink.config.java_keys import (
     KEYS_WITHOUT_EFFECT,
     LISTS_OF_JAVA_CLASSES,
 )
-from spark_kafka_sink.config.limits import LimitConfig, limits_of
+from spark_kafka_sink.config.limits import LimitConfig, limits_of, notes_on_limits
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, notes_on_outputs
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -128,6 +128,7 @@ class SinkOptions:
                 *notes_on_secrets(lowered),
                 *notes_on_outputs(outputs, own),
                 *notes_on_dead_letters(sink, own),
+                *notes_on_limits(limits_of(sink), producer.batch_size),
             ),
             dead_letters=dead_letters_of(sink),
             limits=limits_of(sink),

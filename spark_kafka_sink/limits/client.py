@@ -6,12 +6,13 @@ through the sender's own network, and the time is passed in.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.config.limits import SERVER_HOST, SERVER_PORT, LimitAccess
+from spark_kafka_sink.config.limits import PAUSE_PATH, SERVER_HOST, SERVER_PORT, LimitAccess
 from spark_kafka_sink.limits.messages import (
     MOST_BYTES,
     Granted,
@@ -32,7 +33,10 @@ from spark_kafka_sink.network.interface import (
 )
 from spark_kafka_sink.protocol.types import Buffer
 
+logger = logging.getLogger(__name__)
+
 _ATTEMPTS_IN_TIME = 5
+_LONG_MS = 10_000
 _PAUSE_LEASE_MS = 1000
 _MORE_THAN_IS_SENT = 1 << 40
 
@@ -67,6 +71,8 @@ class LimitClient:
         self.records_left = 0
         self._unit: str | None = None
         self._has_begun = True
+        self._is_wait_told = False
+        self._held_since_ms: int | None = None
         self.is_paused = False
         self.failure: LimitUnavailableError | None = None
         self._asked: Reservation | None = None
@@ -90,6 +96,11 @@ class LimitClient:
         """Bytes and records up to which several batches are reserved at once: of 100 ms."""
         limits = self._access.limits
         return _of_100_ms(limits.bytes_per_second), _of_100_ms(limits.records_per_second)
+
+    def begin_task(self) -> None:
+        """For another task: it belongs to no unit yet, and nothing is logged of it."""
+        self.unit = None
+        self._is_wait_told = False
 
     @property
     def unit(self) -> str | None:
@@ -241,13 +252,46 @@ class LimitClient:
         self._attempts = 0
         self._is_sent = False
         self.is_paused = isinstance(answer, Paused)
+        self._tell_of_pause(now_ms)
         if isinstance(answer, Granted):
             self._granted, self._asked = self._asked, None
             self._usable_at_ms = now_ms + answer.wait_ms
+            self._tell_of_wait(answer.wait_ms)
         elif isinstance(answer, Paused):
             self._silent_since_ms = self._retry_at_ms = now_ms + answer.ask_again_ms
         elif isinstance(answer, Refused):
             self._fail(answer.reason)
+
+    # --- log -----------------------------------------------------------------------------------
+
+    def _tell_of_wait(self, wait_ms: int) -> None:
+        """Once for each task."""
+        if wait_ms >= _LONG_MS and not self._is_wait_told:
+            self._is_wait_told = True
+            logger.warning(
+                "this task waits %d s for %s, before it sends more. If that is too slow, start the "
+                "query again with a higher limit",
+                wait_ms // 1000,
+                self._access.limits.rates,
+            )
+
+    def _tell_of_pause(self, now_ms: int) -> None:
+        """When it begins, and when it ends."""
+        path, since_ms = self._access.limits.pause_path, self._held_since_ms
+        if self.is_paused and since_ms is None:
+            self._held_since_ms = now_ms
+            logger.warning(
+                "this task is held, as %s = %s is there on the driver: it goes on when that is "
+                "removed",
+                PAUSE_PATH,
+                path,
+            )
+        elif not self.is_paused and since_ms is not None:
+            self._held_since_ms = None
+            held_s = (now_ms - since_ms) // 1000
+            logger.warning(
+                "%s = %s does not hold this task any more: %d s", PAUSE_PATH, path, held_s
+            )
 
 
 def _of_100_ms(per_second: int | None) -> int:

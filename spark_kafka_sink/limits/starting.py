@@ -24,9 +24,15 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.environment import child_environment
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.limits import SERVER_HOST, SERVER_PORT, LimitAccess, LimitConfig
+from spark_kafka_sink.config.limits import (
+    PAUSE_PATH,
+    SERVER_HOST,
+    SERVER_PORT,
+    LimitAccess,
+    LimitConfig,
+)
 from spark_kafka_sink.limits.messages import Granted, Reservation, read_answer, write_request
 from spark_kafka_sink.limits.process import identity_of
 from spark_kafka_sink.limits.server import lock_of
@@ -61,8 +67,13 @@ def access_for(
     brokers: the server listens at the address from which this machine reaches them
     owner: id of the process with which the server ends
 
-    Raises LimitServerError.
+    Raises LimitServerError, and ConfigError where a folder would hold the query.
     """
+    if limits.pause_path is not None and os.path.isdir(limits.pause_path):
+        raise ConfigError(
+            f"{PAUSE_PATH} = {limits.pause_path} is a folder on the driver, which would hold the "
+            "query for as long as it exists: name a file that is there only in a pause"
+        )
     bind = "" if limits.server_host is not None else _address_toward(brokers)
     port, token = find_or_start(_Place(owner, bind, limits.server_port))
     digest = hashlib.sha256(json.dumps([limits.pause_path, *query]).encode()).hexdigest()

@@ -255,7 +255,7 @@ class KafkaProducer:
             self._is_transactional = False
             self.sender.exchange_identity(self._identities.idempotent_when_needed())
         if self._limit is not None:
-            self._limit.unit = None
+            self._limit.begin_task()
         self._topics.add(topics)
 
     def begin_transaction(

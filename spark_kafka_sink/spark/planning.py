@@ -67,7 +67,7 @@ def plan_limits(options: SinkOptions, owner: int, query_id: str | None = None) -
     owner: id of the process with which the server ends that is asked
     query_id: of a streaming query, where Spark has told it already
 
-    Raises LimitServerError.
+    Raises LimitServerError, and ConfigError for a ``pause.path`` that is a folder.
     """
     if options.limits is None:
         return options

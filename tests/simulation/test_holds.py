@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from unittest import mock
 
@@ -119,3 +120,29 @@ def test_a_hold_that_is_forgotten_is_caught() -> None:
     nothing = mock.patch.object(Holds, "note_all", return_value=None)
     with nothing, pytest.raises(DeliveryError):
         assert_a_leader_may_move()
+
+
+def test_a_task_tells_once_that_it_waits_for_long(caplog: pytest.LogCaptureFixture) -> None:
+    query = query_of(LimitConfig(1_000, None, None))
+    query.start(0, 64)
+    query.run()
+    [told] = [record.getMessage() for record in caplog.records]
+    assert re.search(r"waits 1\d s for max\.bytes\.per\.second = 1000, ", told)
+
+
+def test_a_task_tells_when_it_is_held_and_when_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    query = query_of(LimitConfig(None, None, PAUSE_PATH))
+    query.server.held = True
+    query.world.scheduler.after(20_000, lambda: setattr(query.server, "held", False))
+    query.start(0, 64)
+    query.run()
+    held, released = [record.getMessage() for record in caplog.records]
+    assert f"is held, as pause.path = {PAUSE_PATH} is there" in held
+    assert "does not hold this task any more: 20 s" in released
+
+
+def test_nothing_is_told_of_short_waits(caplog: pytest.LogCaptureFixture) -> None:
+    query = query_of(LimitConfig(MB, None, PAUSE_PATH))
+    query.start(0, 640)
+    query.run()
+    assert not caplog.records

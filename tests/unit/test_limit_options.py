@@ -25,6 +25,13 @@ def test_options_make_limits() -> None:
     assert options(pause_path="/held").limits == LimitConfig(None, None, "/held")
 
 
+def test_a_limit_below_a_batch_is_noted() -> None:
+    [note] = options(max_bytes_per_second="1000").notes
+    assert "max.bytes.per.second = 1000 is less than kafka.batch.size" in note
+    assert not options(max_bytes_per_second="1000", kafka_batch_size="1000").notes
+    assert not options(max_records_per_second="1").notes
+
+
 @pytest.mark.parametrize("name", ["max_bytes_per_second", "max_records_per_second"])
 def test_a_limit_of_nothing_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=name.replace("_", ".")):

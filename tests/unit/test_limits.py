@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.limits import LimitConfig
 from spark_kafka_sink.limits import starting
@@ -281,6 +282,12 @@ def test_somebody_elses_folder_is_not_used(owner: subprocess.Popen[bytes], tmp_p
     folder.mkdir(0o755)
     with pytest.raises(LimitServerError, match="TMPDIR"):
         access_for(LIMITS, ["q"], BROKERS, owner.pid)
+
+
+def test_a_folder_does_not_hold_a_query(tmp_path: Path) -> None:
+    limits = LimitConfig(None, None, str(tmp_path))
+    with pytest.raises(ConfigError, match=r"pause\.path = .* is a folder"):
+        access_for(limits, ["q"], BROKERS, os.getpid())
 
 
 def test_brokers_without_addresses_are_told(owner: subprocess.Popen[bytes]) -> None:
