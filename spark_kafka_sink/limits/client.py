@@ -45,10 +45,15 @@ class LimitUnavailableError(KafkaSinkError):
     """Nobody tells how fast the task may send, so that it sends nothing."""
 
 
+class LimitTooLowError(KafkaSinkError):
+    """What a transaction still has to write may be sent only after it has timed out."""
+
+
 class LimitClient:
     """Reserves what is to be sent. One reservation at a time; what is granted may be used later.
 
     bytes_left, records_left: what may be sent now
+    unit: that all tasks of a micro-batch with exactly-once have in common
     is_paused: the last answer was that the query is held
     failure: why nothing may be sent any more
     """
@@ -69,12 +74,13 @@ class LimitClient:
         self._timeout_ms = timeout_ms
         self.bytes_left = 0
         self.records_left = 0
-        self._unit: str | None = None
-        self._has_begun = True
+        self.unit: str | None = None
+        self._begun_at_ms: int | None = None
+        self._transaction_timeout_ms = 0
         self._is_wait_told = False
         self._held_since_ms: int | None = None
         self.is_paused = False
-        self.failure: LimitUnavailableError | None = None
+        self.failure: LimitUnavailableError | LimitTooLowError | None = None
         self._asked: Reservation | None = None
         self._granted: Reservation | None = None
         self._usable_at_ms = 0
@@ -102,20 +108,16 @@ class LimitClient:
         self.unit = None
         self._is_wait_told = False
 
-    @property
-    def unit(self) -> str | None:
-        """What all tasks of a micro-batch with exactly-once have in common."""
-        return self._unit
-
-    @unit.setter
-    def unit(self, unit: str | None) -> None:
-        self._unit = unit
-        self._has_begun = unit is None
+    def begin_unit(self, unit: str, timeout_ms: int) -> None:
+        """The task writes in a transaction of ``unit``. timeout_ms: of the transaction"""
+        self._begun_at_ms = None
+        self._transaction_timeout_ms = timeout_ms
+        self.unit = unit
 
     @property
     def has_begun(self) -> bool:
         """Whether something of the unit was granted; always so without one."""
-        return self._has_begun
+        return self.unit is None or self._begun_at_ms is not None
 
     @property
     def is_idle(self) -> bool:
@@ -134,7 +136,7 @@ class LimitClient:
             limits.bytes_per_second,
             limits.records_per_second,
             limits.pause_path,
-            self._unit,
+            self.unit,
         )
         self._silent_since_ms = now_ms
         self._is_sent = False
@@ -177,7 +179,8 @@ class LimitClient:
         if now_ms < self._usable_at_ms:
             return self._usable_at_ms - now_ms
         self._granted = None
-        self._has_begun = self._has_begun or granted.unit == self._unit
+        if self._begun_at_ms is None and granted.unit == self.unit:
+            self._begun_at_ms = now_ms
         self.bytes_left += granted.bytes
         self.records_left += granted.records
         if not self._access.limits.has_rate:
@@ -197,6 +200,18 @@ class LimitClient:
             "that firewalls let through. If the server has ended, the next start of the query "
             "starts another one"
         )
+
+    def _check_timeout(self, wait_ms: int, now_ms: int) -> None:
+        """Fail at once where a transaction would wait, open, and be aborted in the end."""
+        began_ms, timeout_ms = self._begun_at_ms, self._transaction_timeout_ms
+        since_ms = now_ms if began_ms is None else began_ms
+        if self.unit is not None and now_ms + wait_ms > since_ms + timeout_ms:
+            self.failure = LimitTooLowError(
+                f"what this task sends next is {wait_ms // 1000} s away, for "
+                f"{self._access.limits.rates}, and by then its transaction is aborted: "
+                f"kafka.transaction.timeout.ms = {timeout_ms}. Set either higher, or write less in "
+                "a micro-batch or job"
+            )
 
     # --- connection ----------------------------------------------------------------------------
 
@@ -256,6 +271,7 @@ class LimitClient:
         if isinstance(answer, Granted):
             self._granted, self._asked = self._asked, None
             self._usable_at_ms = now_ms + answer.wait_ms
+            self._check_timeout(answer.wait_ms, now_ms)
             self._tell_of_wait(answer.wait_ms)
         elif isinstance(answer, Paused):
             self._silent_since_ms = self._retry_at_ms = now_ms + answer.ask_again_ms
@@ -266,7 +282,7 @@ class LimitClient:
 
     def _tell_of_wait(self, wait_ms: int) -> None:
         """Once for each task."""
-        if wait_ms >= _LONG_MS and not self._is_wait_told:
+        if wait_ms >= _LONG_MS and not self._is_wait_told and self.failure is None:
             self._is_wait_told = True
             logger.warning(
                 "this task waits %d s for %s, before it sends more. If that is too slow, start the "

@@ -284,7 +284,7 @@ class KafkaProducer:
         settings = TransactionSettings(transactional_id, timeout_ms)
         self.sender.exchange_identity(self._identities.transactional(settings, token))
         if self._limit is not None:
-            self._limit.unit = transactional_id if token is None else str(token)
+            self._limit.begin_unit(transactional_id if token is None else str(token), timeout_ms)
         self.client.wakeup()
 
     def take_leave(self) -> None:

@@ -11,10 +11,12 @@ import pytest
 from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.config.limits import LimitConfig
+from spark_kafka_sink.limits.client import LimitTooLowError
 from spark_kafka_sink.producer.holds import Holds
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.limited import PAUSE_PATH, LimitedQuery, expected
 from tests.simulation.refusing import Refusal, refusing
+from tests.simulation.transactions import KAFKA_3_9, KAFKA_4_3
 
 MB = 1_000_000
 IMPATIENT = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000", "linger_ms": "0"}
@@ -146,3 +148,26 @@ def test_nothing_is_told_of_short_waits(caplog: pytest.LogCaptureFixture) -> Non
     query.start(0, 640)
     query.run()
     assert not caplog.records
+
+
+@pytest.mark.parametrize(("level", "apis"), [(0, KAFKA_3_9), (2, KAFKA_4_3)])
+@pytest.mark.parametrize(("rate", "fails_after_ms"), [(1_000, 76_000), (100, 10_000)])
+def test_a_transaction_does_not_wait_until_it_is_aborted(
+    level: int, apis: Any, rate: int, fails_after_ms: int
+) -> None:
+    """128 KB: with 1 KB/s it begins after 16 s, is open for 60 s, and would need 112 s."""
+    query = query_of(LimitConfig(rate, None, None))
+    query.cluster.enable_transactions(level, apis)
+    query.start(0, 128, lambda task: task.begin_transaction("t-0", 60_000))
+    both = rf"max\.bytes\.per\.second = {rate}, .*kafka\.transaction\.timeout\.ms = 60000"
+    with pytest.raises(LimitTooLowError, match=both):
+        query.run()
+    assert query.world.clock.ms - 1_000_000 < fails_after_ms
+
+
+def test_a_transaction_that_is_written_in_time_is_not_refused() -> None:
+    query = query_of(LimitConfig(1_000, None, None))
+    query.cluster.enable_transactions(2, KAFKA_4_3)
+    query.start(0, 64, lambda task: task.begin_transaction("t-0", 60_000))
+    assert query.run() >= query.sent_bytes
+    assert query.values() == expected(0, 64)

@@ -203,7 +203,7 @@ def in_transaction(number: int, plan: int) -> Callable[[LimitedTask], None]:
     def begin(producer: LimitedTask) -> None:
         producer.begin_transaction(f"t-{number}", 60_000)
         assert producer._limit is not None
-        producer._limit.unit = str(ProducerIdAndEpoch(1, plan))
+        producer._limit.begin_unit(str(ProducerIdAndEpoch(1, plan)), 60_000)
 
     return begin
 
