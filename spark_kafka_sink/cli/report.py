@@ -16,6 +16,7 @@ Make a page of the lines that the sink has written to option metrics.path: throu
 where the time of each micro-batch goes, partitions, brokers, slowest tasks, and what to change.
 One HTML file that needs nothing from elsewhere. docs/report.md explains it.
 """
+_HIGHEST_PORT = 65_535
 _EXAMPLES: Examples = (
     ("of a file, and those that were rotated", "pykafka-sink report /var/log/kafka-sink.jsonl"),
     ("of one query", "pykafka-sink report metrics.jsonl --query orders --output orders.html"),
@@ -70,6 +71,8 @@ def _follow(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             "--follow reads a file that grows, not a folder with a file for each line"
         )
+    if not 0 <= arguments.port <= _HIGHEST_PORT:
+        raise ConfigError(f"--port {arguments.port}: must be between 0 and {_HIGHEST_PORT}")
     report = FollowedReport(arguments.metrics, arguments.query)
     try:
         server = ReportServer(report, arguments.port)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["listen"]
 
+_HIGHEST_PORT = 65_535
 _PATH_PROPERTY = "spark.pykafka.metrics.path"
 
 
@@ -30,8 +32,8 @@ def listen(
     Spark's property spark.pykafka.metrics.path
     host: address to listen on; every one of this machine by default
 
-    Raises ConfigError without a path, for one that is no local file, and without the package;
-    OSError for a port that is in use.
+    Raises ConfigError without a path, for one that is no local file, for a port that cannot be one,
+    and without the package; OSError for a port that is in use.
 
     Example::
 
@@ -49,6 +51,10 @@ def listen(
             f"listen needs the file that queries write their metrics to, not {path}: give path, "
             "the same local file as their option metrics.path"
         )
+    if os.path.isdir(file):
+        raise ConfigError(f"listen reads one file, and {file} is a folder: name the file in path")
+    if not 0 <= port <= _HIGHEST_PORT:
+        raise ConfigError(f"listen: port {port} must be between 0 and {_HIGHEST_PORT}")
     check_library()
     from spark_kafka_sink.metrics.listener import Listening
 

@@ -146,5 +146,11 @@ def _line(text: bytes) -> dict[str, Any] | None:
         line = json.loads(text)
     except ValueError:
         return None
-    is_ours = isinstance(line, dict) and line.get("sink") == "pykafka-sink"
+    is_ours = (
+        isinstance(line, dict)
+        and line.get("sink") == "pykafka-sink"
+        and isinstance(line.get("event"), str)
+        and isinstance(line.get("time_ms"), (int, float))
+        and isinstance(line.get("metrics", {}), dict)
+    )
     return line if is_ours else None

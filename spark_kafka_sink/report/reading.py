@@ -114,6 +114,8 @@ def parse(texts: list[bytes], query: str | None) -> Piece:
         if rows is None:
             rows, texts = pa.array([], pa.struct(list(_SCHEMA))), []
     is_wanted = pc.fill_null(pc.equal(column(rows, "sink"), "pykafka-sink"), False)
+    for name in _NEEDED:
+        is_wanted = pc.and_(is_wanted, pc.is_valid(column(rows, name)))
     left_out += len(texts) - pc.sum(is_wanted.cast(pa.int64()), min_count=0).as_py()
     if query is not None:
         is_query = pc.or_(
@@ -187,6 +189,8 @@ def column(rows: pa.StructArray, *names: str) -> pa.Array:
     return found
 
 
+_NEEDED = ("event", "time_ms")
+"""What a text without is no line of the sink."""
 _STRINGS = {field.name for field in LINE if field.type == "string"}
 
 

@@ -221,6 +221,11 @@ def test_only_whole_lines_of_the_sink_are_taken(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write(text[20:] + "\n")
     assert read(followed) == [1]
+    broken = ({"time_ms": None}, {"time_ms": "now"}, {"event": None}, {"metrics": None})
+    with path.open("a") as file:
+        file.writelines(json.dumps({**line(2), **other}) + "\n" for other in broken)
+        file.write(json.dumps(line(3)) + "\n")
+    assert read(followed) == [3]
 
 
 def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> None:

@@ -355,6 +355,21 @@ def test_listening_needs_a_local_file(properties: dict[str, str]) -> None:
         listen(spark, port=0)
 
 
+@pytest.mark.parametrize(
+    ("port", "name", "problem"),
+    [
+        (0, "", r"listen reads one file, and .* is a folder"),
+        (65_536, "m.jsonl", "listen: port 65536 must be between 0 and 65535"),
+        (-1, "m.jsonl", "listen: port -1 must be"),
+    ],
+)
+def test_what_listening_refuses(tmp_path: Path, port: int, name: str, problem: str) -> None:
+    spark: Any = Spark()
+    with pytest.raises(ConfigError, match=problem):
+        listen(spark, port=port, path=str(tmp_path / name))
+    assert spark.listeners == []
+
+
 # --- the dashboard --------------------------------------------------------------------------------
 
 

@@ -67,6 +67,13 @@ class TestReading:
             (tmp_path / f"{number}-orders.json").write_bytes(text(numbered(HEALTHY, number)))
         assert collect(str(tmp_path), None).lines == 3
 
+    @pytest.mark.parametrize("field", ["time_ms", "event"])
+    def test_a_line_without_what_each_has_is_left_out(self, field: str) -> None:
+        without = {name: value for name, value in HEALTHY.items() if name != field}
+        found = collected(text(without, HEALTHY), text({**HEALTHY, field: None}))
+        assert (found.lines, found.left_out) == (1, 2)
+        parsed(render(found))
+
     def test_what_is_no_line_stops_nothing(self, tmp_path: Path) -> None:
         path = tmp_path / "m.jsonl"
         other = b'{"sink": "another"}\nnot json\n\n[1]\n{"metrics": 7, "sink": "pykafka-sink"}\n'

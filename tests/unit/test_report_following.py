@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.cli import main
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.report.following import FollowedReport, ReportServer
@@ -81,3 +82,9 @@ def test_other_sites_cannot_read_it(served: ReportServer) -> None:
             got(served, path, host)
         assert refused.value.code == 404
         refused.value.close()
+
+
+def test_a_port_that_cannot_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "m.jsonl")
+    assert main(["report", path, "--follow", "--port", "99999"]) == 1
+    assert "--port 99999: must be between 0 and 65535" in capsys.readouterr().err
