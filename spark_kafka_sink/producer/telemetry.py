@@ -227,7 +227,6 @@ class Telemetry:
     def _send(self, node: Node, request: Request, on_complete: OnComplete, now_ms: int) -> None:
         self._node = node
         self._asked, self._answer_by_ms = request, None
-
         self._client.send(node, request, now_ms, partial(self._guarded, on_complete))
 
     def _await_answer(self, now_ms: int) -> int | None:
