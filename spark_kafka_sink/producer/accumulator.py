@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
+from itertools import islice
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.dataclass import dataclass
@@ -136,6 +137,12 @@ class RecordAccumulator:
         """The batches that ``drain`` would take first: only the sender thread changes which."""
         with self.monitor:
             return [self._queues[p][0] for p in partitions if p in self._queues]
+
+    def behind(self, heads: Iterable[ProducerBatch]) -> list[ProducerBatch]:
+        """What waits behind batches that are the first in their queues."""
+        with self.monitor:
+            queues = [self._queues.get(head.topic_partition, ()) for head in heads]
+            return [batch for queue in queues for batch in islice(queue, 1, None)]
 
     def drain(
         self,

@@ -119,10 +119,14 @@ class LimitedSender(Sender):
         return is_held and not self._limit.has_begun
 
     def _wanted(self) -> tuple[int, int]:
-        """Bytes and records of the first batches: one at least, then what 100 ms allow."""
+        """Bytes and records of what is queued: of one batch at least, then what 100 ms allow.
+
+        Also of what is behind the first ones: a partition would else wait for the server's answer
+        before each of its batches.
+        """
         most_bytes, most_records = self._limit.chunk
         size_bytes = records = 0
-        for batch in self._held:
+        for batch in (*self._held, *self._accumulator.behind(self._held)):
             size_bytes += batch.size_bytes
             records += batch.records_count
             if size_bytes > most_bytes or records > most_records:

@@ -171,3 +171,16 @@ def test_a_transaction_that_is_written_in_time_is_not_refused() -> None:
     query.start(0, 64, lambda task: task.begin_transaction("t-0", 60_000))
     assert query.run() >= query.sent_bytes
     assert query.values() == expected(0, 64)
+
+
+def test_one_partition_does_not_wait_before_each_batch() -> None:
+    """What is behind the first batch is reserved with it."""
+    query = query_of(LimitConfig(10_000 * MB, None, None))
+    query.start(0, 6_000)
+    elapsed_ms = query.run()
+    assert query.values() == expected(0, 6_000)
+    batches = query.tasks[0].metrics.requests
+    assert query.server.requests < batches / 10
+    unlimited = query_of(LimitConfig(None, None, PAUSE_PATH))  # asks once a second
+    unlimited.start(0, 6_000)
+    assert elapsed_ms < 1.5 * unlimited.run()
