@@ -83,8 +83,13 @@ class MetricsOutputs:
 
 
 def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[str]:
-    """Sentences about options without effect. ``own``: names that were given."""
+    """Sentences about options without the effect that was meant. ``own``: names that were given."""
     names = {key.name for key in METRICS_KEYS if key.name.startswith(_OTLP)}
     for name in own:
         if outputs.otlp is None and name in names and not name.endswith(".enable"):
             yield f"option '{name}' has no effect without metrics.otlp.enable=true"
+    if outputs.prometheus_path is not None and not outputs.prometheus_path.endswith(".prom"):
+        yield (
+            f"metrics.prometheus.path={outputs.prometheus_path}: node_exporter's textfile "
+            "collector reads files that end in .prom only"
+        )

@@ -93,7 +93,8 @@ Needs the extra `metrics` on the driver: `pip install 'pykafka-sink[metrics]'`. 
 jmx_exporter gives the metrics of Java producers without rules, so that boards for these work:
 record-send-total of producer-metrics is `kafka_producer_producer_metrics_record_send_total`, with the
 label `client_id`; topics and brokers have `topic` and `node_id` besides. The label `query` is the query's
-name (`queryName`), else its id; empty for jobs. [examples/grafana](../examples/grafana/) has a dashboard.
+name (`queryName`), else its id; empty for jobs. [examples/grafana](../examples/grafana/) has a dashboard: in Grafana
+choose Dashboards, New, Import, upload `pykafka-sink.json`, and choose your Prometheus as its data source at the top.
 `make prometheus` lets Prometheus 2.42, its push gateway and node_exporter read all of it, asks Prometheus
 what the dashboard asks, and has promtool check it.
 
@@ -139,7 +140,7 @@ for the next batch.
 ### Prometheus: a file for node_exporter
 
 `metrics.prometheus.path=/var/lib/node_exporter/textfile/orders.prom` is replaced as a whole after each
-batch. One file for each query: two that write the same one take turns to overwrite it. Totals go on
+batch; node_exporter reads names that end in `.prom` only. One file for each query: two that write the same one take turns to overwrite it. Totals go on
 from the file when the query, or Spark's process, is started again.
 
 ### Prometheus: push gateway
@@ -169,7 +170,7 @@ the driver: `OTEL_EXPORTER_OTLP_ENDPOINT`, `…_HEADERS`, `…_TIMEOUT`, `…_CO
 They count for all that options do not say, and alone they switch nothing on. `…_TIMEOUT` is milliseconds, as OpenTelemetry's
 specification has it, though its exporters for Python take seconds from it. On Kubernetes the driver has
 what `spark.kubernetes.driverEnv.NAME` says, on YARN `spark.yarn.appMasterEnv.NAME`.
-`metrics.otlp.signals=metrics` is for a receiver that has no traces.
+`OTEL_SDK_DISABLED=true` switches all of it off. `metrics.otlp.signals=metrics` is for a receiver that has no traces.
 
 The resource has `service.name` (`metrics.otlp.service.name`, else `OTEL_SERVICE_NAME`, else `pykafka-sink`),
 `pykafka_sink.query.id` and `.name`, `spark.application.id` where it is known (in `spark_kafka_sink.write` and

@@ -17,6 +17,8 @@ from typing import Any
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 
+_MOST_OF_ERROR = 500
+
 
 def local_path(path: str) -> str | None:
     """The file that ``path`` names; None if it is the URI of a folder elsewhere."""
@@ -74,14 +76,27 @@ def check_path(path: str) -> None:
             pass
     except OSError as error:
         raise ConfigError(
-            f"metrics.path: cannot append to {path} on the driver: {error.strerror or error}. "
+            f"metrics.path: cannot append to {path} on the driver: {first_line(error)}. "
             "Name a file in a folder that is there and may be written to"
         ) from error
     except (ValueError, NotImplementedError) as error:  # pyarrow's, for URIs
         raise ConfigError(
-            f"metrics.path: {path}: {error}. Name a file on the driver, or the URI of a folder "
-            "that pyarrow.fs knows there"
+            f"metrics.path: {path}: {first_line(error)}. Name a file on the driver, or the "
+            "URI of a folder that pyarrow.fs knows there"
         ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What the operating system says, else the beginning of the error: those of libraries for other
+    file systems have pages."""
+    if isinstance(error, OSError):
+        text = str(error.strerror or error)
+    elif isinstance(error, (ValueError, NotImplementedError)) and str(error):
+        text = str(error)
+    else:
+        text = repr(error)
+    line = next(iter(text.splitlines()), "")
+    return line if len(line) <= _MOST_OF_ERROR else f"{line[:_MOST_OF_ERROR]}…"
 
 
 def _put(uri: str, line: str, name: str) -> None:

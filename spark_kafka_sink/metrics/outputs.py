@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.metrics.background import Send, Sender, send_behind, wait_if_last
-from spark_kafka_sink.metrics.files import append, check_path
+from spark_kafka_sink.metrics.files import append, check_path, first_line
 from spark_kafka_sink.metrics.line import Line
 
 _LIBRARY = "prometheus_client"
@@ -49,9 +49,10 @@ def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
     if url is not None:
         senders.append(_push(url, outputs.push_job, line))
     if otlp is not None:
-        from spark_kafka_sink.metrics.otlp.sending import send
+        from spark_kafka_sink.metrics.otlp.sending import is_disabled, send
 
-        senders.append(send(otlp, line))
+        if not is_disabled():
+            senders.append(send(otlp, line))
     wait_if_last(senders, line)
 
 
@@ -86,10 +87,8 @@ def _problem(place: _Place, write: Callable[[], None]) -> Iterator[str]:
     """Once for each change, and for each other reason."""
     try:
         write()
-    except OSError as error:
-        problem = str(error.strerror or error)
     except Exception as error:  # whatever it is: Spark would write all rows again
-        problem = repr(error)
+        problem = first_line(error)
     else:
         if place in _failing:
             _, batches = _failing.pop(place)

@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-from spark_kafka_sink.metrics.files import check_path, local_path
+from spark_kafka_sink.metrics.files import check_path, first_line, local_path
 from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.metrics.outputs import put_out
 
@@ -112,7 +112,15 @@ def test_what_cannot_be_written_is_told_once_and_not_raised(
     (told,) = caplog.messages
     assert told == f"metrics.path: {path} is written again; those of 3 batch(es) are missing"
     (problem,) = put_out(MetricsOutputs("nosuch://x"), line(1))
-    assert problem.startswith("metrics.path: cannot append to nosuch://x: ArrowInvalid")
+    assert problem.startswith("metrics.path: cannot append to nosuch://x: ")
+
+
+def test_of_a_long_error_its_first_line_is_told() -> None:
+    assert first_line(OSError(2, "No such file", "m")) == "No such file"
+    assert first_line(OSError("AWS Error\n" + 16_000 * "x")) == "AWS Error"
+    assert first_line(ValueError(16_000 * "x")) == 500 * "x" + "…"
+    assert first_line(KeyError("a")) == "KeyError('a')"
+    assert first_line(ValueError()) == "ValueError()"
 
 
 # --- following ------------------------------------------------------------------------------------

@@ -126,6 +126,20 @@ def test_what_of_the_environment_has_no_effect_is_told(
     assert "OTEL_EXPORTER_OTLP_PROTOCOL=grpc has no effect" in second
 
 
+def test_the_environment_switches_it_off(
+    collector: Receiver, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "True")
+    outputs = MetricsOutputs(otlp=to(collector.endpoint))
+    check_outputs(outputs)
+    assert messages(told) == ["WARNING OTEL_SDK_DISABLED=true: metrics.otlp.* sends nothing"]
+    assert list(put_out(outputs, of_a_job(a_line()))) == []
+    assert background._senders == {}
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "false")
+    put(to(collector.endpoint))
+    assert len(collector.traces) == 1
+
+
 def parsed(endpoint: str, headers: str) -> SinkOptions:
     otlp = {"metrics.otlp.endpoint": endpoint, "metrics.otlp.headers": headers}
     return SinkOptions.parse({**SERVERS, **otlp})

@@ -43,6 +43,12 @@ def test_micro_batches_of_a_named_write_are_told_once(caplog: pytest.LogCaptureF
     assert len(preflight._noted) == kept + 1
 
 
+def test_a_name_that_node_exporter_does_not_read() -> None:
+    (note,) = options(**{"metrics.prometheus.path": "/var/lib/orders.txt"}).notes
+    assert note.endswith("node_exporter's textfile collector reads files that end in .prom only")
+    assert options(**{"metrics.prometheus.path": "/var/lib/orders.prom"}).notes == ()
+
+
 def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "metrics.jsonl"
     given = options(**{"metrics.path": str(path)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Iterator
@@ -14,10 +15,13 @@ from spark_kafka_sink.metrics.background import Send, Sender, send_behind
 from spark_kafka_sink.metrics.line import Line
 from spark_kafka_sink.security.references import resolve
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_TIMEOUT_S = 3.0
 HEADERS = "metrics.otlp.headers"
 _PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_{}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
+_DISABLED = "OTEL_SDK_DISABLED"
 _LEAST_TIMEOUT_MS = 100
 """What is less was meant as seconds, perhaps."""
 
@@ -36,12 +40,21 @@ def send(output: OtlpOutput, line: Line) -> Sender:
 
 def check_otlp(output: OtlpOutput) -> None:
     """Raises ConfigError, which says what to do, without the packages or a header's reference."""
+    if is_disabled():
+        logger.warning(f"{_DISABLED}=true: metrics.otlp.* sends nothing")
+        return
     if not all(_is_there(name) for name in _PACKAGES):
         raise ConfigError(
             "metrics.otlp.* needs the Python package opentelemetry-exporter-otlp-proto-http on the "
             "driver: pip install 'pykafka-sink[otel]'"
         )
     headers_of(output)
+
+
+def is_disabled() -> bool:
+    """Whether the environment switches all of OpenTelemetry off (its specification: "Environment
+    Variable Specification")."""
+    return os.environ.get(_DISABLED, "").strip().lower() == "true"
 
 
 def headers_of(output: OtlpOutput) -> dict[str, str] | None:
