@@ -73,6 +73,10 @@ def _follow(arguments: argparse.Namespace) -> int:
         )
     if not 0 <= arguments.port <= _HIGHEST_PORT:
         raise ConfigError(f"--port {arguments.port}: must be between 0 and {_HIGHEST_PORT}")
+    if "://" in arguments.metrics:
+        raise ConfigError(
+            f"--follow reads a file of this machine that grows, not {arguments.metrics}"
+        )
     report = FollowedReport(arguments.metrics, arguments.query)
     try:
         server = ReportServer(report, arguments.port)

@@ -27,13 +27,19 @@ def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser = add_command(subparsers, "top", summary, _DESCRIPTION, _EXAMPLES)
     parser.add_argument("metrics", help="the file that option metrics.path names")
     parser.add_argument("--query", help="only this streaming query, by its name or id")
-    parser.add_argument("--once", action="store_true", help="print what is there, and end")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print what is there, and end; with exit code 1 if there is nothing",
+    )
     parser.set_defaults(command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if os.path.isdir(arguments.metrics):
         raise ConfigError("top reads a file that grows, not a folder with a file for each line")
+    if "://" in arguments.metrics:
+        raise ConfigError(f"top reads a file of this machine that grows, not {arguments.metrics}")
     try:
         from spark_kafka_sink.report.terminal import follow
     except ModuleNotFoundError as error:

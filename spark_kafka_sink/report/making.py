@@ -23,12 +23,17 @@ def collect(path: str, query: str | None) -> Collected:
     for texts in read_pieces(files):
         collected.add(texts)
     if not collected.lines:
-        which = f" of the query {query}" if query is not None else ""
-        raise ConfigError(
-            f"no line of metrics{which} in {path}. Option metrics.path names the file that the "
-            "sink writes them to, on the driver"
-        )
+        raise ConfigError(no_line(path, query))
     return collected
+
+
+def no_line(path: str, query: str | None) -> str:
+    """What is said of a file without a line that is wanted."""
+    which = f" of the query {query}" if query is not None else ""
+    return (
+        f"no line of metrics{which} in {path}. Option metrics.path names the file that the sink "
+        "writes them to, on the driver"
+    )
 
 
 def _every(files: list[str]) -> int:

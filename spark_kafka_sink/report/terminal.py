@@ -10,12 +10,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.causes import Causes, overall
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, size
 from spark_kafka_sink.report.keyboard import Keyboard
+from spark_kafka_sink.report.making import no_line
 from spark_kafka_sink.report.parts import PARTS, largest, shares, took_ms
 from spark_kafka_sink.report.skew import brokers
 from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add
@@ -37,6 +39,11 @@ class Screen:
         self._path = path
         self._lines = FollowedLines(path, from_end=False)
         self._collected = Collected(query)
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether a line was drawn that is wanted."""
+        return self._collected.lines > 0
 
     def drawn(self, width: int = 160, height: int = 0, hint: str = "") -> Group:
         """The screen of now.
@@ -67,10 +74,16 @@ class Screen:
 
 
 def follow(path: str, query: str | None, once: bool) -> None:
-    """Show the screen until q or Ctrl-C is pressed; once: print it and return."""
+    """Show the screen until q or Ctrl-C is pressed; once: print it and return.
+
+    Raises ConfigError when there is nothing to print once.
+    """
     screen, console = Screen(path, query), Console(highlight=False)
     if once:
-        console.print(screen.drawn(console.width))
+        shown = screen.drawn(console.width)
+        if not screen.has_lines:
+            raise ConfigError(no_line(path, query))
+        console.print(shown)
         return
 
     def drawn() -> Group:

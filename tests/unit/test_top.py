@@ -19,8 +19,6 @@ def a_wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.jsonl"
-    assert main(["top", str(path), "--once"]) == 0
-    assert "no line of metrics" in capsys.readouterr().out
     lines = [numbered(HEALTHY, number) for number in range(30)]
     lines[29] = numbered(SLOW_BROKER, 29)
     path.write_bytes(text(*lines))
@@ -88,11 +86,24 @@ def test_batches_of_several_queries_are_told_apart(
     assert "query" not in capsys.readouterr().out
 
 
+def test_nothing_to_show_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As report says it: who looks once is told that there is nothing, and not to wait."""
+    path = tmp_path / "m.jsonl"
+    assert main(["top", str(path), "--once"]) == 1
+    assert f"no line of metrics in {path}" in capsys.readouterr().err
+    path.write_bytes(text(numbered(HEALTHY, 1)))
+    assert main(["top", str(path), "--once", "--query", "a"]) == 1
+    assert f"no line of metrics of the query a in {path}" in capsys.readouterr().err
+
+
 def test_what_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["top", str(tmp_path)]) == 1
     assert "not a folder" in capsys.readouterr().err
+    for command in (["top"], ["top", "--once"], ["report", "--follow"]):
+        assert main([*command, "s3://bucket/metrics"]) == 1
+        assert "a file of this machine that grows" in capsys.readouterr().err
     monkeypatch.delitem(sys.modules, "spark_kafka_sink.report.terminal", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert main(["top", str(tmp_path / "m.jsonl"), "--once"]) == 1
