@@ -11,7 +11,15 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.check import addresses, clock, exactly_once, permissions, quotas, topics
+from spark_kafka_sink.check import (
+    addresses,
+    clock,
+    exactly_once,
+    outputs,
+    permissions,
+    quotas,
+    topics,
+)
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -31,6 +39,8 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
     yield passed("options", _told(options))
     for note in options.notes:
         yield warned("options", note)
+    yield from outputs.metrics(options.metrics)
+    yield from outputs.limits(options)
     hosts = [host for host, _ in config.bootstrap_servers]
     try:
         Security.of(config.security).prepare(timeout_ms, hosts)
@@ -69,6 +79,10 @@ def _asked(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Fi
     else:
         yield from topics.topic(admin, options.topic, options.producer, timeout_ms)
         yield from permissions.on_topic(admin, options.topic, ("WRITE",), timeout_ms)
+    if options.dead_letters is not None:
+        letters = options.dead_letters
+        yield from topics.dead_letters(admin, letters, options.producer, timeout_ms)
+        yield from permissions.on_topic(admin, letters.topic, ("WRITE",), timeout_ms)
     if options.exactly_once is not None:
         yield from exactly_once.needs(admin, options.exactly_once, timeout_ms)
     yield from _quotas(admin, options.producer, timeout_ms)

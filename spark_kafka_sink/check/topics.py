@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from spark_kafka_sink.base.errors import KafkaSinkError, advice_for, error_for_code
 from spark_kafka_sink.base.model import NO_NODE_ID
-from spark_kafka_sink.check.finding import Finding, failed, passed, unknown, warned
+from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.configs import configs_or_reason
+from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL
+from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
 
 _MIN_ISR = "min.insync.replicas"
 _CODEC = "compression.type"
+_LARGEST = "max.message.bytes"
 _CONFIGS = [
-    "max.message.bytes",
+    _LARGEST,
     _MIN_ISR,
     "cleanup.policy",
     _CODEC,
@@ -34,7 +38,7 @@ def topic(
     described = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
     error = error_for_code(described.error_code)
     if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
-        yield _missing(subject, config)
+        yield _missing(admin, subject, config.topic_creation, timeout_ms)
         return
     if described.error_code:
         yield failed(subject, str(error), advice_for(error))
@@ -56,15 +60,47 @@ def topic(
     yield from _settings(subject, told, config)
 
 
-def _missing(subject: str, config: ProducerConfig) -> Finding:
-    if config.topic_creation is not None:
-        return passed(subject, "not there yet: topic.creation.enable creates it")
-    return failed(
-        subject,
-        "does not exist, or this principal may not DESCRIBE it",
-        "create it, or set topic.creation.enable=true; brokers with auto.create.topics.enable "
-        "create it when the job starts",
-    )
+def dead_letters(
+    admin: AdminClient, letters: DeadLetterConfig, config: ProducerConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    """The same of the topic of dead letters, which must not be compacted, and is created if it is
+    missing.
+    """
+    config = replace(config, topic_creation=letters.creation)
+    for finding in topic(admin, letters.topic, config, timeout_ms):
+        if finding.subject.endswith(": cleanup.policy"):
+            yield failed(
+                finding.subject,
+                f"{finding.text}: dead letters without a key would be refused",
+                "set cleanup.policy=delete, or name another topic in "
+                "errors.deadletterqueue.topic.name",
+            )
+        elif finding.outcome is Outcome.WARNED and finding.subject.endswith(f": {_LARGEST}"):
+            cure = "a larger dead letter is cut off to it: raise it, to keep such rows whole"
+            yield finding._replace(cure=cure)
+        else:
+            yield finding
+
+
+def _missing(
+    admin: AdminClient, subject: str, creation: TopicCreation | None, timeout_ms: int
+) -> Finding:
+    if creation is None:
+        return failed(
+            subject,
+            "does not exist, or this principal may not DESCRIBE it",
+            "create it, or set topic.creation.enable=true; brokers with auto.create.topics.enable "
+            "create it when the job starts",
+        )
+    brokers = len(admin.nodes(admin.deadline_in(timeout_ms)))
+    if creation.replication_factor > brokers:
+        return failed(
+            subject,
+            f"not there, and cannot be created with {creation.replicas_by} = "
+            f"{creation.replication_factor}: there are {brokers} brokers",
+            f"set {creation.replicas_by} to their number at most",
+        )
+    return passed(subject, f"not there yet: {creation.asked_by} creates it, with the right CREATE")
 
 
 def _leaders(subject: str, partitions: list[MetadataResponsePartition]) -> Iterator[Finding]:
@@ -106,8 +142,8 @@ def _in_sync(
 
 
 def _settings(subject: str, told: Mapping[str, str], config: ProducerConfig) -> Iterator[Finding]:
-    largest = int(told.get("max.message.bytes", config.max_request_size))
-    limit = f"{subject}: max.message.bytes"
+    largest = int(told.get(_LARGEST, config.max_request_size))
+    limit = f"{subject}: {_LARGEST}"
     if largest < config.max_request_size:
         yield warned(
             limit,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK
+from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from spark_kafka_sink.cli.output import Examples, add_command, add_json, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 _CHECK = """\
 Look at a cluster as a job with these options will meet it: addresses, login, clocks, the topic and
-its settings, rights, what exactly-once needs, quotas. Each line says what was found, and what to
-do about it.
+that of dead letters, their settings, rights, what exactly-once needs, quotas; and at where metrics
+go and the limit server's port. Each line says what was found, and what to do about it.
 
 Run it where Spark's driver runs; executors may be in another network. It reads the same
 properties file as the jobs, spark.pykafka.<option>, and writes nothing without --write.
 
-exit codes: 0 nothing is wrong; 1 something is, marked ✗; 2 wrong usage
+exit codes: 0 nothing is wrong; 1 something is, marked ✗; 2 wrong usage: nothing was looked at,
+for an option is missing, misspelt or not as it should be, or the file cannot be read
 """
 _QUOTA = """\
 What the brokers grant to the client that has these options: bytes per second, time of their
@@ -45,8 +46,14 @@ _QUOTA_EXAMPLES: Examples = (
     ("of a job's options", "pykafka-sink quota --properties-file conf/secured.conf"),
     ("for a script", "pykafka-sink quota --option kafka.bootstrap.servers=broker:9092 --json"),
 )
+
+
 _MARKS = {"passed": "✓", "failed": "✗", "warned": "!", "unknown": "?"}
 _SUBJECT_WIDTH = 36
+
+
+class _UsageError(ConfigError):
+    """Nothing was looked at."""
 
 
 def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -59,7 +66,7 @@ def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "--write", action="store_true", help="write one test record to the topic, which stays there"
     )
     add_json(parser)
-    parser.set_defaults(command=_run_check)
+    parser.set_defaults(command=_told(_run_check))
 
 
 def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,7 +75,7 @@ def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser = add_command(subparsers, "quota", summary, _QUOTA, _QUOTA_EXAMPLES)
     _add_options(parser)
     add_json(parser)
-    parser.set_defaults(command=_run_quota, topic=None)
+    parser.set_defaults(command=_told(_run_quota), topic=None)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +94,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _options(arguments: argparse.Namespace) -> SinkOptions:
+    try:
+        return _parsed(arguments)
+    except ConfigError as error:
+        raise _UsageError(str(error)) from None
+
+
+def _parsed(arguments: argparse.Namespace) -> SinkOptions:
     from spark_kafka_sink.config.properties import read_properties
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.jobs.settings import JOB_PREFIX, JobArguments
@@ -107,6 +121,19 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
     return SinkOptions.parse(JobArguments("").parse(given, conf).sink_options)
 
 
+def _told(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """``run``, with its own exit code for what is wrong with how it was called."""
+
+    def told(arguments: argparse.Namespace) -> int:
+        try:
+            return run(arguments)
+        except _UsageError as error:
+            print(f"pykafka-sink: {error}", file=sys.stderr)
+            return EXIT_REFUSED
+
+    return told
+
+
 def _run_check(arguments: argparse.Namespace) -> int:
     from spark_kafka_sink.base.clock import SystemClock
     from spark_kafka_sink.check.checks import all_checks
@@ -114,7 +141,7 @@ def _run_check(arguments: argparse.Namespace) -> int:
 
     options = _options(arguments)
     if arguments.write and options.topic is None:
-        raise ConfigError("--write needs a topic: --topic, or the option topic")
+        raise _UsageError("--write needs a topic: --topic, or the option topic")
     found = []
     for finding in all_checks(options, arguments.write, SystemClock()):
         found.append(finding)

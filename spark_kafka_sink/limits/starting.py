@@ -35,7 +35,7 @@ from spark_kafka_sink.config.limits import (
 )
 from spark_kafka_sink.limits.messages import Granted, Reservation, read_answer, write_request
 from spark_kafka_sink.limits.process import identity_of
-from spark_kafka_sink.limits.server import lock_of
+from spark_kafka_sink.limits.server import listen, lock_of
 
 _MODULE = "spark_kafka_sink.limits.server"
 _FOLDER_MODE = 0o700
@@ -78,6 +78,21 @@ def access_for(
     port, token = find_or_start(_Place(owner, bind, limits.server_port))
     digest = hashlib.sha256(json.dumps([limits.pause_path, *query]).encode()).hexdigest()
     return LimitAccess(limits, digest, limits.server_host or bind, port, token)
+
+
+def check_listening(limits: LimitConfig, brokers: Iterable[tuple[str, int]]) -> str:
+    """Where a server would listen, in words. It is tried, and nothing is left.
+
+    Raises LimitServerError.
+    """
+    bind = "" if limits.server_host is not None else _address_toward(brokers)
+    _private_folder()
+    place = f"{bind or 'any address'}, port {limits.server_port or 'any'}"
+    try:
+        listen(bind, limits.server_port).close()
+    except OSError as error:
+        raise LimitServerError(_cannot_listen(place, error.strerror or str(error))) from error
+    return place
 
 
 def find_or_start(place: _Place) -> tuple[int, Secret]:
@@ -167,12 +182,16 @@ def _start(place: _Place, identity: str, path: Path) -> tuple[int, Secret]:
         ) from None
     answer: dict[str, Any] = json.loads(said) if said else {"error": problem.strip()}
     if "error" in answer:
-        raise LimitServerError(
-            f"the limit server cannot listen at {place.bind or 'any address'}, port "
-            f"{place.port or 'any'}: {answer['error']}. {SERVER_PORT} must be a port that nobody "
-            f"else has, and {SERVER_HOST} a name under which executors reach this driver"
-        )
+        where = f"{place.bind or 'any address'}, port {place.port or 'any'}"
+        raise LimitServerError(_cannot_listen(where, answer["error"]))
     return int(answer["port"]), Secret(token)
+
+
+def _cannot_listen(where: str, reason: str) -> str:
+    return (
+        f"the limit server cannot listen at {where}: {reason}. {SERVER_PORT} must be a port that "
+        f"nobody else has, and {SERVER_HOST} a name under which executors reach this driver"
+    )
 
 
 def _address_toward(brokers: Iterable[tuple[str, int]]) -> str:

@@ -66,14 +66,20 @@ def _rotate(path: str, more_bytes: int, outputs: MetricsOutputs) -> None:
 
 
 def check_path(path: str) -> None:
-    """Raises ConfigError when nothing can be written there."""
+    """Raises ConfigError when nothing can be written there. No file is made: it would be the one of
+    whoever looks, and the job may be another user's.
+    """
     file = local_path(path)
     try:
         if file is None:
             _file_system(path)
             return
-        with open(file, "a", encoding="utf-8"):
-            pass
+        if os.path.lexists(file):
+            open(file, "ab").close()
+        else:
+            from tempfile import TemporaryFile
+
+            TemporaryFile(dir=os.path.dirname(file) or ".").close()
     except OSError as error:
         raise ConfigError(
             f"metrics.path: cannot append to {path} on the driver: {first_line(error)}. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -162,12 +163,81 @@ class TestWhatIsNot:
         assert "replication.factor = 3: there are 1 brokers" in found["decision log check-none"][1]
 
     def test_a_wrong_option(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["check", "--option", "kafka.aks=all"]) == 1
-        assert "kafka.aks" in capsys.readouterr().err
-        assert main(["check", "--write", "--option", "kafka.bootstrap.servers=a:1"]) == 1
-        assert "--topic" in capsys.readouterr().err
-        assert main(["check", "--properties-file", "/nowhere.conf"]) == 1
-        assert "/nowhere.conf" in capsys.readouterr().err
+        """Nothing was looked at, so it is not what a ✗ gives."""
+        wrong = {
+            "kafka.aks": ["--option", "kafka.aks=all"],
+            "--topic": ["--write", "--option", "kafka.bootstrap.servers=a:1"],
+            "/nowhere.conf": ["--properties-file", "/nowhere.conf"],
+            "'kafka.bootstrap.servers' must be specified": [],
+            "no-value": ["--option", "no-value"],
+        }
+        for named, arguments in wrong.items():
+            assert main(["check", *arguments]) == 2
+            assert named in capsys.readouterr().err
+        assert main(["quota"]) == 2
+
+
+class TestDeadLetters:
+    @staticmethod
+    def options(name: str, *more: str) -> list[str]:
+        given = ("errors.tolerance=all", f"errors.deadletterqueue.topic.name={name}", *more)
+        return [text for option in given for text in ("--option", option)]
+
+    def test_their_topic(self, cluster: Cluster) -> None:
+        topic, dead = cluster.topic("check-rows"), cluster.topic("check-dead")
+        code, found = cluster.check("--topic", topic, *self.options(dead))
+        assert code == 0
+        assert found[f"topic {dead}"] == ("passed", "1 partitions ")
+        assert found[f"rights on topic {dead}"] == ("passed", "WRITE ")
+
+    def test_one_that_is_compacted_or_takes_little(self, cluster: Cluster) -> None:
+        topic = cluster.topic("check-rows-2")
+        dead = cluster.topic(
+            "check-dead-compacted", cleanup_policy="compact", max_message_bytes="1000"
+        )
+        code, found = cluster.check("--topic", topic, *self.options(dead))
+        assert code == 1
+        outcome, text = found[f"topic {dead}: cleanup.policy"]
+        assert (outcome, "set cleanup.policy=delete" in text) == ("failed", True)
+        outcome, text = found[f"topic {dead}: max.message.bytes"]
+        assert (outcome, "is cut off to it" in text) == ("warned", True)
+
+    def test_one_that_is_missing(self, cluster: Cluster) -> None:
+        topic, dead = cluster.topic("check-rows-3"), "check-dead-none"
+        code, found = cluster.check("--topic", topic, *self.options(dead))
+        assert code == 0
+        created = "not there yet: errors.deadletterqueue.topic.name creates it"
+        assert found[f"topic {dead}"][1].startswith(created)
+        replicas = "errors.deadletterqueue.topic.replication.factor"
+        code, found = cluster.check("--topic", topic, *self.options(dead, f"{replicas}=3"))
+        assert code == 1
+        assert f"{replicas} = 3: there are 1 brokers" in found[f"topic {dead}"][1]
+        assert Topics(cluster.kafka.bootstrap_servers).topic_id(dead) is None
+
+
+class TestThisMachine:
+    def test_where_metrics_cannot_be_written(self, cluster: Cluster, tmp_path: Path) -> None:
+        code, found = cluster.check("--option", f"metrics.path={tmp_path / 'none' / 'm.jsonl'}")
+        assert code == 1
+        outcome, text = found["metrics"]
+        assert (outcome, "No such file or directory. Name a file" in text) == ("failed", True)
+
+    def test_no_file_is_made(self, cluster: Cluster, tmp_path: Path) -> None:
+        code, found = cluster.check("--option", f"metrics.path={tmp_path / 'm.jsonl'}")
+        assert (code, found["metrics"][0]) == (0, "passed")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_port_that_somebody_has(self, cluster: Cluster) -> None:
+        limits = ("--option", "max.records.per.second=1", "--option", "limit.server.host=here")
+        code, found = cluster.check(*limits)
+        assert (code, found["limit server"][0]) == (0, "passed")
+        with socket.create_server(("", 0)) as taken:
+            port = taken.getsockname()[1]
+            code, found = cluster.check(*limits, "--option", f"limit.server.port={port}")
+        assert code == 1
+        outcome, text = found["limit server"]
+        assert outcome == "failed"
+        assert "limit.server.port must be a port that nobody else has" in text
 
 
 class TestQuotas:

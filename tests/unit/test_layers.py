@@ -46,7 +46,10 @@ ALLOWED: dict[str, set[str]] = {
     },
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
-    "check": {"client", "columns", "config", "producer", "protocol", "security", "transactions"},
+    "check": {
+        *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
+        *("limits.starting", "metrics.outputs"),
+    },
     "cli": {
         "check",
         "client",
