@@ -88,3 +88,14 @@ DEAD_LETTER_KEYS = (
         "example of each. Keys, values and headers are not logged.",
     ),
 )
+
+_SENT_AGAIN = (
+    "records are sent again for kafka.delivery.timeout.ms, and a task as Spark's settings say"
+)
+NAMES_OF_CONNECT = {
+    "errors.log.include.messages": "keys, values and headers are not logged. The dead letter has "
+    "them: pykafka-sink dead-letters show",
+    "errors.retry.timeout": _SENT_AGAIN,
+    "errors.retry.delay.max.ms": _SENT_AGAIN,
+}
+"""The other names of KIP-298, in lower case, and why they are not there."""

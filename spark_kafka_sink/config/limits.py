@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from spark_kafka_sink.base.dataclass import dataclass
@@ -124,8 +124,20 @@ def limits_of(sink: Mapping[str, Any]) -> LimitConfig | None:
     return limits if limits.has_rate or limits.pause_path is not None else None
 
 
-def notes_on_limits(limits: LimitConfig | None, batch_size: int) -> Iterator[str]:
-    """Sentences about limits that are kept, and hardly meant. batch_size: bytes"""
+def notes_on_limits(
+    limits: LimitConfig | None, batch_size: int, own: Iterable[str]
+) -> Iterator[str]:
+    """Sentences about options without effect, and limits that are kept and hardly meant.
+
+    batch_size: bytes; own: names that were given
+    """
+    if limits is None:
+        for name in own:
+            if name in (SERVER_HOST, SERVER_PORT):
+                yield (
+                    f"option '{name}' has no effect without {MAX_BYTES}, {MAX_RECORDS} or "
+                    f"{PAUSE_PATH}"
+                )
     most = None if limits is None else limits.bytes_per_second
     if most is not None and most < batch_size:
         yield (

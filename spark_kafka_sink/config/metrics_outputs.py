@@ -10,6 +10,8 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.metrics_keys import METRICS_KEYS, OTLP_SIGNALS, OTLP_TRACES
 
 _OTLP = "metrics.otlp."
+_PATH = "metrics.path"
+_PUSH_URL, _PUSH_JOB = "metrics.prometheus.push.url", "metrics.prometheus.push.job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[st
     for name in own:
         if outputs.otlp is None and name in names and not name.endswith(".enable"):
             yield f"option '{name}' has no effect without metrics.otlp.enable=true"
+        elif outputs.path is None and name.startswith(f"{_PATH}."):
+            yield f"option '{name}' has no effect without {_PATH}"
+        elif outputs.push_url is None and name == _PUSH_JOB:
+            yield f"option '{name}' has no effect without {_PUSH_URL}"
     if outputs.prometheus_path is not None and not outputs.prometheus_path.endswith(".prom"):
         yield (
             f"metrics.prometheus.path={outputs.prometheus_path}: node_exporter's textfile "

@@ -13,6 +13,7 @@ from typing import Any
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.dead_letter_keys import NAMES_OF_CONNECT
 from spark_kafka_sink.config.dead_letters import (
     DeadLetterConfig,
     dead_letters_of,
@@ -128,7 +129,7 @@ class SinkOptions:
                 *notes_on_secrets(lowered),
                 *notes_on_outputs(outputs, own),
                 *notes_on_dead_letters(sink, own),
-                *notes_on_limits(limits_of(sink), producer.batch_size),
+                *notes_on_limits(limits_of(sink), producer.batch_size, own),
             ),
             dead_letters=dead_letters_of(sink),
             limits=limits_of(sink),
@@ -198,6 +199,8 @@ def _notes(names: Iterable[str]) -> Iterator[str]:
         key = name.removeprefix(KAFKA_PREFIX)
         if key != name and key in KEYS_WITHOUT_EFFECT:
             yield f"option '{name}' has no effect: {KEYS_WITHOUT_EFFECT[key]}"
+        elif name in NAMES_OF_CONNECT:
+            yield f"option '{name}' of Kafka Connect has no effect here: {NAMES_OF_CONNECT[name]}"
         elif is_unknown(name):
             yield f"option '{name}' is not one of this sink's and has no effect"
 

@@ -82,6 +82,20 @@ def test_without_a_tolerance_the_other_options_have_no_effect() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("errors.log.include.messages", "pykafka-sink dead-letters show"),
+        ("errors.retry.timeout", "kafka.delivery.timeout.ms"),
+        ("errors.retry.delay.max.ms", "kafka.delivery.timeout.ms"),
+    ],
+)
+def test_what_kafka_connect_has_besides_is_told(name: str, instead: str) -> None:
+    [note] = parse(**{**ALL, name: "1"}).notes
+    assert note.startswith(f"option '{name}' of Kafka Connect has no effect here: ")
+    assert instead in note
+
+
 def test_a_typing_error_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"errors\.tolerance"):
         parse(**{"errors.tolerence": "all"})

@@ -20,6 +20,16 @@ def test_without_options_there_is_no_limit() -> None:
     assert options(limit_server_port="7000").limits is None
 
 
+@pytest.mark.parametrize("name", ["limit.server.host", "limit.server.port"])
+def test_a_server_that_nothing_needs_is_noted(name: str) -> None:
+    [note] = options(**{name: "7000"}).notes
+    assert note == (
+        f"option '{name}' has no effect without max.bytes.per.second, max.records.per.second or "
+        "pause.path"
+    )
+    assert not options(**{name: "7000", "pause.path": "/held"}).notes
+
+
 def test_options_make_limits() -> None:
     assert options(max_bytes_per_second="1000").limits == LimitConfig(1000, None, None)
     assert options(pause_path="/held").limits == LimitConfig(None, None, "/held")

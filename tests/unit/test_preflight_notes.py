@@ -49,6 +49,19 @@ def test_a_name_that_node_exporter_does_not_read() -> None:
     assert options(**{"metrics.prometheus.path": "/var/lib/orders.prom"}).notes == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "needed", "value"),
+    [
+        ("metrics.path.max.bytes", "metrics.path", "m.jsonl"),
+        ("metrics.path.backups", "metrics.path", "m.jsonl"),
+        ("metrics.prometheus.push.job", "metrics.prometheus.push.url", "http://gateway:9091"),
+    ],
+)
+def test_options_of_an_output_that_there_is_not(name: str, needed: str, value: str) -> None:
+    assert options(**{name: "7"}).notes == (f"option '{name}' has no effect without {needed}",)
+    assert options(**{name: "7", needed: value}).notes == ()
+
+
 def test_a_metrics_path_that_cannot_be_written(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "metrics.jsonl"
     given = options(**{"metrics.path": str(path)})
