@@ -194,7 +194,8 @@ def compile_all() -> bytes:
         path = Path(folder) / FILE_NAME
         done = subprocess.run(
             [sys.executable, "-m", _BUILD, str(path)],
-            env=_compilers_environment(),
+            # Compiled Python goes by time and size of its source, which may be the same.
+            env={**_compilers_environment(), "PYTHONPYCACHEPREFIX": folder},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
