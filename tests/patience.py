@@ -7,6 +7,7 @@ pytest's own timeout.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -38,3 +39,12 @@ def reason_given_time(
         if all(part in message for part in wanted) or timeout_ms >= PATIENCE_MS:
             return message
         timeout_ms *= 10
+
+
+def until(condition: Callable[[], object], meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Wait until ``condition`` holds, and do something again and again. AssertionError if never."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        meanwhile()
+        time.sleep(0.02)

@@ -19,6 +19,11 @@ def wait_seconds(timeout_ms: int) -> float:
     return min(max(timeout_ms, 0), LONGEST_WAIT_MS) / 1000
 
 
+def pause(timeout_ms: int) -> None:
+    """Do nothing for as long."""
+    time.sleep(wait_seconds(timeout_ms))
+
+
 class Clock(Protocol):
     """What the producer needs to know about time."""
 

@@ -232,6 +232,10 @@ class LimitClient:
         self._network.disconnect(self._channel_id)
         self._is_open = self._is_connected = self._is_sent = False
         self._last_failure = why
+        if self._granted is not None:
+            # The server gives it to others when it learns of this.
+            self._asked, self._granted = self._granted, None
+            self._silent_since_ms = now_ms
         self._retry_at_ms = now_ms + self._backoff.backoff_ms(self._attempts)
         self._attempts += 1
 

@@ -21,7 +21,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.limits.ledger import Ledger
 from spark_kafka_sink.limits.messages import MOST_BYTES
@@ -30,6 +30,9 @@ from spark_kafka_sink.limits.process import identity_of
 _LOOK_S = 1.0
 _READ_BYTES = 65536
 _BACKLOG = 1024
+STRANGER_MS = 10_000
+"""For how long somebody may be connected without having said the token."""
+MOST_STRANGERS = 256
 
 
 class LimitServer:
@@ -40,18 +43,25 @@ class LimitServer:
     """
 
     def __init__(
-        self, listener: socket.socket, ledger: Ledger, owner: tuple[int, str], file: Path
+        self,
+        listener: socket.socket,
+        ledger: Ledger,
+        owner: tuple[int, str],
+        file: Path,
+        clock: Clock | None = None,
     ) -> None:
         self._file = file
         self._listener = listener
         self._ledger = ledger
         self._owner_id, self._owner_identity = owner
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
         listener.setblocking(False)
         self._is_listening = False
         self.listen()
         self._received: dict[socket.socket, bytearray] = {}
+        # Who has not said the token yet, since when, in that order.
+        self._strangers: dict[socket.socket, int] = {}
 
     def run(self) -> None:
         """Until the owner has ended."""
@@ -69,6 +79,7 @@ class LimitServer:
 
     def serve_once(self, timeout_s: float) -> int:
         """Serve who is there, or comes within ``timeout_s``; returns how many events there were."""
+        self._drop_strangers(self._clock.now_ms() - STRANGER_MS)
         events = self._selector.select(timeout_s)
         for key, _ in events:
             if key.data is None:
@@ -98,6 +109,9 @@ class LimitServer:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._received[connection] = bytearray()
+        self._strangers[connection] = self._clock.now_ms()
+        if len(self._strangers) > MOST_STRANGERS:
+            self._drop(next(iter(self._strangers)))
         self._selector.register(connection, selectors.EVENT_READ, connection)
 
     def _serve(self, connection: socket.socket) -> None:
@@ -111,14 +125,30 @@ class LimitServer:
                 received[:] = rest
                 if len(line) > MOST_BYTES:
                     raise ValueError("longer than any of ours")
-                answers += self._ledger.answer(bytes(line), self._clock.perf_ns())
+                answers += self._answer(connection, bytes(line))
             # An answer is short. Who does not read any is given up.
+            if not data:
+                self._ledger.closed(connection, self._clock.perf_ns())
             if not data or len(received) > MOST_BYTES or connection.send(answers) < len(answers):
                 self._drop(connection)
         except Exception:  # of this connection only: others need the server
             self._drop(connection)
 
+    def _answer(self, connection: socket.socket, line: bytes) -> bytes:
+        if connection in self._strangers and self._ledger.knows(line):
+            del self._strangers[connection]
+        return self._ledger.answer(line, self._clock.perf_ns(), connection)
+
+    def _drop_strangers(self, before_ms: int) -> None:
+        """Those who came before that."""
+        for connection, since_ms in list(self._strangers.items()):
+            if since_ms >= before_ms:
+                break
+            self._drop(connection)
+
     def _drop(self, connection: socket.socket) -> None:
+        self._ledger.lost(connection)
+        self._strangers.pop(connection, None)
         self._selector.unregister(connection)
         del self._received[connection]
         connection.close()

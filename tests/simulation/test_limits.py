@@ -141,6 +141,40 @@ def test_a_task_that_dies_takes_only_its_reservation_with_it() -> None:
     assert written_ms <= elapsed_ms <= 1.05 * written_ms + 200
 
 
+def test_who_loses_the_connection_while_waiting_asks_again() -> None:
+    """The server gives to others what it waits for: each batch of 16 KB waits for 8 s."""
+    query = query_of(1, LimitConfig(2_000, None, None), rows=50)
+    requests: list[int] = []
+    after = query.world.scheduler.after
+    for at_ms in (3_999, 5_000):
+        after(at_ms, lambda: requests.append(query.server.requests))
+    after(4_000, lambda: query.world.network.cut_all(query.server, "Connection reset by peer"))
+    query.run()
+    assert requests == [1, 2]
+    assert query.values() == all_of(1, 50)
+
+
+@pytest.mark.parametrize("late_ms", [0, 1_500])
+def test_two_slots_for_eight_tasks_lose_nothing(late_ms: int) -> None:
+    """Nor does a worker that is there later than the other one: it has reserved nothing before."""
+    query = LimitedQuery(TO_A_MB, **IMPATIENT, **SMALL)
+    waiting = iter(range(8))
+
+    def run_next() -> None:
+        running = len(query.processes) - sum(actor.is_done for actor in query._actors)
+        number = next(waiting, None) if running < 2 else -1
+        if number is not None:
+            if number >= 0:
+                query.start(number, 2_000)
+            query.world.scheduler.after(late_ms if number == 0 else 20, run_next)
+
+    query.world.scheduler.after(0, run_next)
+    elapsed_ms = query.run(8)
+    assert query.values() == all_of(8, 16_000)
+    due_ms = query.sent_bytes * 1000 / MB
+    assert due_ms <= elapsed_ms <= 1.01 * due_ms + 200
+
+
 def test_a_server_that_is_away_fails_the_task_with_its_address() -> None:
     query = query_of(2, TO_A_MB)
     query.server.stop()

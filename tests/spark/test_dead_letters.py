@@ -6,13 +6,10 @@ once.
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -42,21 +39,6 @@ BITS = (
 
 KINDS = 2 ** (len(BITS) + 1)
 AFTER = "message.timestamp.after.max.ms"
-
-
-class KillOnce:
-    """Kills the Python worker in its second Arrow batch, the first time. The rows name a folder."""
-
-    def __init__(self) -> None:
-        self._batches = 0
-
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
-        self._batches += 1
-        marker = Path(arrow_batch.column("folder")[0].as_py(), "killed")
-        if self._batches == 2 and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return arrow_batch
 
 
 def fault_of(row_id: int) -> str | None:
@@ -129,7 +111,7 @@ def test_each_row_is_in_its_topic_or_a_dead_letter(
         .option("delivery.guarantee", guarantee)
         .option("transactional.id.prefix", topic)
         .option("transaction.log.replication.factor", "1")
-        .option("interceptors", f"{__name__}:KillOnce")
+        .option("interceptors", "tests.killing:KillOnce")
         .option("errors.tolerance", "all")
         .option("errors.deadletterqueue.topic.name", dead)
         .option("errors.deadletterqueue.max.ratio", "1")

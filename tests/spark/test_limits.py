@@ -6,13 +6,10 @@ That nothing is slower than it must be is shown by benchmarks/rate_limit.py, on 
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -29,21 +26,6 @@ RATE = 1_000_000
 ROWS = 3_000
 BURST_MS = 1_000
 GUARANTEES = ("at-least-once", "exactly-once")
-
-
-class KillOnce:
-    """Kills the Python worker in its second Arrow batch, the first time. The rows name a folder."""
-
-    def __init__(self) -> None:
-        self._batches = 0
-
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
-        self._batches += 1
-        marker = Path(arrow_batch.column("folder")[0].as_py(), "killed")
-        if self._batches == 2 and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return arrow_batch
 
 
 def rows(spark: SparkSession, folder: Path, tasks: int, count: int = ROWS) -> DataFrame:
@@ -140,7 +122,7 @@ def test_a_task_is_killed_in_the_middle(
         .parquet(str(tmp_path / "input"))
         .writeStream.format("pykafka-sink")
         .options(**given)
-        .option("interceptors", f"{__name__}:KillOnce")
+        .option("interceptors", "tests.killing:KillOnce")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
     )

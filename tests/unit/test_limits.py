@@ -1,23 +1,10 @@
-"""Limits: what is asked and answered, and the life of the server on the driver."""
+"""Limits: what is asked and answered, and what is reserved."""
 
 from __future__ import annotations
 
-import os
-import resource
-import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
-import psutil
 import pytest
 
-from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.limits import LimitConfig
-from spark_kafka_sink.limits import starting
 from spark_kafka_sink.limits.ledger import Ledger
 from spark_kafka_sink.limits.messages import (
     Granted,
@@ -30,14 +17,8 @@ from spark_kafka_sink.limits.messages import (
     write_answer,
     write_request,
 )
-from spark_kafka_sink.limits.process import identity_of
-from spark_kafka_sink.limits.server import LimitServer, listen
-from spark_kafka_sink.limits.starting import LimitServerError, access_for
-from tests.patience import PATIENCE_S
 
 RATE = 1_000
-BROKERS = [("127.0.0.1", 9092)]
-LIMITS = LimitConfig(RATE, None, None)
 NS_PER_S = 1_000_000_000
 NESTED = b"[" * 60_000
 
@@ -181,201 +162,68 @@ def test_queries_that_are_over_are_forgotten() -> None:
     assert len(books._buckets) <= 1_000
 
 
-# --- server ---------------------------------------------------------------------------------------
+def reserved(books: Ledger, at_s: float, amount: int, connection: str, **more: int) -> object:
+    asked = Reservation("a", amount, 1, RATE, **more)
+    line = write_request("t", asked).rstrip(b"\n")
+    return read_answer(books.answer(line, int(at_s * NS_PER_S), connection))
 
 
-@pytest.fixture
-def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that stands for the driver. Files are in a folder of the test's own."""
-    monkeypatch.setattr(starting.tempfile, "gettempdir", lambda: str(tmp_path))
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    yield process
-    process.kill()
-    process.wait()
-    assert process.stdin is not None
-    process.stdin.close()
+def test_what_a_closed_connection_could_not_have_sent_is_given_back() -> None:
+    books = ledger()
+    assert reserved(books, 0, 2_000, "one") == Granted(2_000)
+    books.closed("one", 1 * NS_PER_S)
+    assert reserved(books, 1, 2_000, "two") == Granted(1_000), "one second may be made up for"
+    books.closed("two", 3 * NS_PER_S)
+    assert reserved(books, 3, 1_000, "three") == Granted(0)
+    assert reserved(books, 3, 1_000, "three") == Granted(1_000)
 
 
-def say(access: object, reservation: Reservation, token: str | None = None) -> object:
-    text = access.token.reveal() if token is None else token  # type: ignore[attr-defined]
-    place = access.host, access.port  # type: ignore[attr-defined]
-    with socket.create_connection(place, PATIENCE_S) as connection:
-        connection.sendall(write_request(text, reservation))
-        with connection.makefile("rb") as lines:
-            return read_answer(lines.readline())
+def test_what_may_have_been_sent_is_not_given_back() -> None:
+    books = ledger()
+    assert reserved(books, 0, 2_000, "one") == Granted(2_000)
+    books.closed("one", 2 * NS_PER_S)
+    assert reserved(books, 2, 2_000, "two") == Granted(1_000 + 1_000)
+    books.lost("two")
+    books.closed("two", 3 * NS_PER_S)
+    assert reserved(books, 3, 1_000, "three") == Granted(2_000), "who is lost may live"
 
 
-def test_a_server_is_found_again_and_ends_with_its_owner(
-    owner: subprocess.Popen[bytes], tmp_path: Path
-) -> None:
-    first = access_for(LIMITS, ["q"], BROKERS, owner.pid)
-    asked = Reservation(first.query, 10 * RATE, 1, RATE)
-    granted = say(first, asked)
-    assert isinstance(granted, Granted)
-    assert granted.wait_ms == 10_000
-    # Another process that plans the next micro-batch.
-    script = (
-        "import sys, pickle, tempfile\n"
-        "from spark_kafka_sink.limits import starting\n"
-        "from spark_kafka_sink.config.limits import LimitConfig\n"
-        f"tempfile.tempdir = {str(tmp_path)!r}\n"
-        f"a = starting.access_for(LimitConfig({RATE}, None, None), ['q'], {BROKERS}, {owner.pid})\n"
-        "print(a.port, a.query, a.token.reveal())"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert said.stdout.split() == [str(first.port), first.query, first.token.reveal()]
-    again = say(first, asked)
-    assert isinstance(again, Granted)
-    assert again.wait_ms > 10_000, "the bucket is another one"
-    assert isinstance(say(first, asked, token="guessed"), Refused)
-    (file,) = (tmp_path / f"pykafka-sink-limits-{os.geteuid()}").glob("*.json")
-    assert file.stat().st_mode & 0o077 == 0
-    server = server_of(tmp_path)
-    owner.kill()
-    owner.wait()
-    gone, _ = psutil.wait_procs([server], PATIENCE_S)
-    assert gone == [server]
-    assert not file.exists()
-    with pytest.raises(OSError):
-        say(first, asked)
+def test_what_is_given_back_between_others_is_for_what_fits() -> None:
+    """What was granted behind it keeps its time: nothing is sent at once that was to take longer."""
+    books = ledger()
+    assert reserved(books, 0, 4_000, "one") == Granted(4_000)
+    assert reserved(books, 0, 4_000, "two") == Granted(8_000)
+    assert reserved(books, 0, 4_000, "three") == Granted(12_000)
+    books.closed("two", 1 * NS_PER_S)
+    assert reserved(books, 1, 5_000, "four") == Granted(16_000), "too large"
+    assert reserved(books, 1, 3_000, "five") == Granted(6_000)
+    assert reserved(books, 1, 1_000, "six") == Granted(7_000)
+    assert reserved(books, 1, 1_000, "seven") == Granted(17_000)
+    books.closed("four", 2 * NS_PER_S)
+    books.closed("seven", 2 * NS_PER_S)
+    books.closed("three", 2 * NS_PER_S)
+    assert reserved(books, 2, 10_000, "eight") == Granted(8_000 - 2_000 + 10_000)
 
 
-def test_a_server_that_has_died_is_replaced(owner: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    first = access_for(LIMITS, ["q"], BROKERS, owner.pid)
-    server = server_of(tmp_path)
-    server.kill()
-    psutil.wait_procs([server], PATIENCE_S)
-    second = access_for(LIMITS, ["q"], BROKERS, owner.pid)
-    assert second.token != first.token
-    assert isinstance(say(second, Reservation("q", 1, 1, RATE)), Granted)
+def test_a_gap_of_former_times_or_another_rate_is_forgotten() -> None:
+    books = ledger()
+    for name in ("one", "two", "three"):
+        reserved(books, 0, 4_000, name)
+    books.closed("two", 0)
+    assert reserved(books, 8.5, 600, "four") == Granted(4_100), "half a second of it is left"
+    assert reserved(books, 8.5, 400, "five") == Granted(0)
+    assert reserved(books, 9, 1_000, "five") == Granted(4_600)
+    slower = Reservation("a", 1, 1, 2 * RATE)
+    ask(books, 9, slower)
+    books.closed("five", 9 * NS_PER_S)
+    assert isinstance(granted := ask(books, 9, slower._replace(bytes=0)), Granted)
+    assert granted.wait_ms > 2_000
 
 
-def server_of(folder: Path) -> psutil.Process:
-    """The server whose file is below ``folder``."""
-    (found,) = (
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if any(str(folder) in argument for argument in process.info["cmdline"] or ())
-    )
-    return found
-
-
-def test_a_port_that_is_taken_is_told_with_the_option(owner: subprocess.Popen[bytes]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        limits = LimitConfig(RATE, None, None, None, port)
-        with pytest.raises(LimitServerError, match=rf"port {port}.*in use.*limit\.server\.port"):
-            access_for(limits, ["q"], BROKERS, owner.pid)
-
-
-def test_a_given_host_is_what_tasks_are_told(owner: subprocess.Popen[bytes]) -> None:
-    limits = LimitConfig(RATE, None, None, "localhost", 0)
-    access = access_for(limits, ["q"], BROKERS, owner.pid)
-    assert access.host == "localhost"
-    assert isinstance(say(access, Reservation("q", 1, 1, RATE)), Granted)
-
-
-def test_somebody_elses_folder_is_not_used(owner: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    folder = tmp_path / f"pykafka-sink-limits-{os.geteuid()}"
-    folder.mkdir(0o755)
-    with pytest.raises(LimitServerError, match="TMPDIR"):
-        access_for(LIMITS, ["q"], BROKERS, owner.pid)
-
-
-def test_a_folder_does_not_hold_a_query(tmp_path: Path) -> None:
-    limits = LimitConfig(None, None, str(tmp_path))
-    with pytest.raises(ConfigError, match=r"pause\.path = .* is a folder"):
-        access_for(limits, ["q"], BROKERS, os.getpid())
-
-
-def test_brokers_without_addresses_are_told(owner: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(LimitServerError, match=r"limit\.server\.host"):
-        access_for(LIMITS, ["q"], [("no.such.host.invalid", 9092)], owner.pid)
-
-
-def test_who_sends_too_much_is_given_up(owner: subprocess.Popen[bytes]) -> None:
-    access = access_for(LIMITS, ["q"], BROKERS, owner.pid)
-    with socket.create_connection((access.host, access.port), PATIENCE_S) as connection:
-        try:
-            connection.sendall(b"x" * 1_000_000)
-            assert connection.recv(1) == b""
-        except ConnectionError:
-            pass
-    assert isinstance(say(access, Reservation("q", 1, 1, RATE)), Granted)
-
-
-@pytest.mark.parametrize("has_token", [False, True])
-def test_what_is_nested_ends_nothing(owner: subprocess.Popen[bytes], has_token: bool) -> None:
-    access = access_for(LIMITS, ["q"], BROKERS, owner.pid)
-    token = access.token.reveal().encode() + b" " if has_token else b""
-    with socket.create_connection((access.host, access.port), PATIENCE_S) as connection:
-        connection.sendall(token + NESTED + b"\n")
-        with connection.makefile("rb") as lines:
-            assert isinstance(read_answer(lines.readline()), Refused)
-    assert isinstance(say(access, Reservation("q", 1, 1, RATE)), Granted)
-
-
-def test_a_failure_ends_one_connection_only(tmp_path: Path) -> None:
-    with listen("127.0.0.1", 0) as listener, failing_ledger(listener, tmp_path) as server:
-        with socket.create_connection(listener.getsockname(), PATIENCE_S) as connection:
-            connection.sendall(write_request("t", Reservation("q", 1, 1, None, None, "/held")))
-            for _ in range(2):  # accepted, served
-                assert server.serve_once(PATIENCE_S) == 1
-            assert connection.recv(1) == b""
-        with socket.create_connection(listener.getsockname(), PATIENCE_S) as connection:
-            connection.sendall(write_request("t", Reservation("q", 1, 1)))
-            for _ in range(2):
-                assert server.serve_once(PATIENCE_S) == 1
-            assert b"granted" in connection.recv(100)
-
-
-def test_too_many_open_files_are_waited_for(tmp_path: Path) -> None:
-    """Who connects is ready to be accepted all the time: that is not tried again and again."""
-    with listen("127.0.0.1", 0) as listener, failing_ledger(listener, tmp_path) as server:
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with socket.create_connection(listener.getsockname(), PATIENCE_S) as connection:
-            lowest_free = os.dup(listener.fileno())
-            os.close(lowest_free)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-            try:
-                assert server.serve_once(PATIENCE_S) == 1
-                assert server.serve_once(0) == 0, "it is tried again at once"
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            server.listen()
-            connection.sendall(write_request("t", Reservation("q", 1, 1)))
-            for _ in range(2):
-                assert server.serve_once(PATIENCE_S) == 1
-            assert b"granted" in connection.recv(100)
-
-
-@contextmanager
-def failing_ledger(listener: socket.socket, folder: Path) -> Iterator[LimitServer]:
-    """A server in this process that cannot look whether a path exists."""
-
-    def fail(path: str) -> bool:
-        raise RuntimeError(path)
-
-    server = LimitServer(listener, Ledger(Secret("t"), fail), (os.getpid(), ""), folder / "file")
-    yield server
-    for connection in list(server._received):
-        server._drop(connection)
-    server._selector.close()
-
-
-def test_a_process_is_known_by_more_than_its_id() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    first = identity_of(process.pid)
-    assert first is not None
-    assert first == identity_of(process.pid)
-    assert first != identity_of(os.getpid())
-    process.communicate(b"\n")
-    assert identity_of(process.pid) is None
-
-
-def test_the_token_is_nowhere_to_be_read(owner: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    access = access_for(LIMITS, ["q"], BROKERS, owner.pid)
-    assert access.token.reveal() not in repr(access)
-    assert access.token.reveal() not in " ".join(server_of(tmp_path).cmdline())
+def test_both_limits_get_theirs_back() -> None:
+    books = ledger()
+    assert reserved(books, 0, 1_000, "one", records_per_second=1) == Granted(1_000)
+    assert reserved(books, 0, 1_000, "two", records_per_second=1) == Granted(2_000)
+    books.closed("two", 0)
+    assert reserved(books, 0, 500, "three", records_per_second=1) == Granted(2_000)
+    assert reserved(books, 0, 500, "four") == Granted(2_000)
