@@ -31,12 +31,18 @@ class BrokerPauses:
         """Nothing can be sent until then, to whatever broker, for a reason on this side."""
         self.latest_end_ms = max(self.latest_end_ms, until_ms)
 
-    def paused_ms(self, node_id: int, since_ms: int, now_ms: int) -> int:
-        """How much of the time between the two was a pause of this broker."""
-        return sum(
-            max(min(until_ms, now_ms) - max(from_ms, since_ms), 0)
+    @property
+    def has_any(self) -> bool:
+        """Whether somebody may have to ask."""
+        return any(self._by_node.values())
+
+    def between(self, node_id: int, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
+        """What of the time between the two was a pause of this broker: from when until when."""
+        return [
+            (max(from_ms, since_ms), min(until_ms, now_ms))
             for from_ms, until_ms in self._by_node.get(node_id, ())
-        )
+            if from_ms < now_ms and until_ms > since_ms
+        ]
 
     def forget_before(self, at_ms: int) -> None:
         """Nobody will ask about the time before ``at_ms`` any more."""

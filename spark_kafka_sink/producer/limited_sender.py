@@ -63,7 +63,7 @@ class LimitedSender(Sender):
         limit_wait_ms = self._limit.advance(now_ms)
         if self._limit.failure is not None:
             self.fail(self._limit.failure)
-            return None
+            return 0  # nothing is waited for any more
         waits = [wait_ms, limit_wait_ms]
         if self._limit.has_begun and not had_begun:
             waits.append(0)  # partitions may be added to the transaction now

@@ -56,6 +56,7 @@ class ProducerMetrics:
     buffer_total_bytes: int = 0
     buffer_used_max_bytes: int = 0
     compile_ns: int = 0
+    load_ns: int = 0
     input_wait_ns: int = 0
     encode_ns: int = 0
     compress_ns: int = 0

@@ -64,6 +64,7 @@ class ProducerBatch:
     is_queued: it waits to be drained, since queued_at_ms
     held_ms: of its time in the queue, how long it was held by the limit of the query;
         of what it waits now, it is added when the batch is drained
+    sent_to: where it was sent last
     """
 
     topic_partition: TopicPartition
@@ -96,6 +97,7 @@ class ProducerBatch:
     is_queued: bool = False
     queued_at_ms: int = 0
     held_ms: int = 0
+    sent_to: Node | None = None
 
     @property
     def has_sequence(self) -> bool:

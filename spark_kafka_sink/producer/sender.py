@@ -38,6 +38,7 @@ from spark_kafka_sink.producer.produce_requests import (
     produce_request,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.quota_waits import QuotaWaits
 from spark_kafka_sink.producer.refusals import Refusals
 from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.producer.telemetry import Telemetry
@@ -90,6 +91,7 @@ class Sender:
         self.telemetry: Telemetry | None = None
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
+        self._quota_waits = QuotaWaits(self._client.pauses, self._metadata.snapshot)
         self._node_latency = NodeLatency(config.partitioner_availability_timeout_ms)
         self._client.on_disconnect = lambda node: self._metadata.request_update()
         self._client.on_refused = self.fail
@@ -165,7 +167,9 @@ class Sender:
         """Send one request to each node that is ready for it; returns when to come again."""
         # Before the queues are looked at: what is queued after that look must wake this thread.
         self._accumulator.busy_nodes = frozenset()
-        ready = self._accumulator.ready(self._metadata.snapshot, now_ms)
+        cluster = self._metadata.snapshot
+        self._quota_waits.note_leaders(cluster, self._accumulator, now_ms)
+        ready = self._accumulator.ready(cluster, now_ms)
         for topic in ready.unknown_leader_topics:
             self._metadata.add_topic(topic, now_ms)
             problem = self._metadata.problems.get(topic)
@@ -208,6 +212,8 @@ class Sender:
             for batch in batches:
                 self._accumulator.mute(batch.topic_partition)
         transaction, config = self.transaction, self._config
+        for batch in batches:
+            batch.sent_to = node
         self._metrics.note_sent(batches)
         try:
             request = produce_request(
@@ -244,6 +250,7 @@ class Sender:
         if self._accumulator.failure is not None:
             return
         self._note_in_flight(self._in_flight - 1)
+        self._quota_waits.note_answered(sent.batches, result.node, now_ms)
         if result.failure is not None:
             error = _REQUEST_TIMED_OUT if result.is_timeout else _NETWORK_EXCEPTION
             for batch in sent.batches:
@@ -343,20 +350,23 @@ class Sender:
     def _expire(self, now_ms: int) -> int | None:
         """Fail if a batch is out of time; returns after how long one may be.
 
-        A pause that its leader has asked for does not count.
+        A pause that its broker has asked for does not count.
         """
         timeout_ms = self._config.delivery_timeout_ms
         soonest_ms: int | None = None
-        pauses = self._client.pauses
+        late: dict[TopicPartition, int] = {}
         with self._accumulator.monitor:
-            self._accumulator.paused_until_ms = pauses.latest_end_ms
+            self._accumulator.paused_until_ms = self._client.pauses.latest_end_ms
             oldest = self._accumulator.oldest_incomplete()
-            pauses.forget_before(now_ms if oldest is None else oldest.created_at_ms)
+            self._quota_waits.forget_before(now_ms if oldest is None else oldest.created_at_ms)
             for batch in self._accumulator.incomplete():
                 left_ms = batch.created_at_ms + timeout_ms - now_ms
                 is_late = left_ms <= 0
                 if is_late:
                     left_ms += self._paused_ms(batch, now_ms)
+                    # It waits for those before it, too.
+                    left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
+                    late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
                     why = self._why_not_sent(batch)
                     self.fail(delivery_errors.expired(batch, timeout_ms, now_ms, why))
@@ -367,11 +377,8 @@ class Sender:
         return soonest_ms
 
     def _paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
-        """How much of its life the leader of ``batch`` had asked for a pause."""
-        leader = self._metadata.snapshot.leader(batch.topic_partition)
-        if leader is None:
-            return 0
-        return self._client.pauses.paused_ms(leader.node_id, batch.created_at_ms, now_ms)
+        """How much of the life of ``batch`` brokers had asked for a pause."""
+        return self._quota_waits.paused_ms(batch, now_ms)
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
         """Why ``batch`` cannot be sent now."""

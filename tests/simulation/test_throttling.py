@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError
@@ -66,6 +68,74 @@ def test_what_the_broker_does_not_look_at_in_a_pause_is_not_sent_again():
     # One was read by the broker when the pause was over.
     assert metrics.request_latency_max_ms >= PAUSE_MS
     assert metrics.retries == 0
+
+
+def move_leader(simulation: Simulation, to: int | None) -> None:
+    """Of the first partition; None: its broker dies, and none is elected. The producer is told."""
+    if to is None:
+        simulation.cluster.stop(leader(simulation, 0).node_id)
+    else:
+        simulation.cluster.move_leader("t", 0, to)
+    simulation.producer._metadata.request_update()
+    simulation.network.wakeup()
+
+
+def others(simulation: Simulation) -> list[int]:
+    leader_id = leader(simulation, 0).node_id
+    return [node_id for node_id in simulation.cluster.brokers if node_id != leader_id]
+
+
+@pytest.mark.parametrize("moves", [1, 2])
+def test_a_leader_may_move_in_a_pause(moves: int):
+    """What has waited for the former ones is not late with the new one, which is sent it."""
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    for number, to in enumerate(others(simulation)[:moves], 1):
+        simulation.scheduler.after(number * 8_000, partial(move_leader, simulation, to))
+    simulation.append_to(0, [b"after"])
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"first", b"throttled", b"after"]
+
+
+def test_a_leader_may_be_away_after_a_pause():
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    old, new = leader(simulation, 0).node_id, others(simulation)[0]
+    simulation.scheduler.after(8_000, lambda: move_leader(simulation, None))
+    simulation.scheduler.after(10_000, lambda: move_leader(simulation, new))
+    simulation.append_to(0, [b"after"])
+    simulation.producer.flush()
+    assert leader(simulation, 0).node_id == new != old
+    assert simulation.values()[0] == [b"first", b"throttled", b"after"]
+
+
+def test_a_leader_that_stays_away_after_a_pause_is_found_out():
+    simulation = throttled()
+    simulation.append_to(0, [b"throttled"])
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    simulation.scheduler.after(8_000, lambda: move_leader(simulation, None))
+    simulation.append_to(0, [b"never"])
+    with pytest.raises(DeliveryError, match=r"11\d\d\d ms old"):
+        simulation.producer.flush()
+
+
+def test_what_is_in_flight_waits_for_whom_it_was_sent_to():
+    """Its broker reads it after the pause, and is no leader any more then."""
+    simulation = throttled(batch_size="100")
+    values = [b"%04d" % number for number in range(100)]
+    simulation.append_to(0, values)
+    simulation.scheduler.after(100, lambda: setattr(simulation.cluster, "throttle_time_ms", 0))
+    to = others(simulation)[0]
+    simulation.scheduler.after(8_000, lambda: move_leader(simulation, to))
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"first", *values]
+    assert simulation.producer.metrics.request_latency_max_ms >= PAUSE_MS
+    assert simulation.producer.metrics.retries > 0
 
 
 def test_a_task_that_waits_for_memory_waits_out_a_pause():

@@ -1,0 +1,95 @@
+"""How long batches have waited as brokers had asked for a pause: time that is not waited in vain.
+
+What is queued waits for the leader of its partition, what is in flight for the broker that it was
+sent to. Kept by partition, so that a leader that moves, or is away, changes nothing of what was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.network.broker_pauses import BrokerPauses
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+
+
+class QuotaWaits:
+    """Used by the sender thread.
+
+    pauses: what brokers have asked for
+    cluster: the leaders at the start
+    """
+
+    def __init__(self, pauses: BrokerPauses, cluster: ClusterSnapshot) -> None:
+        self._pauses = pauses
+        self._cluster = cluster
+        # What is known of former leaders, and since when the present ones are leaders.
+        self._noted: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._led_since_ms: dict[TopicPartition, int] = {}
+
+    def note_leaders(
+        self, cluster: ClusterSnapshot, accumulator: RecordAccumulator, now_ms: int
+    ) -> None:
+        """From now on, leaders are those of ``cluster``. accumulator: what waits for them"""
+        before, self._cluster = self._cluster, cluster
+        if cluster is before or not self._pauses.has_any:
+            return
+        with accumulator.monitor:
+            partitions = {batch.topic_partition for batch in accumulator.incomplete()}
+        for topic_partition in partitions:
+            leader = before.leader(topic_partition)
+            if leader != cluster.leader(topic_partition):
+                since_ms = self._led_since_ms.get(topic_partition, 0)
+                self._note(topic_partition, leader, since_ms, now_ms)
+                self._led_since_ms[topic_partition] = now_ms
+
+    def note_answered(self, batches: Iterable[ProducerBatch], node: Node, now_ms: int) -> None:
+        """They have waited for ``node`` since they were sent, and what is behind them as well."""
+        if self._pauses.has_any:
+            for batch in batches:
+                if self._cluster.leader(batch.topic_partition) != node:
+                    self._note(batch.topic_partition, node, batch.drained_at_ms, now_ms)
+
+    def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        """How much of the life of ``batch`` was a pause of a broker that it has waited for."""
+        topic_partition = batch.topic_partition
+        led_since_ms = self._led_since_ms.get(topic_partition, 0)
+        pauses = [
+            *self._noted.get(topic_partition, ()),
+            *self._between(self._cluster.leader(topic_partition), led_since_ms, now_ms),
+        ]
+        if not batch.is_queued:
+            pauses += self._between(batch.sent_to, batch.drained_at_ms, now_ms)
+        return _covered_ms(pauses, batch.created_at_ms)
+
+    def forget_before(self, at_ms: int) -> None:
+        """Nobody will ask about the time before ``at_ms`` any more."""
+        self._pauses.forget_before(at_ms)
+        if self._led_since_ms or self._noted:
+            self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}
+            self._noted = {
+                topic_partition: left
+                for topic_partition, pauses in self._noted.items()
+                if (left := [pause for pause in pauses if pause[1] > at_ms])
+            }
+
+    def _note(
+        self, topic_partition: TopicPartition, node: Node | None, since_ms: int, now_ms: int
+    ) -> None:
+        pauses = self._between(node, since_ms, now_ms)
+        if pauses:
+            self._noted.setdefault(topic_partition, []).extend(pauses)
+
+    def _between(self, node: Node | None, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
+        return [] if node is None else self._pauses.between(node.node_id, since_ms, now_ms)
+
+
+def _covered_ms(intervals: Iterable[tuple[int, int]], since_ms: int) -> int:
+    """How much of the time from ``since_ms`` on is in any of them: they may overlap."""
+    covered_ms = 0
+    for from_ms, until_ms in sorted(intervals):
+        covered_ms += max(until_ms - max(from_ms, since_ms), 0)
+        since_ms = max(since_ms, until_ms)
+    return covered_ms
