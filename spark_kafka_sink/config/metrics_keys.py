@@ -25,6 +25,31 @@ def _problem_of_endpoint(url: str) -> str | None:
         return "must begin with http:// or https://"
     if url.rstrip("/").endswith(tuple(f"/v1/{signal}" for signal in OTLP_SIGNALS)):
         return "leave /v1/metrics and /v1/traces away: they are added"
+    if "@" in url:
+        return (
+            "no user and password can be given: Spark would show them. Give them with "
+            "metrics.otlp.headers, as Authorization=${env:OTLP_AUTHORIZATION}, where that variable "
+            "is Basic%20 and USER:PASSWORD in base64"
+        )
+    return None
+
+
+def _problem_of_path(path: str) -> str | None:
+    """Shows nothing of the path."""
+    from urllib.parse import urlsplit  # here: all that parse options would load it
+
+    if "://" not in path:
+        return None
+    try:
+        password = urlsplit(path).password
+    except ValueError:
+        return None  # of brackets: whoever opens it says so
+    if password is not None:
+        return (
+            "no password can be given in the URI: Spark would show it. Leave it to where pyarrow "
+            "looks on the driver: for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, "
+            "or the machine's role"
+        )
     return None
 
 
@@ -76,12 +101,13 @@ METRICS_KEYS = (
         "metrics.path",
         ConfigType.STRING,
         None,
-        None,
+        _problem_of_path,
         Importance.MEDIUM,
         "File on the driver to which the JSON line of every committed or aborted batch is "
         "appended, besides the log, with all partitions: docs/metrics.md. Or the URI of a "
         "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
         "file system that pyarrow.fs knows on the driver.",
+        hides_value=True,
     ),
     ConfigKey(
         "metrics.path.max.bytes",
@@ -148,6 +174,7 @@ METRICS_KEYS = (
         Importance.LOW,
         "Address of the collector, as http://collector:4318, to which /v1/metrics and /v1/traces "
         "are added. Without it OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.",
+        hides_value=True,
     ),
     ConfigKey(
         "metrics.otlp.headers",

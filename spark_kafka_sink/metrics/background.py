@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 THREAD_NAME = "pykafka-sink metrics"
 MOST_WAITING = 100
-PAUSE_S = 0.01
-"""Spark waits for a process that has committed to say so. A thread that is at work then would have
-Python's lock for up to 5 ms, ``sys.getswitchinterval``."""
+PAUSE_S = 0.1
+"""Spark waits for a process that has committed to say so, and ends the micro-batch then. A thread
+that is at work would have Python's lock for up to 5 ms, ``sys.getswitchinterval``, and a core."""
 _MOST_SENDERS = 8
 MOST_WAIT_S = 10.0
 """How long the end of a job, and of a program, waits for all that is sent."""

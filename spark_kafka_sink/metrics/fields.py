@@ -54,6 +54,7 @@ COUNTERS = (
     Field("buffer_total_bytes", "integer", "`kafka.buffer.memory` of all tasks"),
     Field("buffer_used_max_bytes", "integer", "the most that a task has used of its own"),
     Field("compile_ms", "number", "compiling kernels, before a worker's first task"),
+    Field("load_ms", "number", "importing the sink and loading kernels, in a worker's first task"),
     Field("input_wait_ms", "number", "waiting for rows: Spark, the source, and Arrow"),
     Field("encode_ms", "number", "writing rows as records"),
     Field("compress_ms", "number", "compressing batches, in the task thread and beside it"),
@@ -119,6 +120,7 @@ SLOW_TASK = (
     Field("request_latency_max_ms", "integer", "of its slowest produce request"),
     Field("task_ms", "number", "all of its time, of which:"),
     Field("compile_ms", "number", "see `metrics`"),
+    Field("load_ms", "number", "see `metrics`"),
     Field("input_wait_ms", "number", "see `metrics`"),
     Field("encode_ms", "number", "see `metrics`"),
     Field("compress_ms", "number", "see `metrics`"),
@@ -129,8 +131,8 @@ SLOW_TASK = (
 """``slowest_tasks``: up to five of those that have written rows, the slowest first."""
 
 CAUSES_OF_DEAD_LETTERS = (
-    *("interceptor", "null-header", "null-topic", "invalid-topic", "bad-timestamp", "too-large"),
-    *("null-key", "bad-partition", "partitioner", "refused"),
+    *("interceptor", "not-encodable", "null-header", "null-topic", "invalid-topic"),
+    *("bad-timestamp", "too-large", "null-key", "bad-partition", "partitioner", "refused"),
 )
 """``dead_letters``: how many there are of each."""
 

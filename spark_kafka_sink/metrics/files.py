@@ -16,8 +16,7 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-
-_MOST_OF_ERROR = 500
+from spark_kafka_sink.metrics.told import reason_of
 
 
 def local_path(path: str) -> str | None:
@@ -82,27 +81,14 @@ def check_path(path: str) -> None:
             TemporaryFile(dir=os.path.dirname(file) or ".").close()
     except OSError as error:
         raise ConfigError(
-            f"metrics.path: cannot append to {path} on the driver: {first_line(error)}. "
+            f"metrics.path: cannot append to {path} on the driver: {reason_of(error)}. "
             "Name a file in a folder that is there and may be written to"
         ) from error
     except (ValueError, NotImplementedError) as error:  # pyarrow's, for URIs
         raise ConfigError(
-            f"metrics.path: {path}: {first_line(error)}. Name a file on the driver, or the "
+            f"metrics.path: {path}: {reason_of(error)}. Name a file on the driver, or the "
             "URI of a folder that pyarrow.fs knows there"
         ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """What the operating system says, else the beginning of the error: those of libraries for other
-    file systems have pages."""
-    if isinstance(error, OSError):
-        text = str(error.strerror or error)
-    elif isinstance(error, (ValueError, NotImplementedError)) and str(error):
-        text = str(error)
-    else:
-        text = repr(error)
-    line = next(iter(text.splitlines()), "")
-    return line if len(line) <= _MOST_OF_ERROR else f"{line[:_MOST_OF_ERROR]}…"
 
 
 def _put(uri: str, line: str, name: str) -> None:

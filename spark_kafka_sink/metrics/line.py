@@ -21,6 +21,7 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 Line = dict[str, Any]
 
 _NS_PER_MS = 1_000_000
+_FOR_FILES_ALONE = ("settings", "topics", "nodes", "slowest_tasks")
 
 
 class TaskFigures(NamedTuple):
@@ -81,20 +82,17 @@ def whole(measured: Measured) -> Line:
     return line
 
 
-def for_log(measured: Measured) -> Line:
-    """At most 16 KiB, with the extremes instead of more than a few partitions."""
-    partitions = measured.partitions
-    is_short = len(partitions) <= MOST_LOGGED_PARTITIONS
-    line = _of_tasks(measured.tasks)
-    line["metrics"] = measured.metrics.report()
-    latency = _latency(total_of(measured.nodes.values()))
-    if latency is not None:
-        del latency["histogram"]
-    line["request_latency"] = latency
-    line["partitions"] = by_topic(partitions) if is_short else None
-    line["partitions_summary"] = None if is_short else partitions_summary(partitions)
-    line["tasks_summary"] = _tasks_summary(measured.tasks)
-    return line
+def for_log(line: Line) -> Line:
+    """At most 16 KiB of a line, with the extremes instead of more than a few partitions."""
+    topics = line.get("partitions", {})
+    is_short = sum(map(len, topics.values())) <= MOST_LOGGED_PARTITIONS
+    left_out = {*_FOR_FILES_ALONE, "partitions_summary" if is_short else "partitions"}
+    logged = {name: value for name, value in line.items() if name not in left_out}
+    if "request_latency" in logged:
+        logged["request_latency"] = {
+            name: value for name, value in line["request_latency"].items() if name != "histogram"
+        }
+    return logged
 
 
 def _of_tasks(tasks: Iterable[TaskFigures]) -> Line:

@@ -4,55 +4,46 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
-from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.metrics.background import Send, Sender, send_behind, wait_if_last
-from spark_kafka_sink.metrics.files import append, check_path, first_line
+from spark_kafka_sink.metrics.files import append, check_path
 from spark_kafka_sink.metrics.line import Line
+from spark_kafka_sink.metrics.told import reason_of
 
 _LIBRARY = "prometheus_client"
 _PUSH_TIMEOUT_S = 3
+_WRITE_TIMEOUT_S = 3
+"""How long the end of a job waits for a file: it may be on another machine."""
 
 logger = logging.getLogger(__name__)
 
 
-class _Place(NamedTuple):
-    """Where lines are written, and how that is told."""
-
-    option: str
-    verb: str
-    path: str
-
-
-_failing: dict[_Place, tuple[str, int]] = {}
-"""The reason that was told, and of how many batches nothing was written."""
+_failing: dict[str, tuple[str, int]] = {}
+"""By path, the reason that was told, and of how many batches nothing was written."""
 
 
 def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
     """Write, and tell what could not be: nothing is raised, for the records are in Kafka.
 
-    What is sent is sent from a thread, which tells the log itself, and begins last: it would have
-    Python's lock while the rest is written.
+    What takes longer than to append a line is done in threads, which tell the log themselves, and
+    begin last: they would have Python's lock while the line is appended.
     """
     if outputs.path is not None:
-        place = _Place("metrics.path", "append to", outputs.path)
-        yield from _problem(place, lambda: append(outputs, json.dumps(line), _name_of(line)))
-    path, url, otlp = outputs.prometheus_path, outputs.push_url, outputs.otlp
-    if path is not None:
-        place = _Place("metrics.prometheus.path", "write", path)
-        yield from _problem(place, lambda: _write_file(path, line))
+        yield from _append(outputs, outputs.path, line)
     senders: list[Sender] = []
-    if url is not None:
-        senders.append(_push(url, outputs.push_job, line))
-    if otlp is not None:
+    if outputs.prometheus_path is not None:
+        senders.append(_write_file(outputs.prometheus_path, line))
+    if outputs.push_url is not None:
+        senders.append(_push(outputs.push_url, outputs.push_job, line))
+    if outputs.otlp is not None:
         from spark_kafka_sink.metrics.otlp.sending import is_disabled, send
 
         if not is_disabled():
-            senders.append(send(otlp, line))
+            senders.append(send(outputs.otlp, line))
     wait_if_last(senders, line)
 
 
@@ -83,25 +74,24 @@ def check_library() -> None:
         ) from error
 
 
-def _problem(place: _Place, write: Callable[[], None]) -> Iterator[str]:
-    """Once for each change, and for each other reason."""
+def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
+    """What fails is told once for each change, and for each other reason."""
     try:
-        write()
+        append(outputs, json.dumps(line), _name_of(line))
     except Exception as error:  # whatever it is: Spark would write all rows again
-        problem = first_line(error)
+        problem = reason_of(error)
     else:
-        if place in _failing:
-            _, batches = _failing.pop(place)
+        if path in _failing:
+            _, batches = _failing.pop(path)
             logger.info(
-                f"{place.option}: {place.path} is written again; those of {batches} batch(es) are "
-                "missing"
+                f"metrics.path: {path} is written again; those of {batches} batch(es) are missing"
             )
         return
-    told, batches = _failing.get(place, (None, 0))
-    _failing[place] = problem, batches + 1
+    told, batches = _failing.get(path, (None, 0))
+    _failing[path] = problem, batches + 1
     if problem != told:
         yield (
-            f"{place.option}: cannot {place.verb} {place.path}: {problem}. Batches go on, and what "
+            f"metrics.path: cannot append to {path}: {problem}. Batches go on, and what "
             "is not written is lost; the log tells when it is written again"
         )
 
@@ -112,10 +102,13 @@ def _name_of(line: Line) -> str:
     return f"{line['time_ms']:015d}-{of}-{line.get('batch_id', 0)}"
 
 
-def _write_file(path: str, line: Line) -> None:
-    from spark_kafka_sink.metrics.textfile import add_to_textfile
+def _write_file(path: str, line: Line) -> Sender:
+    def make() -> Send:
+        from spark_kafka_sink.metrics.textfile import Writing
 
-    add_to_textfile(path, line)
+        return Writing(path).send
+
+    return send_behind(path, make, line, _WRITE_TIMEOUT_S)
 
 
 def _push(url: str, job: str, line: Line) -> Sender:

@@ -1,17 +1,21 @@
 """A file in Prometheus' text format, for node_exporter's textfile collector.
 
-Spark's committing process may be another one for each batch, so totals go on from the file itself.
+Spark's committing process may be another one for each batch, so totals go on from the file itself:
+one process at a time reads and replaces it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from secrets import token_hex
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.names import Values
+from spark_kafka_sink.metrics.told import Told, reason_of
 
 _Stamp = tuple[int, int, int]
 
@@ -19,17 +23,36 @@ _known: dict[str, tuple[_Stamp, Exposition]] = {}
 """Of files that this process has written, and that nobody has since."""
 
 
+class Writing:
+    """To one file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        name = "metrics.prometheus.path"
+        self._told = Told(f"{name}: cannot write {path}", f"{name}: {path} is written again")
+
+    def send(self, line: Values, lost: int) -> None:
+        """Add one batch; the log is told what cannot be written."""
+        problem = None
+        try:
+            add_to_textfile(self._path, line)
+        except (OSError, ValueError) as error:
+            problem = reason_of(error)
+        self._told.note(problem, lost)
+
+
 def add_to_textfile(path: str, line: Values) -> None:
     """Add one batch. The file is replaced as a whole: a reader sees the old or the new one.
 
     Raises OSError, and ValueError for a file that is not in this format.
     """
-    exposition = _begun(path)
-    exposition.add(line)
-    _replace(path, exposition.text())
-    stamp = _stamp(path)
-    assert stamp is not None, "it was just written"
-    _known[path] = stamp, exposition
+    with _alone(path):
+        exposition = _begun(path)
+        exposition.add(line)
+        _replace(path, exposition.text())
+        stamp = _stamp(path)
+        assert stamp is not None, "it was just written"
+        _known[path] = stamp, exposition
 
 
 def check_textfile(path: str) -> None:
@@ -47,6 +70,20 @@ def check_textfile(path: str) -> None:
             f"metrics.prometheus.path: {path} on the driver is not a file in Prometheus' format "
             f"({error}). Remove it, or name another one"
         ) from error
+
+
+@contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """No other process changes files of that folder meanwhile, as far as the folder can be locked:
+    not on each network file system. A lock of its own would be a file that is left there.
+    """
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _replace(path: str, text: str) -> None:

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 logger = logging.getLogger(__name__)
 
+_MOST_OF_ERROR = 500
+
 
 class Told:
     """Once for each change, and for each other reason.
@@ -42,6 +44,19 @@ class Told:
             logger.info(self._working.format(batches=batches))
             self._told = None
             self._failed = 0
+
+
+def reason_of(error: BaseException) -> str:
+    """What the operating system says, else the beginning of the error: those of libraries for other
+    file systems have pages."""
+    if isinstance(error, OSError):
+        text = str(error.strerror or error)
+    elif isinstance(error, (ValueError, NotImplementedError)) and str(error):
+        text = str(error)
+    else:
+        text = repr(error)
+    line = next(iter(text.splitlines()), "")
+    return line if len(line) <= _MOST_OF_ERROR else f"{line[:_MOST_OF_ERROR]}…"
 
 
 def without_password(url: str) -> str:

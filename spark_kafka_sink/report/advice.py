@@ -236,6 +236,14 @@ def _own_work(facts: Facts) -> Iterator[Finding]:
         text = f"Kernels were compiled for first use, {percent(found['compile_ms'])} of task time."
         advice = "`pykafka-sink warm-up` in the image compiles them beforehand"
         yield Finding("compiling", "kernels were compiled", text, advice, found["compile_ms"])
+    if found["load_ms"] >= STARTING:
+        share = percent(found["load_ms"])
+        text = f"Python workers that were new loaded the sink, {share} of task time."
+        advice = (
+            "Once for each worker, which Spark ends when it was idle for a minute: "
+            "spark.python.daemon.module=spark_kafka_sink.spark.daemon loads it before it forks them"
+        )
+        yield Finding("loading", "workers were new", text, advice, found["load_ms"])
     if found["metadata_wait_ms"] >= STARTING:
         text = f"Tasks waited {percent(found['metadata_wait_ms'])} of their time for metadata."
         advice = "The cluster is slow to tell its leaders: elections, or brokers that are away"

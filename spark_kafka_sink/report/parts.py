@@ -22,6 +22,7 @@ PARTS = (
     Part("ack_wait_ms", "waiting for acknowledgements"),
     Part("transaction_begin_ms", "beginning transactions"),
     Part("compile_ms", "compiling kernels"),
+    Part("load_ms", "loading"),
 )
 OTHER = "other"
 COMMIT = "committing"

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import RowsPlan
 from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.envelope import Enveloped
-from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
 from spark_kafka_sink.spark.partition import QUERY_ID_PROPERTY, with_names, write_partition
 from spark_kafka_sink.spark.planning import (
@@ -32,8 +32,10 @@ from spark_kafka_sink.spark.planning import (
     check_surroundings,
     parse_options,
     plan_limits,
+    plan_schemas,
     plan_transactions,
 )
+from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
 from spark_kafka_sink.transactions.model import Plan, Unit, checkpoint_of
 
 if TYPE_CHECKING:
@@ -75,7 +77,8 @@ def write(df: DataFrame, options: Mapping[str, object]) -> None:
     It does what ``df.write.format("pykafka-sink").options(**options).mode("append").save()`` does,
     in Spark 3.5 too, and wherever Spark does not find the data source.
 
-    df: with the columns value (required), key, headers, topic, partition, timestamp
+    df: with the columns value, key, headers, topic, partition, timestamp; or any, of which
+    ``value.format`` makes a value
     options: as for ``.option``: names are case-insensitive, values are texts, numbers or booleans;
     None stands for an option that is not given. ``kafka.bootstrap.servers`` is required, and
     ``topic`` unless there is a topic column
@@ -160,16 +163,17 @@ class _Write:
         if self._df.isStreaming:
             raise ConfigError(_A_STREAM)
         time = PlanningTime()
-        positions = find_columns(self._df.schema, self._options.topic)
+        rows = plan_rows(self._df.schema, self._options)
         # A query that has begun a second micro-batch has committed one.
         checked = check_surroundings(self._options, is_stream=bool(self._batch_id))
+        rows, checked = plan_schemas(rows, checked)
         checked = plan_limits(checked, os.getpid(), self._query_id)
         self._options = replace(checked, application_id=_application_id(self._df))
         self._call = self._this_call()
         plan = self._plan()
         self._planned = time.until_now()
         try:
-            messages = self._run_tasks(positions, plan)
+            messages = self._run_tasks(rows, plan)
             self._commit(messages, plan)
         except BaseException as error:
             self._abort(plan, error)
@@ -215,15 +219,15 @@ class _Write:
                 _calls.begin(self._call)
         return plan
 
-    def _run_tasks(self, positions: ColumnPositions, plan: Plan | None) -> list[KafkaCommitMessage]:
+    def _run_tasks(self, rows: PlannedRows, plan: Plan | None) -> list[KafkaCommitMessage]:
         """What each task returns; raises if one has failed for good."""
         names = self._df.schema.names
-        task = Task(self._options, positions, plan, names, self._planned).function()
+        task = Task(self._options, rows.positions, plan, names, self._planned, rows.plan).function()
         # Spark looks columns up by their names here, which fails for some, such as "a.b". They have
         # their own names again in the task.
         plain = self._df.toDF(*(f"c{n}" for n in range(len(names))))
-        rows = plain.mapInArrow(task, f"{_MESSAGE} binary").collect()
-        messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in rows]
+        returned = plain.mapInArrow(task, f"{_MESSAGE} binary").collect()
+        messages: list[KafkaCommitMessage] = [pickle.loads(row[0]) for row in returned]
         if sorted(m.partition_id for m in messages) != list(range(len(messages))):
             raise KafkaSinkError(
                 f"Spark has returned the messages of {len(messages)} tasks, not one for each "
@@ -271,8 +275,10 @@ class Task(Enveloped):
         plan: Plan | None,
         names: list[str],
         planned: Planned | None = None,
+        made: RowsPlan | None = None,
     ) -> None:
         self._options = options
+        self._made = made
         self._positions = positions
         self._plan = plan
         self._names = names
@@ -283,7 +289,9 @@ class Task(Enveloped):
         import pyarrow as pa
 
         named = with_names(arrow_batches, self._names)
-        message = write_partition(named, self._options, self._positions, self._plan, self._planned)
+        message = write_partition(
+            named, self._options, self._positions, self._plan, self._planned, self._made
+        )
         yield pa.record_batch([pa.array([pickle.dumps(message)])], names=[_MESSAGE])
 
     def function(self) -> ArrowFunction:

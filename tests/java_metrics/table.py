@@ -84,10 +84,21 @@ DIFFERENT: dict[str, str] = {
     "produce-throttle-time-avg": _FASTER,
     "produce-throttle-time-max": _FASTER,
     "bufferpool-wait-time-ns-total": _FASTER,
+    "flush-time-ns-total": "the first flush waits for connections as well, as far as they were not "
+    "made before it began",
     "bufferpool-wait-ratio": "Java's is over its window, here it is over the task's time",
     "requests-in-flight": _AT_THE_MOMENT,
     "buffer-available-bytes": _AT_THE_MOMENT + ": what was left then",
     "metadata-age": "depends on when it is asked, and on how long the JVM took to start",
+    **dict.fromkeys(
+        (
+            *("batch-size-avg", "records-per-request-avg", "request-size-avg", "request-total"),
+            *("response-total", "network-io-total", "incoming-byte-total"),
+        ),
+        "Java sends with each full batch what is open of its broker's other partitions "
+        "(RecordAccumulator.drainBatchesForOneNode): more and smaller requests for a quick "
+        "broker; here batches are filled while rows come",
+    ),
     "metadata-wait-time-ns-total": "a task asks for metadata of its topic before it has rows; the "
     "JVM was starting meanwhile",
 }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 
 import pytest
 
@@ -15,16 +13,9 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
 from tests.broker.producing import batch_of, open_producer, plan_of
 from tests.kfake.cluster import KfakeCluster
-from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.patience import PATIENCE_MS, until
 
 pytestmark = pytest.mark.long
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
 
 
 def test_the_last_push_is_taken(cluster: KfakeCluster, caplog, monkeypatch) -> None:

@@ -84,7 +84,7 @@ def test_a_textfile_that_node_exporter_reads(tmp_path: Path) -> None:
     folder = tmp_path / "textfiles"
     folder.mkdir()
     outputs = MetricsOutputs(prometheus_path=str(folder / "sink.prom"))
-    assert list(put_out(outputs, a_line())) == []
+    assert list(put_out(outputs, of_a_job(a_line()))) == []
     (port,) = free_ports(1, "127.0.0.1")
     url = f"http://127.0.0.1:{port}/metrics"
     options = ("--collector.disable-defaults", "--collector.textfile")
@@ -92,7 +92,7 @@ def test_a_textfile_that_node_exporter_reads(tmp_path: Path) -> None:
     with running(tmp_path, "prometheus-node-exporter", *options, *where):
         assert eventually(lambda: SENT in fetched(url))
         for number in (2, 3):
-            assert list(put_out(outputs, a_line())) == []
+            assert list(put_out(outputs, of_a_job(a_line()))) == []
             read = Samples(fetched(url))
             assert read(SENT) == number * 2200
             assert read("node_textfile_scrape_error") == 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -14,7 +13,7 @@ from confluent_kafka import Producer
 from spark_kafka_sink.producer import telemetry
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.producing import batch_of, open_producer, plan_of, send
-from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S, until
 from tests.telemetry.cluster import PREFIX, Push, WatchingKafka
 
 pytestmark = pytest.mark.long
@@ -49,15 +48,6 @@ def watching(tmp_path_factory) -> Iterator[WatchingKafka]:
     with WatchingKafka(tmp_path_factory.mktemp("telemetry"), INTERVAL_MS) as kafka:
         kafka.create_topic("watched", 3)
         yield kafka
-
-
-def until(condition: Callable[[], bool], meanwhile: Callable[[], object]) -> None:
-    """Do something until a condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        meanwhile()
-        time.sleep(0.05)
 
 
 def is_subscribed(producer: ThreadedProducer) -> bool:

@@ -275,7 +275,7 @@ def test_a_task_has_columns_by_their_own_names_and_returns_its_message_as_a_row(
 
     monkeypatch.setattr(frames, "write_partition", write)
     options = planning.parse_options(OPTIONS)
-    positions = frames.find_columns(ONE_COLUMN, "t")
+    positions = frames.plan_rows(ONE_COLUMN, options).positions
     types = {"c0": pa.binary(), "c1": pa.list_(pa.field("element", pa.int32(), nullable=False))}
     fields = [pa.field(name, kind, nullable=name == "c1") for name, kind in types.items()]
     sent = pa.record_batch([[b"v"], [[1]]], schema=pa.schema(fields))

@@ -11,9 +11,11 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-from spark_kafka_sink.metrics.files import check_path, first_line, local_path
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.files import check_path, local_path
 from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.told import reason_of
 
 
 def line(number: int) -> dict[str, Any]:
@@ -116,11 +118,11 @@ def test_what_cannot_be_written_is_told_once_and_not_raised(
 
 
 def test_of_a_long_error_its_first_line_is_told() -> None:
-    assert first_line(OSError(2, "No such file", "m")) == "No such file"
-    assert first_line(OSError("AWS Error\n" + 16_000 * "x")) == "AWS Error"
-    assert first_line(ValueError(16_000 * "x")) == 500 * "x" + "…"
-    assert first_line(KeyError("a")) == "KeyError('a')"
-    assert first_line(ValueError()) == "ValueError()"
+    assert reason_of(OSError(2, "No such file", "m")) == "No such file"
+    assert reason_of(OSError("AWS Error\n" + 16_000 * "x")) == "AWS Error"
+    assert reason_of(ValueError(16_000 * "x")) == 500 * "x" + "…"
+    assert reason_of(KeyError("a")) == "KeyError('a')"
+    assert reason_of(ValueError()) == "ValueError()"
 
 
 # --- following ------------------------------------------------------------------------------------
@@ -243,3 +245,16 @@ def test_a_file_that_was_emptied_is_read_from_its_beginning(tmp_path: Path) -> N
     assert read(followed) == [1, 2]
     path.write_text(json.dumps(line(3)) + "\n")
     assert read(followed) == [3]
+
+
+def test_a_password_in_a_uri_is_refused_and_not_shown() -> None:
+    def parsed(path: str) -> SinkOptions:
+        options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "metrics.path": path}
+        return SinkOptions.parse(options)
+
+    for uri in ("s3://me:marked-hush@bucket/lines", "abfs://:marked-hush@container@a.b/lines"):
+        with pytest.raises(ConfigError, match=r"metrics\.path: no password can be given") as raised:
+            parsed(uri)
+        assert "hush" not in str(raised.value)
+    for path in ("/tmp/a:b@c", "hdfs://me@name:8020/lines", "s3://bucket/lines", "s3://[::1"):
+        assert parsed(path).metrics.path == path

@@ -15,6 +15,7 @@ from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.metrics import fields
 from spark_kafka_sink.metrics.document import render
+from spark_kafka_sink.metrics.line import for_log
 from spark_kafka_sink.metrics.schema import line_schema
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
@@ -108,8 +109,12 @@ def test_merging_leaves_the_brokers_of_messages_alone() -> None:
 
 def test_the_log_is_told_less() -> None:
     messages = [task(n, 10, 50, nodes={n: node(10)}) for n in range(40)]
-    logged = line_of(*messages, is_for_log=True)
-    assert not {"topics", "nodes", "slowest_tasks", "partitions"} & logged.keys()
+    logged = for_log(line_of(*messages, settings={"acks": "all"}))
+    assert not {"topics", "nodes", "slowest_tasks", "partitions", "settings"} & logged.keys()
+    assert (
+        logged["partitions_summary"]["partitions"]
+        == line_of(*messages)["partitions_summary"]["partitions"]
+    )
     assert logged["request_latency"] == {"p50_ms": 10.0, "p95_ms": 10.0, "p99_ms": 10.0}
     assert logged["tasks_summary"]["most_records"]["records"] == 10
 

@@ -53,6 +53,10 @@ def test_the_environment_alone_does_not_switch_it_on(monkeypatch: pytest.MonkeyP
     [
         ({"endpoint": "collector:4318"}, "must begin with http:// or https://"),
         ({"endpoint": "http://c/v1/traces/"}, "leave /v1/metrics and /v1/traces away"),
+        (
+            {"endpoint": "https://me:marked-hush@c:4318"},
+            r"\[hidden\] .*no user and password can be given.* metrics.otlp.headers, as Auth",
+        ),
         ({"signals": "logs"}, "must be one or more of metrics, traces"),
         ({"signals": ","}, "must be one or more of metrics, traces"),
         ({"timeout_ms": "0"}, "must be at least 1"),

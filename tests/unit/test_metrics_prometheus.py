@@ -18,13 +18,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics import background, listen, textfile
+from spark_kafka_sink.metrics import background, listen
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.listener import JoinedMetrics
-from spark_kafka_sink.metrics.outputs import check_outputs, put_out
+from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
-from tests.unit.report_lines import HEALTHY, SKEWED_KEY, SLOW_BROKER
 from tests.unit.test_metrics_names import a_line, of_a_job
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,79 +123,6 @@ def test_the_text_is_the_librarys_own() -> None:
     registry = CollectorRegistry()
     registry.register(exposition)
     assert exposition.text() == generate_latest(registry).decode()
-
-
-# --- a file ---------------------------------------------------------------------------------------
-
-
-def test_a_file_goes_on_in_another_process(tmp_path: Path) -> None:
-    path = tmp_path / "sink.prom"
-    outputs = MetricsOutputs(prometheus_path=str(path))
-    for _ in range(3):
-        check_outputs(outputs)
-        assert list(put_out(outputs, a_line())) == []
-        textfile._known.clear()
-    read = Samples(path.read_text())
-    assert read(SENT) == 3 * 2200
-    assert read("pykafka_sink_request_latency_seconds_bucket", le="0.004") == 12
-    assert read("pykafka_sink_request_latency_seconds_sum") == pytest.approx(0.24)
-    assert read.names == exposed(a_line()).names
-    assert [p.name for p in tmp_path.iterdir()] == ["sink.prom"]
-
-
-def test_going_on_has_each_series_once_and_the_sums_of_one_process() -> None:
-    """Labels are sorted in the text, and not in the lines: of tasks' parts, brokers and topics."""
-    lines = [of_query(line, query_name="orders") for line in (SLOW_BROKER, SKEWED_KEY, HEALTHY)]
-    alone = Exposition()
-    text = ""
-    for line in lines:
-        alone.add(line)
-        going_on = Exposition()
-        going_on.go_on_from(text)
-        going_on.add(line)
-        text = going_on.text()
-    told = [sample.rpartition(" ")[0] for sample in text.splitlines() if sample[0] != "#"]
-    assert len(told) == len(set(told)) > 120
-    expected = {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for sample in Samples(alone.text()).samples
-        if not _is_of_one_batch(sample)
-    }
-    found = {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for sample in Samples(text).samples
-    }
-    assert {key: found[key] for key in expected} == pytest.approx(expected)
-    assert any(dict(key[1:]).get("node_id") for key in expected)
-
-
-def _is_of_one_batch(sample: Any) -> bool:
-    return not sample.name.endswith(("_total", "_bucket", "_count", "_sum"))
-
-
-def test_a_file_of_this_process_is_not_read_again(tmp_path: Path) -> None:
-    path = tmp_path / "sink.prom"
-    textfile.add_to_textfile(str(path), a_line())
-    known = textfile._known[str(path)][1]
-    textfile.add_to_textfile(str(path), a_line())
-    assert textfile._known[str(path)][1] is known
-    path.unlink()
-    textfile.add_to_textfile(str(path), a_line())
-    assert Samples(path.read_text())(SENT) == 2200
-
-
-def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "other"
-    path.write_text("{ what } is = this\n")
-    outputs = MetricsOutputs(prometheus_path=str(path))
-    with pytest.raises(ConfigError, match="is not a file in Prometheus' format"):
-        check_outputs(outputs)
-    (problem,) = put_out(outputs, a_line())
-    assert problem.startswith(f"metrics.prometheus.path: cannot write {path}: ")
-    assert path.read_text() == "{ what } is = this\n"
-    missing = MetricsOutputs(prometheus_path=str(tmp_path / "missing" / "sink.prom"))
-    with pytest.raises(ConfigError, match="cannot write to .*missing on the driver"):
-        check_outputs(missing)
 
 
 # --- a push gateway -------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.figures import count, duration, moment, percent, size
 from spark_kafka_sink.report.making import collect
 from spark_kafka_sink.report.page import render
+from spark_kafka_sink.report.parts import NAMES
 from spark_kafka_sink.report.reading import files_of, parse
 from spark_kafka_sink.report.series import MOST_POINTS, points
 from spark_kafka_sink.spark.commit import BatchSummary
@@ -336,3 +338,10 @@ def test_figures() -> None:
     assert (duration(5), duration(2500), duration(600_000)) == ("5 ms", "2.5 s", "10.0 min")
     assert (duration(36e6), count(1234567), percent(0.456)) == ("10.0 h", "1,234,567", "46 %")
     assert moment(1_700_000_000_000) == "2023-11-14 22:13:20"
+
+
+def test_each_part_of_the_time_has_a_colour_of_its_own() -> None:
+    style = (Path(making.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
+    light = re.findall(r"--c(\d+):(#\w+)", style.partition("@media")[0])
+    assert [int(number) for number, _ in light] == list(range(len(NAMES)))
+    assert len({colour for _, colour in light}) == len(NAMES)

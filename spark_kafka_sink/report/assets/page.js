@@ -12,14 +12,14 @@
   /* What each chart shows; `many`: only where a point stands for more than one batch. */
   const CHARTS = {
     throughput: {unit: "records/s", lines: [
-      line("records/s", "records_per_s", 9),
+      line("records/s", "records_per_s", "main"),
       line("slowest batch of the point", "least_records_per_s", 4, {many: true, thin: true}),
       line("fastest", "most_records_per_s", 1, {many: true, thin: true})]},
     time: {unit: "seconds", stacked: true, lines: [line("slowest batch of the point", "slowest_s", 4, {many: true, thin: true})]},
     latency: {unit: "ms", lines: [
       line("p50", "p50_ms", 1), line("p99", "p99_ms", 2), line("longest", "max_ms", 4, {thin: true})]},
     bytes: {unit: "MiB/s", lines: [
-      line("MiB/s", "bytes_per_s", 9, {scale: 1 / MIB}),
+      line("MiB/s", "bytes_per_s", "main", {scale: 1 / MIB}),
       line("slowest batch of the point", "least_bytes_per_s", 4, {many: true, thin: true, scale: 1 / MIB}),
       line("fastest", "most_bytes_per_s", 1, {many: true, thin: true, scale: 1 / MIB})]},
     rate: {unit: "%", lines: [line("size after compression", "rate", 9, {scale: 100})]},
