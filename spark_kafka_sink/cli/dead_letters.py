@@ -21,6 +21,7 @@ from spark_kafka_sink.cli.connecting import (
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from spark_kafka_sink.cli.output import (
     Examples,
+    add_command,
     add_json,
     examples_text,
     print_json,
@@ -32,6 +33,7 @@ from spark_kafka_sink.cli.output import (
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
     from spark_kafka_sink.dead_letters.letters import DeadLetter, Topic, Wanted
+    from spark_kafka_sink.dead_letters.replay import Replay
 
 Run = Callable[[argparse.Namespace, "AdminClient"], int]
 
@@ -123,13 +125,8 @@ def _add(
     summary: str,
     description: str | None = None,
 ) -> argparse.ArgumentParser:
-    parser = actions.add_parser(
-        name,
-        help=summary,
-        description=description or f"{summary[0].upper()}{summary[1:]}.",
-        epilog=examples_text(_EXAMPLES[name]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = description or f"{summary[0].upper()}{summary[1:]}."
+    parser = add_command(actions, name, summary, description, _EXAMPLES[name])
     add_connection(parser)
     parser.add_argument("--topic", metavar="T", required=True, help="of the dead letters")
     parser.add_argument(
@@ -260,22 +257,15 @@ def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
 
 def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
-    from spark_kafka_sink.base.entry_points import Hook, load
     from spark_kafka_sink.dead_letters.letters import grouped
-    from spark_kafka_sink.dead_letters.replay import Replay
 
     if arguments.to_topic == arguments.topic:
         raise RefusedError(
             f"--to-topic: '{arguments.topic}' is the topic that is read: its records would be "
             "written behind themselves. Name the one that the rows were to go to"
         )
-    mend = None
-    if arguments.mend is not None:
-        mend = Hook(f"'{arguments.mend}'", load(arguments.mend, "--mend"))
+    replay = _replay_of(arguments)
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
-    replay = Replay(
-        producer_config(arguments), arguments.to_topic, not arguments.without_partition, mend
-    )
     told = [
         f"{group.letters} {group.cause} to {arguments.to_topic or group.topic or '-'}"
         for group in grouped(topic.letters(wanted))
@@ -296,6 +286,18 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     lines += [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
     print_lines([*lines, f"next time: {command}"])
     return EXIT_OK
+
+
+def _replay_of(arguments: argparse.Namespace) -> Replay:
+    """Raises ConfigError for a function that cannot be had."""
+    from spark_kafka_sink.base.entry_points import Hook, load
+    from spark_kafka_sink.dead_letters.replay import Replay
+
+    mend = None
+    if arguments.mend is not None:
+        mend = Hook(f"'{arguments.mend}'", load(arguments.mend, "--mend"))
+    config, keeps_partition = producer_config(arguments), not arguments.without_partition
+    return Replay(config, arguments.topic, arguments.to_topic, keeps_partition, mend)
 
 
 def _again(arguments: argparse.Namespace, next_offsets: str) -> str:

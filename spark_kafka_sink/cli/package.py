@@ -23,7 +23,7 @@ Where it does not, ship a packed environment with --archives instead: docs/clust
 
 Spark does not find a sink by itself that comes this way. Call pyspark_kafka_sink.register(spark)
 once in the session. The compiled kernels of a release are in the file. Where the package has none
-for a node's platform, the first worker of the node compiles them, about 15 s, and keeps them in the
+for a node's platform, the first worker of the node compiles them, about 30 s, and keeps them in the
 folder of PYKAFKA_SINK_CACHE, else in the user's cache folder, else in the folder for temporary
 files.
 """

@@ -15,6 +15,7 @@ from spark_kafka_sink.cli.connecting import add_connection, confirmation, connec
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from spark_kafka_sink.cli.output import (
     Examples,
+    add_command,
     add_json,
     examples_text,
     print_json,
@@ -175,13 +176,8 @@ def _add(
     summary: str,
     description: str | None = None,
 ) -> argparse.ArgumentParser:
-    parser = actions.add_parser(
-        name,
-        help=summary,
-        description=description or f"{summary[0].upper()}{summary[1:]}.",
-        epilog=examples_text(_EXAMPLES[name]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    description = description or f"{summary[0].upper()}{summary[1:]}."
+    parser = add_command(actions, name, summary, description, _EXAMPLES[name])
     add_connection(parser)
     parser.add_argument(
         "--log-topic",

@@ -11,7 +11,7 @@ from spark_kafka_sink.cli.output import add_command, add_json, print_json
 
 _DESCRIPTION = f"""\
 Compile all kernels and keep them in a file, so that Spark's Python workers load them, instead of
-waiting about 15 s for it once on each machine. For building images, and for nodes before their
+waiting about 30 s for it once on each machine. For building images, and for nodes before their
 first job. Not needed where the package has them for the platform, as a release has for Linux on
 x86_64 and aarch64: this command tells.
 

@@ -58,7 +58,8 @@ DEAD_LETTER_KEYS = (
         None,
         Importance.MEDIUM,
         "Whether a dead letter says in headers, __connect.errors.*, why it is one and where it was "
-        "to go. Without them it cannot be replayed. Kafka Connect's default is false.",
+        "to go. Without them replay needs --cause unknown and --to-topic. Kafka Connect's default "
+        "is false.",
     ),
     ConfigKey(
         "errors.deadletterqueue.max.ratio",

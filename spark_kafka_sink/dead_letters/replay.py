@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.entry_points import FAIL, Hook, run
+from spark_kafka_sink.base.entry_points import FAIL, Hook, HookError, run
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns import faults
 from spark_kafka_sink.columns.positions import ColumnPositions
@@ -32,7 +32,7 @@ class Replayed(NamedTuple):
 
 
 class Replay:
-    """Writes dead letters again.
+    """Writes dead letters again, but not to ``read_from``, where they would be read once more.
 
     to_topic: instead of the topic that the rows were to go to
     keeps_partition: whether a row goes to the partition that it named, if it did
@@ -42,11 +42,13 @@ class Replay:
     def __init__(
         self,
         config: ProducerConfig,
+        read_from: str,
         to_topic: str | None = None,
         keeps_partition: bool = True,
         mend: Hook | None = None,
     ) -> None:
         self._config = config
+        self._read_from = read_from
         self._to_topic = to_topic
         self._keeps_partition = keeps_partition
         self._mend = mend
@@ -55,10 +57,17 @@ class Replay:
         """Why this one is left out; None if it is to be written."""
         if self._mend is not None:
             return None
+        if letter.cause == faults.NOT_ENCODABLE:
+            return "its value is the row's columns as JSON, which only a function of yours can mend"
         if letter.is_cut:
             return "a part of the row is missing: it was cut off"
         if self._to_topic is None and not faults.is_legal(letter.topic or ""):
             return "no topic is known that it was to go to"
+        if self._to_topic is None and letter.topic == self._read_from:
+            return (
+                f"it was to go to '{self._read_from}' itself, the topic that is read: it would be "
+                "read once more by the next replay. Name another one with --to-topic"
+            )
         return None
 
     def write(self, letters: Iterable[DeadLetter]) -> Replayed:
@@ -90,12 +99,21 @@ class Replay:
     def _append(self, producer: ThreadedProducer, letters: Sequence[DeadLetter]) -> None:
         if not letters:
             return
-        batch = row_batch([self._row(letter) for letter in letters])
-        if self._mend is not None:
-            given = batch
-            batch = run(self._mend, FAIL, lambda after: changed_rows(given, after), batch)
+        batch = self.mended(row_batch([self._row(letter) for letter in letters]))
         if batch.num_rows:
             producer.append(batch, POSITIONS)
+
+    def mended(self, batch: Any) -> Any:
+        """The Arrow batch that is to be written. Raises HookError."""
+        if self._mend is None:
+            return batch
+        after = run(self._mend, FAIL, lambda after: changed_rows(batch, after), batch)
+        if self._read_from in after.column(POSITIONS.topic).unique().to_pylist():
+            raise HookError(
+                f"{self._mend.name} returned a row for '{self._read_from}', the topic that is "
+                "read: it would be read once more by the next replay. Have it name another topic"
+            )
+        return after
 
     def _row(self, letter: DeadLetter) -> Row:
         partition = letter.text(headers.PARTITION) if self._keeps_partition else None

@@ -193,7 +193,7 @@ def test_a_cause_that_there_is_not(capsys: Any) -> None:
     with pytest.raises(SystemExit) as raised:
         main(["dead-letters", "count", *given])
     assert raised.value.code == 2
-    assert "'to-large' is none of interceptor, null-header," in capsys.readouterr().err
+    assert "'to-large' is none of interceptor, not-encodable, " in capsys.readouterr().err
 
 
 def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:

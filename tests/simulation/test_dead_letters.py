@@ -31,7 +31,8 @@ from tests.simulation.harness import Simulation, simulate
 from tests.simulation.refusing import refusing
 
 ROOT = Path(__file__).parents[2]
-CAUSES = list(faults.CAUSES)
+# These rows come with their values: nothing is made of columns.
+CAUSES = [cause for cause in faults.CAUSES if cause != faults.NOT_ENCODABLE]
 ROWS = 10_240
 MOST_BYTES = 900
 NAMES = ("value", "key", "headers", "topic", "partition", "timestamp")
