@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 _LINKERS = ("ld", "ld.lld")
-# What is for debuggers is half of the file. Nothing of C's library: memcpy is in the process that
+# What is for debuggers is half of the file. Nothing of C's library: memmove is in the process that
 # loads it, whatever library it is of.
 _LINKED = ("-shared", "-s", "-z", "noexecstack", "--build-id=none")
 

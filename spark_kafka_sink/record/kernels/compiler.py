@@ -1,7 +1,7 @@
 """Compiles all kernels into one object file. The only place that knows numba.
 
 What numba makes of a kernel is taken as LLVM's code, given the kernel's own name, and compiled with
-all others into one object: plain functions of int64, that need nothing but C's memcpy. A kernel in
+all others into one object: plain functions of int64, that need nothing but C's memmove. A kernel in
 which something can raise would need Python, and is refused here.
 
 Source: ``numba.core.ccallback`` for C's calling convention.
@@ -90,11 +90,26 @@ def _module_of(kernel: Kernel, triple: str, target: Any) -> Any:
 
 
 def _optimise(module: Any, target: Any) -> None:
+    if not hasattr(llvm, "create_pipeline_tuning_options"):
+        _optimise_as_before(module, target)
+        return
     options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
     options.loop_vectorization = True
     options.slp_vectorization = True
     builder = llvm.create_pass_builder(target, options)
     builder.getModulePassManager().run(module, builder)
+
+
+def _optimise_as_before(module: Any, target: Any) -> None:
+    """With llvmlite before 0.44, the newest that Python 3.9 has."""
+    builder = llvm.create_pass_manager_builder()
+    builder.opt_level = _OPTIMISATION
+    builder.loop_vectorize = True
+    builder.slp_vectorize = True
+    passes = llvm.create_module_pass_manager()
+    target.add_analysis_passes(passes)
+    builder.populate(passes)
+    passes.run(module)
 
 
 def _refuse_externals(module: Any) -> None:
@@ -139,15 +154,44 @@ def _multiply_wide(typing_context: Any, left: Any, right: Any) -> Any:
     return signature, generate
 
 
+def _storer_of(kind: Any) -> Any:
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        signature = types.void(types.int64, kind)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = context.get_value_type(kind).as_pointer()
+            builder.store(arguments[1], builder.inttoptr(arguments[0], pointer), align=1)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return store
+
+
+def _storer(bits: int) -> Any:
+    @intrinsic
+    def store(typing_context: Any, address: Any, value: Any) -> Any:
+        signature = types.void(types.int64, types.int64)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            address, value = arguments
+            stored = ir.IntType(bits)
+            pointer = builder.inttoptr(address, stored.as_pointer())
+            builder.store(builder.trunc(value, stored) if bits < 64 else value, pointer, align=1)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return store
+
+
 @intrinsic
-def _store_uint8(typing_context: Any, address: Any, value: Any) -> Any:
-    signature = types.void(types.int64, types.int64)
+def _leading_zeros(typing_context: Any, value: Any) -> Any:
+    signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, value = arguments
-        byte = ir.IntType(8)
-        builder.store(builder.trunc(value, byte), builder.inttoptr(address, byte.as_pointer()))
-        return context.get_dummy_value()
+        return builder.ctlz(arguments[0], ir.IntType(1)(0))
 
     return signature, generate
 
@@ -159,7 +203,9 @@ def _copy_bytes(typing_context: Any, destination: Any, source: Any, count: Any) 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         destination, source, count = arguments
         pointer = ir.IntType(8).as_pointer()
-        cgutils.raw_memcpy(
+        # Not memcpy: a library that names no version of it gets glibc's oldest, which knows none of
+        # the processor's wide instructions.
+        cgutils.raw_memmove(
             builder,
             builder.inttoptr(destination, pointer),
             builder.inttoptr(source, pointer),
@@ -221,7 +267,16 @@ _INTRINSICS: dict[Callable[..., Any], Any] = {
     memory.load_int64: _loader(types.int64),
     memory.load_uint64: _loader(types.uint64),
     memory.multiply_wide: _multiply_wide,
-    memory.store_uint8: _store_uint8,
+    memory.load_int8: _loader(types.int8),
+    memory.load_int16: _loader(types.int16),
+    memory.leading_zeros: _leading_zeros,
+    memory.load_float32: _loader(types.float32),
+    memory.store_float32: _storer_of(types.float32),
+    memory.store_float64: _storer_of(types.float64),
+    memory.store_uint8: _storer(8),
+    memory.store_uint16: _storer(16),
+    memory.store_uint32: _storer(32),
+    memory.store_uint64: _storer(64),
     memory.copy_bytes: _copy_bytes,
     memory.int32_array: _array_at(types.int32),
     memory.int64_array: _array_at(types.int64),

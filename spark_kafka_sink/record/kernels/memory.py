@@ -25,6 +25,16 @@ def load_uint8(address: int) -> Any:
     return _load(address, np.uint8)
 
 
+def load_int8(address: int) -> Any:
+    """The int8 at ``address``."""
+    return _load(address, np.int8)
+
+
+def load_int16(address: int) -> Any:
+    """The int16 at ``address``."""
+    return _load(address, np.int16)
+
+
 def load_int32(address: int) -> Any:
     """The int32 at ``address``."""
     return _load(address, np.int32)
@@ -50,8 +60,38 @@ def store_uint8(address: int, value: int) -> None:
     ctypes.c_uint8.from_address(int(address)).value = int(value) & 255
 
 
+def store_uint16(address: int, value: int) -> None:
+    """Write the low two bytes of ``value`` at ``address``."""
+    ctypes.c_uint16.from_address(int(address)).value = int(value) & 0xFFFF
+
+
+def store_uint32(address: int, value: int) -> None:
+    """Write the low four bytes of ``value`` at ``address``."""
+    ctypes.c_uint32.from_address(int(address)).value = int(value) & 0xFFFFFFFF
+
+
+def store_uint64(address: int, value: int) -> None:
+    """Write the eight bytes of ``value`` at ``address``."""
+    ctypes.c_uint64.from_address(int(address)).value = int(value) & (2**64 - 1)
+
+
+def load_float32(address: int) -> Any:
+    """The float32 at ``address``."""
+    return _load(address, np.float32)
+
+
+def store_float32(address: int, value: Any) -> None:
+    """Write a float32 at ``address``."""
+    ctypes.c_float.from_address(int(address)).value = float(value)
+
+
+def store_float64(address: int, value: Any) -> None:
+    """Write a float64 at ``address``."""
+    ctypes.c_double.from_address(int(address)).value = float(value)
+
+
 def copy_bytes(destination: int, source: int, count: int) -> None:
-    """memcpy: a byte loop costs ten times as much."""
+    """memmove: a byte loop costs ten times as much."""
     ctypes.memmove(int(destination), int(source), int(count))
 
 
@@ -59,6 +99,11 @@ def multiply_wide(left: Any, right: Any) -> Any:
     """The low and the high uint64 of the product of two uint64."""
     product = int(left) * int(right)
     return np.uint64(product & (2**64 - 1)), np.uint64(product >> 64)
+
+
+def leading_zeros(value: Any) -> Any:
+    """How many bits above the highest one of a uint64 are zero: 0 to 64, as int64."""
+    return np.int64(64 - int(value).bit_length())
 
 
 def int32_array(address: int, count: int) -> Any:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from spark_kafka_sink.record.kernels import (
     append,
+    avro_rows,
     digest,
     encoding,
+    floating,
     hashing,
+    json_rows,
+    json_values,
+    nodes,
+    numbers,
     partition,
     sizing,
     split,
+    text,
 )
 
-MODULES = (append, digest, partition, sizing, split)
-SHARED = (encoding, hashing)
+MODULES = (append, avro_rows, digest, json_rows, partition, sizing, split)
+SHARED = (encoding, floating, hashing, json_values, nodes, numbers, text)
 """Helpers alone."""

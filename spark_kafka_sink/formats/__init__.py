@@ -1,0 +1,1 @@
+"""Rows of typed columns as bytes: JSON and Avro."""

@@ -1,0 +1,185 @@
+"""Arrow batches → one value of bytes for each row."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from spark_kafka_sink.formats.avro_layout import Column, avro_root
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.json_layout import check_options, json_node
+from spark_kafka_sink.formats.layout import Node, Table, array_at, type_at
+from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, PlannedField
+from spark_kafka_sink.formats.zones import zone_table
+from spark_kafka_sink.record.kernels import nodes
+from spark_kafka_sink.record.kernels.avro_rows import (
+    FAULT_CAUSES,
+    FIXED,
+    NO_SYMBOL,
+    NULL_VALUE,
+    WRONG_SIZE,
+    write_avro,
+)
+from spark_kafka_sink.record.kernels.json_rows import IGNORE_NULLS, write_json
+from spark_kafka_sink.record.kernels.numbers import WIDEST_TEXT
+
+Int64Array = npt.NDArray[np.int64]
+
+_LEAST_BYTES = 64 * 1024
+_MARGIN = 1.125
+_FAULTS = {
+    NULL_VALUE: "field '{path}' is null, and the Avro schema has no null for it",
+    WRONG_SIZE: "field '{path}' does not have the {size} bytes of the Avro schema's fixed type",
+    NO_SYMBOL: "field '{path}' is none of the symbols of the Avro schema's enum",
+}
+
+
+class EncodedRows(NamedTuple):
+    """What the rows of one Arrow batch are written as.
+
+    values: a pyarrow.LargeBinaryArray of a value for each row; null where a row's value is to be
+        null, and where it could not be written
+    faults: int64[n], 0 for rows that were written, else a number for ``RowEncoder.fault_text``;
+        None if all were
+    """
+
+    values: Any
+    faults: Int64Array | None
+
+
+class RowEncoder:
+    """The rows of Arrow batches of one schema, written as a plan says.
+
+    Raises FormatError for a column that is not there, or whose type the format cannot have.
+    """
+
+    def __init__(self, plan: FormatPlan, schema: pa.Schema) -> None:
+        self._plan = plan
+        self._check_null_when(schema)
+        self._table = Table(_root(plan, schema))
+        self._nodes = list(self._table.root.walk())
+        self._kernel = write_avro if plan.format == AVRO else write_json
+        self._zones = zone_table(plan.json_options.time_zone)
+        self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
+        self._frames = np.zeros((self._table.root.depth + 1, nodes.FRAME_FIELDS), np.int64)
+        self._state = self._new_state()
+        # Kept between Arrow batches unless what was written to it is still referred to.
+        self._room: npt.NDArray[np.uint8] = np.empty(_LEAST_BYTES, np.uint8)
+
+    def encode(self, arrow_batch: pa.RecordBatch) -> EncodedRows:
+        """The values of the rows of ``arrow_batch``, one for each."""
+        rows_count = arrow_batch.num_rows
+        arrays = [array_at(arrow_batch, field.path) for field in self._plan.fields]
+        skipped = self._skipped(arrow_batch)
+        faults = np.zeros(rows_count, np.int64)
+        starts = np.zeros(rows_count + 1, np.int64)
+        self._table.point_at(arrays)
+        state = self._state
+        state[nodes.NEXT_ROW], state[nodes.ROWS_COUNT] = 0, rows_count
+        state[nodes.FAULTS], state[nodes.FAULTS_COUNT] = faults.ctypes.data, 0
+        state[nodes.STARTS] = starts.ctypes.data
+        state[nodes.SKIPPED] = 0 if skipped is None else skipped.ctypes.data
+        if sys.getrefcount(self._room) > 2:
+            self._room = np.empty(len(self._room), np.uint8)
+        self._write(starts)
+        if state[nodes.FAULTS_COUNT] == 0:
+            return EncodedRows(self._values(starts, skipped), None)
+        is_null = faults != 0 if skipped is None else (faults != 0) | (skipped != 0)
+        return EncodedRows(self._values(starts, is_null), faults)
+
+    def fault_text(self, fault: int) -> str:
+        """Why a row could not be written: names the field, and tells nothing of its value."""
+        node = self._nodes[fault // FAULT_CAUSES]
+        return _FAULTS[fault % FAULT_CAUSES].format(path=node.path, size=node.parameter)
+
+    def _write(self, starts: Int64Array) -> None:
+        state = self._state
+        while True:
+            state[nodes.OUT] = self._room.ctypes.data
+            state[nodes.LIMIT] = self._room.ctypes.data + len(self._room)
+            if self._kernel(self._state.ctypes.data) == nodes.ALL_WRITTEN:
+                return
+            row = int(state[nodes.NEXT_ROW])
+            used = int(starts[row])
+            # As many bytes for each row that is left as for those before.
+            rows_count = int(state[nodes.ROWS_COUNT])
+            guess = int(used / max(row, 1) * rows_count * _MARGIN)
+            least = used + int(state[nodes.NEEDED])
+            larger = np.empty(max(guess, least, 2 * len(self._room)), np.uint8)
+            larger[:used] = self._room[:used]
+            self._room = larger
+
+    def _values(self, starts: Int64Array, is_null: npt.NDArray[Any] | None) -> Any:
+        rows_count = len(starts) - 1
+        validity = None
+        if is_null is not None and is_null.any():
+            validity = pa.py_buffer(np.packbits(is_null == 0, bitorder="little"))
+        data = pa.py_buffer(self._room)
+        buffers = [validity, pa.py_buffer(starts), data]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows_count, buffers)
+
+    def _skipped(self, arrow_batch: pa.RecordBatch) -> npt.NDArray[np.uint8] | None:
+        """uint8[n]: 1 for rows whose value is null."""
+        if self._plan.null_when is None:
+            return None
+        column = arrow_batch.column(arrow_batch.schema.get_field_index(self._plan.null_when))
+        found: npt.NDArray[np.bool_] = column.fill_null(False).to_numpy(zero_copy_only=False)
+        return found.astype(np.uint8)
+
+    def _check_null_when(self, schema: pa.Schema) -> None:
+        name = self._plan.null_when
+        if name is not None:
+            found = type_at(schema, (name,))
+            if found != pa.bool_():
+                raise FormatError(f"column '{name}' must be boolean, not {found}")
+
+    def _new_state(self) -> Int64Array:
+        table = self._table
+        state = np.zeros(nodes.STATE_FIELDS, np.int64)
+        state[nodes.NODES] = table.numbers.ctypes.data
+        state[nodes.FRAMES] = self._frames.ctypes.data
+        state[nodes.PREFIX] = self._prefix.ctypes.data
+        state[nodes.PREFIX_BYTES] = len(self._plan.prefix)
+        widest = max(len(node.name) + _fixed_bytes(node) for node in table.root.walk())
+        state[nodes.SLACK] = widest + table.root.depth + 2 * WIDEST_TEXT
+        state[nodes.ZONES] = self._zones.ctypes.data
+        state[nodes.ZONES_COUNT] = len(self._zones)
+        state[nodes.FLAGS] = IGNORE_NULLS if self._plan.json_options.ignore_null_fields else 0
+        return state
+
+
+def _fixed_bytes(node: Node) -> int:
+    return node.parameter if node.written_as == FIXED else 0
+
+
+def _root(plan: FormatPlan, schema: pa.Schema) -> Node:
+    if plan.format == JSON:
+        check_options(plan.json_options)
+        children = (_json_field(field, schema) for field in plan.fields)
+        numbered = tuple(child._replace(source=n) for n, child in enumerate(children))
+        return Node(nodes.STRUCT, children=numbered)
+    if plan.format == AVRO and plan.avro_schema is not None:
+        columns = [
+            Column(field.name, ".".join(field.path), type_at(schema, field.path))
+            for field in plan.fields
+        ]
+        return avro_root(_parsed(plan.avro_schema), columns)
+    raise FormatError(f"format '{plan.format}' is not known")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FormatError(f"the Avro schema is no JSON: {error}") from error
+
+
+def _json_field(field: PlannedField, schema: pa.Schema) -> Node:
+    spark_type = json.loads(field.spark_type) if field.spark_type else None
+    path = ".".join(field.path)
+    return json_node(path, field.name, type_at(schema, field.path), spark_type)

@@ -1,0 +1,213 @@
+"""Arrow's types as nodes of the kernels' table, and Arrow's arrays as its addresses.
+
+What a format makes of a type is a tree of nodes, made once for a schema. For each Arrow batch only
+addresses are put into the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.record.kernels import nodes
+
+Int64Array = npt.NDArray[np.int64]
+
+
+class Node(NamedTuple):
+    """A column or what is nested in one.
+
+    kind: one of those in ``record.kernels.nodes``; offset_bytes: for strings, lists and maps
+    name: the bytes that come before its value, or, of a constant, are it
+    source: which column it is, or which field of the struct that it is in; -1: none
+    parameter, written_as, value_branch, null_branch: numbers for the kernel
+    symbols: those of an enum; path: what messages call it
+    """
+
+    kind: int
+    name: bytes = b""
+    source: int = 0
+    parameter: int = 0
+    written_as: int = 0
+    value_branch: int = -1
+    null_branch: int = -1
+    offset_bytes: int = 0
+    symbols: tuple[str, ...] = ()
+    path: str = ""
+    children: tuple[Node, ...] = ()
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all in it, as the table has them."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    @property
+    def depth(self) -> int:
+        """Levels of nodes that have others in them, from this one on."""
+        if self.kind < nodes.STRUCT:
+            return 0
+        return 1 + max((child.depth for child in self.children), default=0)
+
+
+_SIMPLE: dict[Any, tuple[int, int]] = {
+    pa.null(): (nodes.NULL, 0),
+    pa.bool_(): (nodes.BOOLEAN, 0),
+    pa.int8(): (nodes.INT8, 0),
+    pa.int16(): (nodes.INT16, 0),
+    pa.int32(): (nodes.INT32, 0),
+    pa.int64(): (nodes.INT64, 0),
+    pa.float32(): (nodes.FLOAT, 0),
+    pa.float64(): (nodes.DOUBLE, 0),
+    pa.string(): (nodes.STRING, 4),
+    pa.large_string(): (nodes.STRING, 8),
+    pa.binary(): (nodes.BINARY, 4),
+    pa.large_binary(): (nodes.BINARY, 8),
+    pa.date32(): (nodes.DATE, 0),
+    pa.time64("ns"): (nodes.TIME, 0),
+    pa.duration("us"): (nodes.INTERVAL, 0),
+}
+
+
+def kind_of(arrow_type: Any) -> tuple[int, int] | None:
+    """(kind, offset_bytes) of a type. None for one that Spark does not hand over."""
+    found = _SIMPLE.get(arrow_type)
+    if found is not None:
+        return found
+    if isinstance(arrow_type, pa.TimestampType) and arrow_type.unit == "us":
+        return (nodes.TIMESTAMP_NTZ if arrow_type.tz is None else nodes.TIMESTAMP), 0
+    if isinstance(arrow_type, pa.Decimal128Type):
+        return nodes.DECIMAL, 0
+    if isinstance(arrow_type, pa.StructType):
+        return nodes.STRUCT, 0
+    # A map is a list, too.
+    if isinstance(arrow_type, pa.MapType):
+        return nodes.MAP, 4
+    if isinstance(arrow_type, pa.ListType):
+        return nodes.LIST, 4
+    return (nodes.LIST, 8) if isinstance(arrow_type, pa.LargeListType) else None
+
+
+def is_variant(arrow_type: Any) -> bool:
+    """Spark's VARIANT: a struct that says so in its fields' metadata."""
+    return isinstance(arrow_type, pa.StructType) and any(
+        (arrow_type.field(index).metadata or {}).get(b"variant") == b"true"
+        for index in range(arrow_type.num_fields)
+    )
+
+
+def type_at(schema: pa.Schema, path: tuple[str, ...]) -> Any:
+    """The type of a column or of a field of structs. Raises FormatError if there is none."""
+    index = schema.get_field_index(path[0])
+    if index < 0:
+        raise FormatError(f"there is no column '{path[0]}', or several: there are {schema.names}")
+    found = schema.field(index).type
+    for depth, name in enumerate(path[1:], 1):
+        here = ".".join(path[:depth])
+        if not isinstance(found, pa.StructType):
+            raise FormatError(f"'{here}' has no field '{name}': its type is {found}")
+        index = found.get_field_index(name)
+        if index < 0:
+            known = [found.field(number).name for number in range(found.num_fields)]
+            raise FormatError(f"'{here}' has no field '{name}', or several: it has {known}")
+        found = found.field(index).type
+    return found
+
+
+def array_at(arrow_batch: Any, path: tuple[str, ...]) -> Any:
+    """The values of a column or of a field of structs, null where one of these is."""
+    array = arrow_batch.column(arrow_batch.schema.get_field_index(path[0]))
+    return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
+
+
+class Table:
+    """The table of a tree of nodes: ``numbers`` is int64[nodes, NODE_FIELDS]."""
+
+    def __init__(self, root: Node) -> None:
+        self.root = root
+        every = list(root.walk())
+        self.numbers: Int64Array = np.zeros((len(every), nodes.NODE_FIELDS), np.int64)
+        # Kernels read names eight bytes at a time.
+        self._names = np.frombuffer(b"".join(n.name for n in every) + bytes(8), np.uint8).copy()
+        self._symbols: list[npt.NDArray[Any]] = []
+        address = self._names.ctypes.data
+        for row, node in zip(self.numbers, every):
+            row[nodes.KIND] = node.kind
+            row[nodes.OFFSET_BYTES] = node.offset_bytes
+            row[nodes.NAME], row[nodes.NAME_BYTES] = address, len(node.name)
+            row[nodes.PARAMETER], row[nodes.WRITTEN_AS] = node.parameter, node.written_as
+            row[nodes.VALUE_BRANCH] = node.value_branch
+            row[nodes.NULL_BRANCH] = node.null_branch
+            address += len(node.name)
+            if node.symbols:
+                row[nodes.PARAMETER] = self._keep_symbols(node.symbols)
+        self._number(root, 0)
+
+    def _keep_symbols(self, symbols: tuple[str, ...]) -> int:
+        """Address of int64[]: their count, then address and length of each."""
+        encoded = [symbol.encode() for symbol in symbols]
+        text = np.frombuffer(b"".join(encoded), np.uint8)
+        numbers, address = [len(encoded)], text.ctypes.data
+        for symbol in encoded:
+            numbers += [address, len(symbol)]
+            address += len(symbol)
+        table = np.array(numbers, np.int64)
+        self._symbols += [text, table]
+        return table.ctypes.data
+
+    def _number(self, node: Node, index: int) -> int:
+        after = index + 1
+        for child in node.children:
+            after = self._number(child, after)
+        self.numbers[index, nodes.AFTER] = self.numbers.ctypes.data + after * nodes.NODE_BYTES
+        return after
+
+    def point_at(self, arrays: list[Any]) -> None:
+        """Put the addresses of what is in ``arrays``, one for each column, into the table."""
+        index = 1
+        for child in self.root.children:
+            if child.source < 0:
+                index += 1
+            else:
+                array = arrays[child.source]
+                index = self._point(child, index, array, array.offset)
+
+    def _point(self, node: Node, index: int, array: Any, first: int) -> int:
+        """``first``: what is added to a row of what ``array`` is nested in."""
+        row = self.numbers[index]
+        row[nodes.FIRST] = first
+        if node.kind == nodes.NULL:
+            return index + 1
+        buffers = array.buffers()
+        row[nodes.VALIDITY] = buffers[0].address if array.null_count and buffers[0] else 0
+        index += 1
+        if node.kind == nodes.STRUCT:
+            for child in node.children:
+                if child.source < 0:
+                    index += 1
+                else:
+                    inner = array.field(child.source)
+                    index = self._point(child, index, inner, inner.offset - array.offset)
+            return index
+        if node.offset_bytes == 0:
+            row[nodes.DATA] = _address(buffers[1])
+            return index
+        row[nodes.OFFSETS] = _address(buffers[1])
+        if node.kind < nodes.STRUCT:
+            row[nodes.DATA] = _address(buffers[2])
+            return index
+        inner = array.values
+        parts = [inner.field(0), inner.field(1)] if node.kind == nodes.MAP else [inner]
+        for child, part in zip(node.children, parts):
+            index = self._point(child, index, part, part.offset)
+        return index
+
+
+def _address(buffer: Any) -> int:
+    return 0 if buffer is None else buffer.address

@@ -1,0 +1,164 @@
+"""Arrow batches as they come from Spark → those that are appended, with keys and values made.
+
+What cannot be made of a row is its fault, known before the first row of an Arrow batch is appended.
+Where faults are dead letters, such a row is told as JSON, as nothing else of it can be written.
+
+Imported in tasks only: it loads kernels.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_kafka_sink.base.errors import RecordError
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.faults import NOT_ENCODABLE, RowFaults, is_null
+from spark_kafka_sink.columns.headers import with_constant_headers
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.rows import HEADERS, KEY, VALUE, PartPlan, RowsPlan, names_of
+from spark_kafka_sink.formats.texts import text_of
+
+_NO_ZONE = "UTC"
+
+
+class WrittenRows(NamedTuple):
+    """rows: what is appended of all rows; of those with a fault, what is told of them"""
+
+    rows: ArrowBatch
+    faults: RowFaults
+
+    def checked(self) -> ArrowBatch:
+        """The rows, if none has a fault. Raises RecordError."""
+        bad = self.faults.bad
+        if len(bad):
+            first = int(bad[0])
+            raise RecordError(f"row {first} of an Arrow batch: {self.faults.found[first].message}")
+        return self.rows
+
+
+class RowsEncoder:
+    """Makes what is appended, for one task."""
+
+    def __init__(self, plan: RowsPlan) -> None:
+        self._plan = plan
+        self._names = names_of(plan)
+        self._schema: Any = None
+        self._parts: dict[str, _Part] = {}
+
+    def encode(self, arrow_batch: ArrowBatch) -> WrittenRows:
+        """All rows, in their order. Raises SchemaError, FormatError for a column's type."""
+        plan = self._plan
+        self._prepare(arrow_batch.schema)
+        faults = RowFaults(arrow_batch.num_rows)
+        value = self._parts[VALUE].make(arrow_batch, faults)
+        if plan.null_when is not None and plan.value.plan is None:
+            is_deleted = arrow_batch.column(plan.null_when).fill_null(False)
+            value = pc.if_else(is_deleted, None, value)
+        columns = {VALUE: value}
+        if plan.key is not None:
+            columns[KEY] = self._parts[KEY].make(arrow_batch, faults)
+        columns.update({part: arrow_batch.column(n) for part, n in plan.kept})
+        if plan.headers:
+            own = columns.get(HEADERS)
+            columns[HEADERS] = with_constant_headers(own, arrow_batch.num_rows, plan.headers)
+        bad = faults.bad
+        if len(bad):
+            columns[VALUE] = _with_rows_as_json(columns[VALUE], arrow_batch, bad)
+        rows: ArrowBatch = pa.record_batch(
+            [columns[name] for name in self._names], names=self._names
+        )
+        return WrittenRows(rows, faults)
+
+    def _prepare(self, schema: Any) -> None:
+        """Anew only for Arrow batches of another schema, which Spark does not send."""
+        if self._schema is not None and self._schema.equals(schema):
+            return
+        zone = next((zone for zone in map(_zone_of, schema.types) if zone), _NO_ZONE)
+        self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone)}
+        if self._plan.key is not None:
+            self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone)
+        self._schema = schema
+
+
+class _Part:
+    """Makes keys, or values. zone: the time zone of the Spark session"""
+
+    def __init__(self, name: str, plan: PartPlan, schema: Any, zone: str) -> None:
+        self._name = name
+        self._plan = plan
+        self._zone = zone
+        self._encoder: RowEncoder | None = None
+        if plan.plan is not None:
+            made = plan.plan
+            if plan.takes_session_zone:
+                made = replace(made, json_options=replace(made.json_options, time_zone=zone))
+            self._encoder = RowEncoder(made, schema)
+
+    def make(self, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
+        """A column of bytes or texts, one for each row."""
+        plan = self._plan
+        if self._encoder is not None:
+            return self._encoded(self._encoder, arrow_batch, faults)
+        assert plan.column is not None
+        column = arrow_batch.column(plan.column)
+        if plan.is_text:
+            name = arrow_batch.schema.field(plan.column).name
+            column = text_of(column, name, self._zone)
+        if plan.prefix:
+            column = column.cast(pa.large_binary())
+            column = pc.binary_join_element_wise(
+                pa.scalar(plan.prefix, pa.large_binary()), column, pa.scalar(b"", pa.large_binary())
+            )
+        return column
+
+    def _encoded(self, encoder: RowEncoder, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
+        values, codes = encoder.encode(arrow_batch)
+        if self._plan.column is not None:
+            struct = arrow_batch.column(self._plan.column)
+            if struct.null_count:
+                values = pc.if_else(struct.is_valid(), values, None)
+                if codes is not None:
+                    codes = np.where(is_null(struct), 0, codes)
+        if codes is not None:
+            faults.add(
+                codes != 0,
+                NOT_ENCODABLE,
+                lambda row: (
+                    f"its {self._name} cannot be written: {encoder.fault_text(int(codes[row]))}"
+                ),
+            )
+        return values
+
+
+def _zone_of(kind: Any) -> str | None:
+    """The time zone of timestamps in a column of this type: Spark gives all of them its own."""
+    if pa.types.is_timestamp(kind):
+        zone: str | None = kind.tz
+        return zone
+    inner = (kind.field(n).type for n in range(kind.num_fields))
+    return next((zone for zone in map(_zone_of, inner) if zone), None)
+
+
+def _with_rows_as_json(values: Any, arrow_batch: ArrowBatch, rows: Any) -> Any:
+    """``values``, with those of ``rows`` replaced by all columns of the row."""
+    found: Any = arrow_batch.take(pa.array(rows))
+    told = [
+        json.dumps(row, default=_as_text, ensure_ascii=False, separators=(",", ":")).encode()
+        for row in found.to_pylist()
+    ]
+    mask = np.zeros(arrow_batch.num_rows, np.bool_)
+    mask[rows] = True
+    kind = pa.large_binary()
+    return pc.replace_with_mask(values.cast(kind), pa.array(mask), pa.array(told, kind))
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return str(value)

@@ -1,0 +1,85 @@
+"""What clocks of a time zone are ahead of UTC, and from when on, as a table."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone, tzinfo
+from functools import cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.record.kernels.json_values import ZONES_REPEAT
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EVER = 2**62
+_FIRST = int((datetime(1800, 1, 1, tzinfo=timezone.utc) - _EPOCH).total_seconds())
+_STEP = 4 * 86_400
+_FIXED = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+_OF_UTC = frozenset(["UTC", "GMT", "UT", "Z", "Zulu", "Etc/UTC", "Etc/GMT", "Universal"])
+
+
+@cache
+def zone_table(name: str) -> npt.NDArray[np.int64]:
+    """int64[n + 1, 2]: seconds since 1970 from which on clocks are so many seconds ahead of UTC.
+
+    The first row begins before all times, the last one ends the one before. Complete from 1800 to
+    ZONES_REPEAT; before that, clocks showed local mean time. Raises FormatError for a name that is
+    not known here.
+    """
+    offset = _fixed_offset(name)
+    changes = [(_FIRST, offset)] if offset is not None else _changes(_zone(name))
+    rows = [(-_EVER, changes[0][1]), *changes[1:], (_EVER, 0)]
+    return np.array(rows, np.int64)
+
+
+def _fixed_offset(name: str) -> int | None:
+    if name in _OF_UTC:
+        return 0
+    found = _FIXED.fullmatch(name)
+    if found is None:
+        return None
+    sign, hours, minutes, seconds = found.groups()
+    total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return -total if sign == "-" else total
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise FormatError(
+            f"the time zone '{name}' is not known to Python here: {error}. Install the package "
+            "tzdata on all machines, or set spark.sql.session.timeZone to another one"
+        ) from error
+
+
+def _changes(zone: tzinfo) -> list[tuple[int, int]]:
+    """(from when on, seconds ahead), found by looking at each four days."""
+    before, ahead = _FIRST, _ahead(zone, _FIRST)
+    found = [(before, ahead)]
+    while before < ZONES_REPEAT:
+        after = before + _STEP
+        if _ahead(zone, after) != ahead:
+            low, high = before, after
+            while high - low > 1:
+                middle = (low + high) // 2
+                if _ahead(zone, middle) == ahead:
+                    low = middle
+                else:
+                    high = middle
+            ahead = _ahead(zone, high)
+            found.append((high, ahead))
+            # Another change may follow within the same days.
+            after = high
+        before = after
+    return found
+
+
+def _ahead(zone: tzinfo, seconds: int) -> int:
+    moment = (_EPOCH + timedelta(seconds=seconds)).astimezone(zone)
+    offset = moment.utcoffset()
+    assert offset is not None
+    return int(offset.total_seconds())

@@ -1,0 +1,330 @@
+"""The Avro kernel: rows of typed columns as Avro's binary encoding of a record.
+
+Source: Avro's specification, "Binary encoding"; arrays and maps are one block each, as Java's
+``GenericDatumWriter`` writes them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
+from spark_kafka_sink.record.kernels.encoding import load_offset, put_varint
+from spark_kafka_sink.record.kernels.memory import (
+    copy_bytes,
+    int64_array,
+    load_float32,
+    load_int64,
+    load_uint8,
+    load_uint32,
+    load_uint64,
+    store_float32,
+    store_float64,
+    store_uint8,
+    store_uint32,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import (
+    AFTER,
+    ALL_WRITTEN,
+    AT_KEY,
+    BOOLEAN,
+    CONSTANT,
+    DATA,
+    DECIMAL,
+    DOUBLE,
+    FAULTS,
+    FAULTS_COUNT,
+    FIRST,
+    FLOAT,
+    FRAME_BYTES,
+    FRAMES,
+    IN_LIST,
+    IN_STRUCT,
+    INT64,
+    KIND,
+    LIMIT,
+    LIST,
+    NAME,
+    NAME_BYTES,
+    NEED_ROOM,
+    NEEDED,
+    NEXT_ROW,
+    NODE_BYTES,
+    NODES,
+    NULL,
+    NULL_BRANCH,
+    OFFSET_BYTES,
+    OFFSETS,
+    OUT,
+    PARAMETER,
+    PREFIX,
+    PREFIX_BYTES,
+    ROWS_COUNT,
+    SKIPPED,
+    SLACK,
+    STARTS,
+    STATE_FIELDS,
+    STRUCT,
+    VALIDITY,
+    VALUE_BRANCH,
+    WRITTEN_AS,
+    field,
+    frame_at,
+    integer_at,
+    is_set,
+    put_frame,
+)
+
+# In NULL_BRANCH.
+NO_NULLS = -1
+NOTHING = -2  # the type is null itself
+
+# In WRITTEN_AS.
+PLAIN = 0  # integers as varints, floating point as it is, strings and bytes with their length
+DIVIDED = 1  # an integer over PARAMETER
+AS_FLOAT = 2
+AS_DOUBLE = 3
+FIXED = 4  # bytes, as many as PARAMETER says; of decimals, too
+ENUM = 5  # PARAMETER: address of int64[]: count, then address and length of each symbol
+
+# Why a row could not be written: FAULT_CAUSES times the node's number, and one of these.
+NULL_VALUE = 1
+WRONG_SIZE = 2
+NO_SYMBOL = 3
+FAULT_CAUSES = 8
+
+_WIDEST_VALUE = 16
+
+
+@inlined
+def _put_decimal_bytes(at: int, address: int, count: int) -> int:
+    """Write an int128 as a big-endian integer of ``count`` bytes."""
+    sign = np.int64(load_uint8(address + 15)) >> 7
+    for position in range(count):
+        byte = -sign
+        if position < _WIDEST_VALUE:
+            byte = np.int64(load_uint8(address + position))
+        store_uint8(at + count - 1 - position, byte)
+    return at + count
+
+
+@called
+def _decimal_size(address: int) -> int:
+    """Bytes that an int128 needs with its sign: 1 to 16."""
+    sign = (np.int64(load_uint8(address + 15)) >> 7) * 255
+    count = np.int64(_WIDEST_VALUE)
+    while count > 1:
+        top = np.int64(load_uint8(address + count - 1))
+        below = np.int64(load_uint8(address + count - 2))
+        if top != sign or below >> 7 != sign >> 7:
+            break
+        count -= 1
+    return count
+
+
+@called
+def _symbol_of(symbols: int, source: int, count: int) -> int:
+    """Number of the symbol that a string is, -1 if it is none."""
+    for number in range(load_int64(symbols)):
+        entry = symbols + 8 + 16 * number
+        if load_int64(entry + 8) == count:
+            address = load_int64(entry)
+            position = np.int64(0)
+            while position < count and load_uint8(address + position) == load_uint8(
+                source + position
+            ):
+                position += 1
+            if position == count:
+                return np.int64(number)
+    return np.int64(-1)
+
+
+@inlined
+def _put_number(at: int, kind: int, data: int, position: int, written_as: int) -> int:
+    """Write an integer or floating point as floating point."""
+    if kind == FLOAT:
+        value = np.float64(load_float32(data + 4 * position))
+    else:
+        value = np.float64(integer_at(kind, data, position))
+    if written_as == AS_DOUBLE:
+        store_float64(at, value)
+        return at + 8
+    if kind == FLOAT:
+        store_uint32(at, np.int64(load_uint32(data + 4 * position)))
+    else:
+        store_float32(at, np.float32(integer_at(kind, data, position)))
+    return at + 4
+
+
+@kernel
+def write_avro(state_address: int) -> int:
+    """Write rows from NEXT_ROW on; see ``nodes`` for the state.
+
+    Rows that cannot be written get a number in FAULTS and no bytes. Returns ALL_WRITTEN; or
+    NEED_ROOM, with NEXT_ROW the row for which there is not enough.
+    """
+    state = int64_array(state_address, STATE_FIELDS)
+    root = state[NODES]
+    frames = state[FRAMES]
+    starts = int64_array(state[STARTS], state[ROWS_COUNT] + 1)
+    faults = int64_array(state[FAULTS], state[ROWS_COUNT])
+    skipped = state[SKIPPED]
+    last_start = state[LIMIT] - state[SLACK]
+    out = state[OUT]
+    prefix, prefix_bytes = state[PREFIX], state[PREFIX_BYTES]
+    at = out + starts[state[NEXT_ROW]]
+    for row in range(state[NEXT_ROW], state[ROWS_COUNT]):
+        starts[row] = at - out
+        if skipped != 0 and load_uint8(skipped + row) != 0:
+            continue
+        if at + prefix_bytes > last_start:
+            state[NEXT_ROW] = row
+            state[NEEDED] = state[SLACK] + prefix_bytes
+            return np.int64(NEED_ROOM)
+        if prefix_bytes > 0:
+            copy_bytes(at, prefix, prefix_bytes)
+            at += prefix_bytes
+        frame = frames
+        mode, node, end = np.int64(IN_STRUCT), root + NODE_BYTES, field(root, AFTER)
+        # Of elements: the next one. Of fields: the row of all of them.
+        index = np.int64(row)
+        fault = np.int64(0)
+        most = np.int64(0)
+        child = node
+        while True:
+            if at > last_start:
+                most = state[SLACK]
+                break
+            # What is to be written next, and where in its column it is.
+            if mode == IN_STRUCT:
+                if node == end:
+                    if frame == frames:
+                        break
+                    frame -= FRAME_BYTES
+                    mode, node, end, index = frame_at(frame)
+                    continue
+                child = node
+                position = index + field(child, FIRST)
+                node = field(child, AFTER)
+            else:
+                if index == end:
+                    store_uint8(at, 0)
+                    at += 1
+                    frame -= FRAME_BYTES
+                    mode, node, end, index = frame_at(frame)
+                    continue
+                child = node
+                if mode == AT_KEY:
+                    position = index + field(child, FIRST)
+                    offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                    start = load_offset(offsets, width, position)
+                    count = load_offset(offsets, width, position + 1) - start
+                    if at + count > last_start:
+                        most = count + state[SLACK]
+                        break
+                    at = put_varint(at, count)
+                    copy_bytes(at, field(child, DATA) + start, count)
+                    at += count
+                    child += NODE_BYTES
+                    if at > last_start:
+                        most = state[SLACK]
+                        break
+                position = index + field(child, FIRST)
+                index += 1
+            kind = field(child, KIND)
+            if kind == CONSTANT:
+                copy_bytes(at, field(child, NAME), field(child, NAME_BYTES))
+                at += field(child, NAME_BYTES)
+                continue
+            validity = field(child, VALIDITY)
+            if kind == NULL or (validity != 0 and not is_set(validity, position)):
+                branch = field(child, NULL_BRANCH)
+                if branch >= 0:
+                    store_uint8(at, branch)
+                    at += 1
+                elif branch == NO_NULLS:
+                    fault = np.int64(NULL_VALUE)
+                    break
+                continue
+            branch = field(child, VALUE_BRANCH)
+            if branch >= 0:
+                store_uint8(at, branch)
+                at += 1
+            written_as = field(child, WRITTEN_AS)
+            data = field(child, DATA)
+            if kind <= INT64:
+                if kind == BOOLEAN:
+                    store_uint8(at, 1 if is_set(data, position) else 0)
+                    at += 1
+                elif written_as <= DIVIDED:
+                    value = integer_at(kind, data, position)
+                    if written_as == DIVIDED:
+                        value //= field(child, PARAMETER)
+                    at = put_varint(at, value)
+                else:
+                    at = _put_number(at, kind, data, position, written_as)
+            elif kind == DOUBLE:
+                store_uint64(at, np.int64(load_uint64(data + 8 * position)))
+                at += 8
+            elif kind == FLOAT:
+                if written_as == PLAIN:
+                    store_uint32(at, np.int64(load_uint32(data + 4 * position)))
+                    at += 4
+                else:
+                    at = _put_number(at, kind, data, position, written_as)
+            elif kind == DECIMAL:
+                address = data + 16 * position
+                size = field(child, PARAMETER)
+                if written_as != FIXED:
+                    size = _decimal_size(address)
+                    at = put_varint(at, size)
+                at = _put_decimal_bytes(at, address, size)
+            elif kind < STRUCT:
+                offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                start = load_offset(offsets, width, position)
+                count = load_offset(offsets, width, position + 1) - start
+                if at + count > last_start:
+                    most = count + state[SLACK]
+                    break
+                if written_as == ENUM:
+                    symbol = _symbol_of(field(child, PARAMETER), data + start, count)
+                    if symbol < 0:
+                        fault = np.int64(NO_SYMBOL)
+                        break
+                    at = put_varint(at, symbol)
+                    continue
+                if written_as == FIXED:
+                    if count != field(child, PARAMETER):
+                        fault = np.int64(WRONG_SIZE)
+                        break
+                else:
+                    at = put_varint(at, count)
+                copy_bytes(at, data + start, count)
+                at += count
+            else:
+                put_frame(frame, mode, node, end, index)
+                frame += FRAME_BYTES
+                node = child + NODE_BYTES
+                if kind == STRUCT:
+                    mode = np.int64(IN_STRUCT)
+                    end = field(child, AFTER)
+                    index = position
+                else:
+                    offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                    index = load_offset(offsets, width, position)
+                    end = load_offset(offsets, width, position + 1)
+                    mode = np.int64(IN_LIST if kind == LIST else AT_KEY)
+                    if index < end:
+                        at = put_varint(at, end - index)
+        if fault != 0:
+            faults[row] = fault + FAULT_CAUSES * ((child - root) // NODE_BYTES)
+            state[FAULTS_COUNT] += 1
+            at = out + starts[row]
+        elif most != 0:
+            state[NEXT_ROW] = row
+            state[NEEDED] = at - out - starts[row] + most
+            return np.int64(NEED_ROOM)
+    starts[state[ROWS_COUNT]] = at - out
+    state[NEXT_ROW] = state[ROWS_COUNT]
+    return np.int64(ALL_WRITTEN)

@@ -1,0 +1,321 @@
+"""The JSON kernel: rows of typed columns as JSON objects, as Spark's ``to_json`` writes them.
+
+Source: Spark's ``JacksonGenerator``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.declared import inlined, kernel
+from spark_kafka_sink.record.kernels.encoding import load_offset
+from spark_kafka_sink.record.kernels.json_values import (
+    escaped_bytes,
+    put_interval,
+    put_json_double,
+    put_json_float,
+    put_word,
+    within_table,
+    zone_of,
+)
+from spark_kafka_sink.record.kernels.memory import (
+    copy_bytes,
+    int64_array,
+    int64_table,
+    load_int32,
+    load_int64,
+    load_uint8,
+    load_uint32,
+    load_uint64,
+    store_uint8,
+    store_uint32,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import (
+    AFTER,
+    ALL_WRITTEN,
+    AT_KEY,
+    AT_VALUE,
+    BINARY,
+    BOOLEAN,
+    DATA,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    FIRST,
+    FLAGS,
+    FLOAT,
+    FRAME_BYTES,
+    FRAMES,
+    IN_LIST,
+    IN_STRUCT,
+    INT8,
+    INT64,
+    INTERVAL,
+    KIND,
+    LIMIT,
+    LIST,
+    NAME,
+    NAME_BYTES,
+    NEED_ROOM,
+    NEEDED,
+    NEXT_ROW,
+    NODE_BYTES,
+    NODES,
+    OFFSET_BYTES,
+    OFFSETS,
+    OUT,
+    PARAMETER,
+    PREFIX,
+    PREFIX_BYTES,
+    ROWS_COUNT,
+    SKIPPED,
+    SLACK,
+    STARTS,
+    STATE_FIELDS,
+    STRING,
+    STRUCT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    VALIDITY,
+    ZONES,
+    ZONES_COUNT,
+    field,
+    frame_at,
+    integer_at,
+    is_set,
+    put_frame,
+)
+from spark_kafka_sink.record.kernels.numbers import (
+    put_date,
+    put_decimal,
+    put_integer,
+    put_local_time,
+    put_time,
+    put_zone,
+)
+from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
+
+IGNORE_NULLS = 1
+"""In FLAGS: fields of structs that are null are left out."""
+
+_NULL = 0x6C6C756E
+_TRUE = 0x65757274
+_FALSE = 0x65736C6166
+_MICROS = 1_000_000
+_LONGEST_ESCAPES = 4096
+"""Bytes of a string up to which there is room for all of them to be escaped."""
+
+
+@inlined
+def _put_name(at: int, name: int, count: int) -> int:
+    """Eight bytes at a time: up to 7 more are read and written."""
+    for position in range(0, count, 8):
+        store_uint64(at + position, np.int64(load_uint64(name + position)))
+    return at + count
+
+
+@kernel
+def write_json(state_address: int) -> int:
+    """Write rows from NEXT_ROW on; see ``nodes`` for the state.
+
+    Returns ALL_WRITTEN; or NEED_ROOM, with NEXT_ROW the row for which there is not enough.
+    """
+    state = int64_array(state_address, STATE_FIELDS)
+    root = state[NODES]
+    frames = state[FRAMES]
+    zones_count = state[ZONES_COUNT]
+    zones = int64_table(state[ZONES], zones_count, 2)
+    starts = int64_array(state[STARTS], state[ROWS_COUNT] + 1)
+    skipped = state[SKIPPED]
+    is_null_left_out = state[FLAGS] & IGNORE_NULLS != 0
+    last_start = state[LIMIT] - state[SLACK]
+    out = state[OUT]
+    at = out + starts[state[NEXT_ROW]]
+    # The stretch of a time zone that the last timestamp was in.
+    zone_start, zone_stop, zone_offset = np.int64(0), np.int64(0), np.int64(0)
+    for row in range(state[NEXT_ROW], state[ROWS_COUNT]):
+        starts[row] = at - out
+        if skipped != 0 and load_uint8(skipped + row) != 0:
+            continue
+        needed = state[SLACK] + state[PREFIX_BYTES]
+        if at + state[PREFIX_BYTES] > last_start:
+            state[NEXT_ROW] = row
+            state[NEEDED] = needed
+            return np.int64(NEED_ROOM)
+        if state[PREFIX_BYTES] > 0:
+            copy_bytes(at, state[PREFIX], state[PREFIX_BYTES])
+            at += state[PREFIX_BYTES]
+        store_uint8(at, 123)
+        at += 1
+        frame = frames
+        mode, node, end = np.int64(IN_STRUCT), root + NODE_BYTES, field(root, AFTER)
+        # Of elements: the next one. Of fields: the row of all of them.
+        index = np.int64(row)
+        is_first = True
+        while True:
+            # What is to be written next, and where in its column it is.
+            if mode == IN_STRUCT:
+                if node != end:
+                    child = node
+                    position = index + field(child, FIRST)
+                    node = field(child, AFTER)
+                    validity = field(child, VALIDITY)
+                    kind = field(child, KIND)
+                    is_null = kind == 0 or (validity != 0 and not is_set(validity, position))
+                    if is_null and is_null_left_out:
+                        continue
+                    if at > last_start:
+                        state[NEXT_ROW] = row
+                        state[NEEDED] = at - out - starts[row] + state[SLACK]
+                        return np.int64(NEED_ROOM)
+                    skip = np.int64(1) if is_first else np.int64(0)
+                    at = _put_name(at, field(child, NAME) + skip, field(child, NAME_BYTES) - skip)
+                    is_first = False
+                    if is_null:
+                        store_uint32(at, _NULL)
+                        at += 4
+                        continue
+                else:
+                    store_uint8(at, 125)
+                    at += 1
+                    if frame == frames:
+                        break
+                    frame -= FRAME_BYTES
+                    mode, node, end, index = frame_at(frame)
+                    is_first = False
+                    continue
+            else:
+                if index == end and mode != AT_VALUE:
+                    store_uint8(at, 93 if mode == IN_LIST else 125)
+                    at += 1
+                    frame -= FRAME_BYTES
+                    mode, node, end, index = frame_at(frame)
+                    is_first = False
+                    continue
+                if at > last_start:
+                    state[NEXT_ROW] = row
+                    state[NEEDED] = at - out - starts[row] + state[SLACK]
+                    return np.int64(NEED_ROOM)
+                child = node
+                position = index + field(child, FIRST)
+                validity = field(child, VALIDITY)
+                kind = field(child, KIND)
+                if mode != AT_VALUE:
+                    if not is_first:
+                        store_uint8(at, 44)
+                        at += 1
+                    is_first = False
+                if mode == AT_KEY:
+                    # What is not text has quotes: those of the key, but NaN's, which has its own.
+                    if kind != STRING:
+                        store_uint8(at, 34)
+                        at += 1
+                else:
+                    if mode == AT_VALUE:
+                        mode = np.int64(AT_KEY)
+                        node -= NODE_BYTES
+                    index += 1
+                    if kind == 0 or (validity != 0 and not is_set(validity, position)):
+                        store_uint32(at, _NULL)
+                        at += 4
+                        continue
+            # With a value, the mode is that of the next key.
+            is_key = mode == AT_KEY and child == node
+            data = field(child, DATA)
+            if INT8 <= kind <= INT64:
+                at = put_integer(at, integer_at(kind, data, position))
+            elif STRING <= kind <= BINARY:
+                width = field(child, OFFSET_BYTES)
+                offsets = field(child, OFFSETS)
+                start = load_offset(offsets, width, position)
+                count = load_offset(offsets, width, position + 1) - start
+                if at + MOST_ESCAPED * count > last_start:
+                    # Rather than for six times a long string there is room for what it needs.
+                    most = MOST_ESCAPED * count
+                    if kind == BINARY or count > _LONGEST_ESCAPES:
+                        most = escaped_bytes(data + start, count, kind)
+                    if at + most > last_start:
+                        state[NEXT_ROW] = row
+                        state[NEEDED] = at - out - starts[row] + state[SLACK] + most
+                        return np.int64(NEED_ROOM)
+                if kind == STRING:
+                    at = put_string(at, data + start, count)
+                else:
+                    at = put_base64(at, data + start, count)
+            elif kind == DOUBLE:
+                bits = np.uint64(load_uint64(data + 8 * position))
+                if is_key and (bits >> np.uint64(52)) & np.uint64(0x7FF) == np.uint64(0x7FF):
+                    at = put_json_double(at - 1, bits) - 1
+                else:
+                    at = put_json_double(at, bits)
+            elif kind == FLOAT:
+                bits = np.uint64(load_uint32(data + 4 * position))
+                if is_key and (bits >> np.uint64(23)) & np.uint64(0xFF) == np.uint64(0xFF):
+                    at = put_json_float(at - 1, bits) - 1
+                else:
+                    at = put_json_float(at, bits)
+            elif kind == BOOLEAN:
+                is_true = is_set(data, position)
+                at = put_word(at, _TRUE, 4) if is_true else put_word(at, _FALSE, 5)
+            elif kind == DECIMAL:
+                at = put_decimal(at, data + 16 * position, field(child, PARAMETER))
+            elif kind >= STRUCT:
+                put_frame(frame, mode, node, end, index)
+                frame += FRAME_BYTES
+                node = child + NODE_BYTES
+                is_first = True
+                if kind == STRUCT:
+                    mode = np.int64(IN_STRUCT)
+                    end = field(child, AFTER)
+                    index = position
+                else:
+                    width = field(child, OFFSET_BYTES)
+                    index = load_offset(field(child, OFFSETS), width, position)
+                    end = load_offset(field(child, OFFSETS), width, position + 1)
+                    mode = np.int64(IN_LIST if kind == LIST else AT_KEY)
+                store_uint8(at, 91 if kind == LIST else 123)
+                at += 1
+                continue
+            elif kind == DATE:
+                store_uint8(at, 34)
+                at = put_date(at + 1, np.int64(load_int32(data + 4 * position)))
+                store_uint8(at, 34)
+                at += 1
+            elif TIMESTAMP <= kind <= TIMESTAMP_NTZ:
+                micros = np.int64(load_int64(data + 8 * position))
+                store_uint8(at, 34)
+                if kind == TIMESTAMP:
+                    seconds = within_table(micros // _MICROS)
+                    if not zone_start <= seconds < zone_stop:
+                        found = zone_of(zones, zones_count, seconds)
+                        zone_start, zone_offset = zones[found, 0], zones[found, 1]
+                        zone_stop = zones[found + 1, 0]
+                    at = put_local_time(at + 1, micros + zone_offset * _MICROS)
+                    at = put_zone(at, zone_offset)
+                else:
+                    at = put_local_time(at + 1, micros)
+                store_uint8(at, 34)
+                at += 1
+            elif kind == TIME:
+                store_uint8(at, 34)
+                nanos = np.int64(load_int64(data + 8 * position))
+                at = put_time(at + 1, nanos)
+                store_uint8(at, 34)
+                at += 1
+            elif kind == INTERVAL:
+                micros = np.int64(load_int64(data + 8 * position))
+                at = put_interval(at, micros, field(child, PARAMETER))
+            if is_key:
+                # A key was written: its value comes next, of the node behind.
+                if kind != STRING:
+                    store_uint8(at, 34)
+                    at += 1
+                store_uint8(at, 58)
+                at += 1
+                mode = np.int64(AT_VALUE)
+                node += NODE_BYTES
+    starts[state[ROWS_COUNT]] = at - out
+    state[NEXT_ROW] = state[ROWS_COUNT]
+    return np.int64(ALL_WRITTEN)

@@ -1,0 +1,166 @@
+"""Values that JSON and Spark write in a way of their own. Helpers of the JSON kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.declared import called, inlined
+from spark_kafka_sink.record.kernels.floating import put_double, put_float
+from spark_kafka_sink.record.kernels.memory import (
+    load_uint8,
+    store_uint8,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import BINARY
+from spark_kafka_sink.record.kernels.numbers import put_fraction, put_integer
+
+# In PARAMETER of an INTERVAL: its first unit times UNITS, and its last one.
+DAY, HOUR, MINUTE, SECOND = 0, 1, 2, 3
+UNITS = 4
+
+ZONES_REPEAT = 14_831_769_600
+"""2440-01-01 in seconds since 1970. From here on a time zone is as 400 years before, and so on."""
+ZONES_CYCLE = 400 * 31_556_952
+
+_NAN = 0x224E614E22  # with quotes
+_MICROS = 1_000_000
+
+
+@inlined
+def put_word(at: int, word: int, count: int) -> int:
+    """Write the first ``count`` of the eight bytes of ``word``; all of them are written over."""
+    store_uint64(at, word)
+    return at + count
+
+
+@called
+def _put_infinity(at: int, is_negative: bool) -> int:
+    """In quotes."""
+    store_uint8(at, 34)
+    at += 1
+    if is_negative:
+        store_uint8(at, 45)
+        at += 1
+    store_uint64(at, 0x7974696E69666E49)
+    store_uint8(at + 8, 34)
+    return at + 9
+
+
+@called
+def put_json_double(at: int, bits: Any) -> int:
+    """Write the float64 of these bits; what is not finite in quotes."""
+    if (bits >> np.uint64(52)) & np.uint64(0x7FF) != np.uint64(0x7FF):
+        return put_double(at, bits)
+    if bits << np.uint64(12) != np.uint64(0):
+        return put_word(at, _NAN, 5)
+    return _put_infinity(at, bits >> np.uint64(63) != np.uint64(0))
+
+
+@called
+def put_json_float(at: int, bits: Any) -> int:
+    """Write the float32 of these bits; what is not finite in quotes."""
+    if (bits >> np.uint64(23)) & np.uint64(0xFF) != np.uint64(0xFF):
+        return put_float(at, bits)
+    if bits & np.uint64(0x7FFFFF) != np.uint64(0):
+        return put_word(at, _NAN, 5)
+    return _put_infinity(at, bits >> np.uint64(31) != np.uint64(0))
+
+
+@called
+def _put_unit(at: int, unit: int) -> int:
+    """A space and the unit's name."""
+    if unit == DAY:
+        return put_word(at, 0x59414420, 4)
+    if unit == HOUR:
+        return put_word(at, 0x52554F4820, 5)
+    if unit == MINUTE:
+        return put_word(at, 0x4554554E494D20, 7)
+    return put_word(at, 0x444E4F43455320, 7)
+
+
+@called
+def _put_padded(at: int, value: int, is_first: bool, is_day: bool) -> int:
+    """Hours, minutes and seconds have two digits at least."""
+    if value < 10 and not is_day:
+        store_uint8(at, 48)
+        at += 1
+    return put_integer(at, value)
+
+
+@called
+def put_interval(at: int, micros: int, units: int) -> int:
+    """``"INTERVAL '1 02:03:04.5' DAY TO SECOND"``. Source: IntervalUtils.toDayTimeIntervalString"""
+    first, last = units // UNITS, units % UNITS
+    store_uint8(at, 34)
+    store_uint64(at + 1, 0x4C41565245544E49)
+    store_uint8(at + 9, 32)
+    store_uint8(at + 10, 39)
+    at += 11
+    rest = np.uint64(micros)
+    if micros < 0:
+        store_uint8(at, 45)
+        at += 1
+        rest = np.uint64(0) - rest
+    for unit in range(first, last + 1):
+        step = np.uint64(86_400 * _MICROS)
+        if unit == HOUR:
+            step = np.uint64(3_600 * _MICROS)
+        elif unit == MINUTE:
+            step = np.uint64(60 * _MICROS)
+        elif unit == SECOND:
+            step = np.uint64(_MICROS)
+        if unit > first:
+            store_uint8(at, 32 if unit == HOUR else 58)
+            at += 1
+        count = rest // step
+        rest -= count * step
+        at = _put_padded(at, np.int64(count), unit == first, unit == DAY)
+    if last == SECOND:
+        at = put_fraction(at, rest, np.int64(6))
+    store_uint8(at, 39)
+    at = _put_unit(at + 1, first)
+    if last > first:
+        store_uint64(at, 0x4F5420)
+        at = _put_unit(at + 3, last)
+    store_uint8(at, 34)
+    return at + 1
+
+
+@inlined
+def within_table(seconds: int) -> int:
+    """Seconds since 1970 at which time zones are as at ``seconds``, before ZONES_REPEAT."""
+    if seconds < ZONES_REPEAT:
+        return seconds
+    return ZONES_REPEAT - ZONES_CYCLE + (seconds - ZONES_REPEAT) % ZONES_CYCLE
+
+
+@called
+def zone_of(zones: Any, count: int, seconds: int) -> int:
+    """The last row of ``zones`` that does not begin after ``seconds``."""
+    low, high = np.int64(0), np.int64(count)
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if zones[middle, 0] <= seconds:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@called
+def escaped_bytes(source: int, count: int, kind: int) -> int:
+    """Bytes between the quotes of a string, at most; or of bytes in Base64."""
+    if kind == BINARY:
+        return (count + 2) // 3 * 4
+    total = count
+    for position in range(count):
+        byte = np.int64(load_uint8(source + position))
+        if byte < 32:
+            total += 5
+        elif byte == 34 or byte == 92:
+            total += 1
+        elif byte >= 128:
+            total += 2
+    return total

@@ -1,0 +1,141 @@
+"""What kernels know of typed columns: a table of nodes, and how its rows are walked through.
+
+A node is a column, or what is nested in one, in the order in which a schema is read: a struct is
+followed by its fields, a list by its element, a map by its key and its value. Its numbers are
+addresses in Arrow's buffers. One kernel for each format goes by the table, so no schema needs a
+compilation of its own, and no depth a recursion.
+
+Source: Arrow's columnar format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.declared import inlined
+from spark_kafka_sink.record.kernels.memory import (
+    load_int8,
+    load_int16,
+    load_int32,
+    load_int64,
+    load_uint8,
+    store_uint64,
+)
+
+# Kinds of nodes. Those from STRUCT have others in them.
+NULL = 0
+BOOLEAN = 1
+INT8 = 2
+INT16 = 3
+INT32 = 4
+INT64 = 5
+FLOAT = 6
+DOUBLE = 7
+DECIMAL = 8
+STRING = 9
+BINARY = 10
+DATE = 11
+TIMESTAMP = 12
+TIMESTAMP_NTZ = 13
+TIME = 14
+INTERVAL = 15
+CONSTANT = 16  # of no column: the bytes of NAME
+STRUCT = 17
+LIST = 18
+MAP = 19
+
+# Fields of a node, int64[NODE_FIELDS].
+KIND = 0
+AFTER = 1  # address of the node after this one and all that is in it
+FIRST = 2  # what is added to a row: Arrow's offset
+VALIDITY = 3  # address of the bitmap, 0: nothing is null
+DATA = 4  # address of the values
+OFFSETS = 5  # address, for strings, lists and maps
+OFFSET_BYTES = 6
+NAME = 7  # address of the bytes that say what the field is called
+NAME_BYTES = 8
+PARAMETER = 9  # what each kind and format needs one for
+WRITTEN_AS = 10  # for formats where a kind can be written in several ways
+VALUE_BRANCH = 11  # of a union: the byte before a value, negative if there is none
+NULL_BRANCH = 12  # of a union: the byte for null, negative if there must be none
+NODE_FIELDS = 13
+NODE_BYTES = 8 * NODE_FIELDS
+
+# The state between calls, int64[STATE_FIELDS]. Addresses are of what its owner keeps.
+NODES = 0  # address of int64[nodes, NODE_FIELDS]; the first is the row, a struct
+FAULTS_COUNT = 1
+FRAMES = 2  # address of int64[depth, FRAME_FIELDS]
+NEXT_ROW = 3
+ROWS_COUNT = 4
+OUT = 5  # address of where values are written
+LIMIT = 6  # address behind it
+STARTS = 7  # address of int64[ROWS_COUNT + 1]: where in OUT each row's value begins
+SKIPPED = 8  # address of uint8[ROWS_COUNT], 1: the row's value is null; or 0
+FAULTS = 9  # address of int64[ROWS_COUNT], set for rows that could not be written
+PREFIX = 10  # address of what comes before each value
+PREFIX_BYTES = 11
+SLACK = 12  # bytes that any name and number need at most, and all that ends with it
+NEEDED = 13  # bytes from the row's start for which there was no room
+ZONES = 14  # address of int64[ZONES_COUNT, 2]: from when in seconds, seconds ahead of UTC
+ZONES_COUNT = 15
+FLAGS = 16
+STATE_FIELDS = 17
+
+# What a call ended with.
+ALL_WRITTEN = 0
+NEED_ROOM = 1
+
+# Frames of what is being written: columns of int64[depth, FRAME_FIELDS].
+FRAME_MODE = 0
+FRAME_NODE = 1  # address of the next one
+FRAME_END = 2  # address of the node behind a struct, the index behind a list or map
+FRAME_INDEX = 3
+FRAME_FIELDS = 4
+FRAME_BYTES = 8 * FRAME_FIELDS
+
+IN_STRUCT = 0
+IN_LIST = 1
+AT_KEY = 2  # in a map
+AT_VALUE = 3
+
+
+@inlined
+def field(node: int, number: int) -> Any:
+    """A field of the node at an address, as int64. Of a frame, too."""
+    return np.int64(load_int64(node + 8 * number))
+
+
+@inlined
+def put_frame(frame: int, mode: int, node: int, end: int, index: int) -> None:
+    """Keep where the writing of something is, while what is in it is written."""
+    store_uint64(frame + 8 * FRAME_MODE, mode)
+    store_uint64(frame + 8 * FRAME_NODE, node)
+    store_uint64(frame + 8 * FRAME_END, end)
+    store_uint64(frame + 8 * FRAME_INDEX, index)
+
+
+@inlined
+def frame_at(frame: int) -> tuple[Any, Any, Any, Any]:
+    """What ``put_frame`` has kept: mode, node, end and index."""
+    mode, node = field(frame, FRAME_MODE), field(frame, FRAME_NODE)
+    return mode, node, field(frame, FRAME_END), field(frame, FRAME_INDEX)
+
+
+@inlined
+def is_set(bitmap: int, index: int) -> bool:
+    """A bit of a bitmap at an address."""
+    return (np.int64(load_uint8(bitmap + (index >> 3))) >> (index & 7)) & 1 != 0
+
+
+@inlined
+def integer_at(kind: int, data: int, index: int) -> Any:
+    """A value of INT8 to INT64 as int64."""
+    if kind == INT32:
+        return np.int64(load_int32(data + 4 * index))
+    if kind == INT64:
+        return np.int64(load_int64(data + 8 * index))
+    if kind == INT16:
+        return np.int64(load_int16(data + 2 * index))
+    return np.int64(load_int8(data + index))

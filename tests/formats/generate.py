@@ -1,0 +1,151 @@
+"""``python -m tests.formats.generate JAR``: what Spark's to_json and to_avro make of rows of all types.
+
+JAR: of spark-avro, from Maven Central. The cases' rows are kept as Arrow has them, so that tests need
+no Spark. Floating point is left out where Java before 19 writes more digits than needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
+
+CASES = Path(__file__).parent / "cases"
+ZONE = "Europe/Berlin"
+
+QUERIES: dict[str, str] = {
+    "integers": """select cast(a as tinyint) a, cast(a as smallint) b, cast(a as int) c,
+        cast(a as bigint) * 72057594037927936 d, a > 0 e, cast(null as int) f, id
+        from values (1), (-2), (127), (-128), (0), (null) t(a), range(2)""",
+    "largest_integers": """select * from values (9223372036854775807L, 2147483647, true),
+        (-9223372036854775808L, -2147483648, false), (1000000000000000000L, 10, null),
+        (999999999999999999L, 99, true), (-100L, 100, true), (64L, -64, true), (-65L, 63, true)
+        t(a, b, c)""",
+    "doubles": """select d, case when d <> 9007199254740993D then cast(d as float) end f from values (0D), (-0D), (1D), (1e7D), (9999999D),
+        (1.0e-3D), (9.99e-4D), (1e21D), (12345.125D), (double('NaN')), (double('Infinity')),
+        (double('-Infinity')), (4.9e-324D), (1.7976931348623157e308D), (2.2250738585072014e-308D),
+        (0.1D), (3.4028235e38D), (2e-3D), (9007199254740993D), (1.1E-44D), (12345.678D),
+        (100D), (-1234567D), (0.5D), (1e22D), (1.5e300D), (-7.25e-200D), (null) t(d)""",
+    "decimals": """select cast(d as decimal(38,18)) a, cast(d as decimal(38,0)) b,
+        cast(d as decimal(10,2)) c, cast(d as decimal(18,10)) e, cast(d as decimal(38,30)) f
+        from values (0BD), (1BD), (-1.5BD), (0.00000001BD), (0.000001BD), (123456.789BD),
+        (-0.1BD), (0.0000000001BD), (-1234567.8BD), (null) t(d)""",
+    "large_decimals": """select 99999999999999999999999999999999999999BD a,
+        -99999999999999999999999999999999999999BD b, cast(0.0 as decimal(10,8)) c,
+        18446744073709551616BD d, -9223372036854775808BD e, 1000000000BD f, 1000000000000000000BD g,
+        cast(-0.5 as decimal(38,38)) h, 12345678901234567890123456789.1234BD i""",
+    "dates": """select cast(d as date) d from values ('1970-01-01'), ('1969-12-31'), ('0001-01-01'),
+        ('9999-12-31'), ('-0044-03-15'), ('+12345-01-02'), ('0000-02-29'), ('2024-02-29'),
+        ('1900-03-01'), ('2000-12-31'), ('-0001-01-01'), ('1582-10-10'), (null) t(d)""",
+    "timestamps": """select cast(d as timestamp) d, cast(d as timestamp_ntz) n from values
+        ('1970-01-01 00:00:00'), ('2024-07-01 12:34:56.123456'), ('2024-01-01 12:34:56.1'),
+        ('2024-01-01 12:34:56.000001'), ('1969-12-31 23:59:59.999999'), ('0001-01-01 00:00:00'),
+        ('1883-01-01 00:00:00'), ('9999-12-31 23:59:59'), ('-0044-03-15 01:02:03'),
+        ('+12345-01-02 00:00:00'), ('1890-01-01 00:00:00.5'), ('2024-10-27 02:30:00'),
+        ('2024-03-31 03:00:00'), ('1945-06-01 00:00:00'), ('2500-07-01 00:00:00'),
+        ('2440-01-01 00:30:00'), ('2439-12-31 23:30:00'), ('1893-04-01 00:00:00'), (null) t(d)""",
+    "strings": """select s, length(s) n from values ('plain'), ('q"b\\\\s/'), ('\\b\\t\\n\\r'), (''),
+        ('\\u0000\\u0001\\u000c\\u001f\\u007f\\u0080'), ('ä€😀\\u2028'), ('ü'), ('12345678'),
+        ('1234567"'), ('12345678"'), ('eight by\\ntes, then more and more'), ('日本語日本語日本語'),
+        ('abc'), ('abcd'), ('ab"'), ('abc"'), ('abcdefghijklmnop'), ('aaaaaaaaaaaaaaaä') t(s)""",
+    "not_utf8": """select cast(x as string) s from values (X'61FF62'), (X'EDA080'), (X'C3'), (X'F09F98'),
+        (X'E28241'), (X'E2'), (X'E282'), (X'E08080'), (X'F08080'), (X'F4908080'), (X'F8888080'),
+        (X'C0AF'), (X'F09F4141'), (X'EDA080EDB080'), (X'8080'), (X'E0A0'), (X'F0'), (X'F0904141'),
+        (X'41424344454647C348'), (X'4142434445464748C3') t(x)""",
+    "binary": """select b from values (X''), (X'00'), (X'0001'), (X'000102'), (X'FBFF00FF'), (null),
+        (cast(repeat('abc', 60) as binary)), (cast(repeat('a', 100) as binary)) t(b)""",
+    "intervals": """select interval '1' day a, interval '1 02:03:04.5' day to second b,
+        interval '-1 00:00:00.000001' day to second e, interval '3' hour f,
+        interval '90' minute g, interval '0.25' second h, interval '12 3' day to hour i,
+        interval '5 06:07' day to minute j, interval '100:08' hour to minute k,
+        interval '1:2:3.25' hour to second l, interval '-4:05' minute to second m""",
+    "times": """select * from values (time'12:34:56.123456', time'00:00:00'),
+        (time'23:59:59.999999', time'01:02:03.5'), (null, time'00:00:00.00001') t(a, b)""",
+    "nested": """select named_struct('x', 1, 'y', cast(null as string)) s, array(1, null, 3) a,
+        map('k', 1) m, array(named_struct('p', 1.5D, 'q', array('u', null))) t,
+        cast(null as array<int>) n, array(named_struct('x', cast(null as int)), null) g,
+        map('e', array(map('f', named_struct('h', 1)))) o, array(array(1), array(), null) p,
+        cast(array() as array<string>) e, cast(map() as map<string, int>) f, id
+        from range(3)""",
+    "nulls_in_structs": """select case when id % 2 = 0 then named_struct('x', n, 'y',
+        case when id % 4 = 0 then named_struct('z', case when id > 3 then array(id, null) end) end)
+        end s, case when id % 3 = 0 then array(named_struct('v', n), null) end t
+        from (select id, case when id <> 6 then id end n from range(9))""",
+    "not_null": """select id, 'x' s, array(1) a, map('a', 1) m, named_struct('z', 1) n,
+        array(named_struct('z', 1BD)) d, date'2024-01-01' e from range(2)""",
+    "maps": """select map('l', cast(null as int)) l, map('k', named_struct('y', 2)) v,
+        map('a"b', array(1)) w, map('', map('x', 1D)) x""",
+    "keys": """select map(1, 2) a, map(1.5D, 2) b, map(cast(1.10 as decimal(5,2)), 1) c,
+        map(true, 1) d, map(float(1.5), 1) e, map(double('NaN'), 1) f, map(1e20D, 1) g,
+        map(date'2024-01-01', 1) h, map(timestamp'2024-01-01 00:00:00', 1) i,
+        map(timestamp_ntz'2024-01-01 00:00:00', 1) j, map(interval '1' day, 1) k,
+        map(double('-Infinity'), 1) m, map(1L, 1, 2L, null) n""",
+    "names": """select 1 `a"b`, 2 `a.b`, 3 `ä`, 4 ` `, named_struct('a b', 1, 'tab\\t', 2) s""",
+    "same_names": """select named_struct('s', named_struct('x', 1, 's',
+        named_struct('y', cast(1.5 as decimal(20,3))))) s, named_struct('x', 2) t,
+        array(named_struct('x', 3BD)) u, map('k', named_struct('y', 2)) v,
+        array(cast(1.5 as decimal(20,3))) w, map('z', cast(1.5 as decimal(9,3))) z""",
+    "null_type": "select null a, 1 b, array(null) c",
+    "empty_struct": "select struct() s, 1 a",
+    "chars": "select cast('ab' as char(5)) c, cast('ab' as varchar(5)) v",
+}
+OPTIONS: dict[str, list[dict[str, str]]] = {
+    name: [{}, {"ignoreNullFields": "false"}] for name in QUERIES
+}
+OPTIONS["timestamps"] += [{"timeZone": zone} for zone in ("UTC", "Asia/Kolkata", "-03:30")]
+OPTIONS["timestamps"] += [{"timeZone": zone} for zone in ("America/New_York", "Africa/Casablanca")]
+
+
+def arrow_text(df: DataFrame) -> str:
+    table = df.toArrow().combine_chunks()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return base64.b64encode(sink.getvalue().to_pybytes()).decode()
+
+
+def case(spark: SparkSession, name: str, query: str) -> dict[str, Any]:
+    df = spark.sql(query)
+    found: dict[str, Any] = {"schema": df.schema.jsonValue(), "arrow": arrow_text(df)}
+    found["json"] = [
+        {
+            "options": {"timeZone": ZONE, **options},
+            "rows": column(df, F.to_json(F.struct("*"), {"timeZone": ZONE, **options})),
+        }
+        for options in OPTIONS[name]
+    ]
+    try:
+        converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters  # type: ignore[union-attr]
+        schema = converters.toAvroType(df._jdf.schema(), False, "topLevelRecord", "")
+        rows = column(df, F.hex(to_avro(F.struct("*"))))
+        found["avro"] = {"schema": schema.toString(), "rows": rows}
+    except Exception as error:
+        found["avro_error"] = str(error).splitlines()[1]
+    return found
+
+
+def column(df: DataFrame, expression: Any) -> list[str]:
+    return [row.c for row in df.select(expression.alias("c")).collect()]
+
+
+def main(jar: str) -> None:
+    session = SparkSession.builder.master("local[1]").config("spark.jars", jar)
+    session = session.config("spark.sql.session.timeZone", ZONE)
+    spark = session.config("spark.ui.enabled", "false").getOrCreate()
+    java = spark._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+    for name, query in QUERIES.items():
+        found = {"spark": spark.version, "java": java, **case(spark, name, query)}
+        text = json.dumps(found, ensure_ascii=True, indent=1)
+        (CASES / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

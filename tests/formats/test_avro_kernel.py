@@ -1,0 +1,271 @@
+"""write_avro against its twin, and columns that are matched with given schemas."""
+
+from __future__ import annotations
+
+import json
+import struct
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import AVRO, FormatPlan, PlannedField
+from tests.formats import avro_twin
+from tests.formats.row_strategies import TYPES, rows, types_of
+from tests.twin import zigzag_varint
+
+ROWS = rows(types_of(TYPES, st.sampled_from([pa.string(), pa.large_string()])))
+
+
+def encoder(schema: pa.Schema, avro_schema: object, prefix: bytes = b"") -> RowEncoder:
+    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    text = avro_schema if isinstance(avro_schema, str) else json.dumps(avro_schema)
+    return RowEncoder(FormatPlan(AVRO, fields, prefix, text), schema)
+
+
+def record(**fields: object) -> dict[str, object]:
+    """A schema; a field's type, or a pair of it and its default."""
+    made = [
+        {"name": name, "type": kind[0], "default": kind[1]}
+        if isinstance(kind, tuple)
+        else {"name": name, "type": kind}
+        for name, kind in fields.items()
+    ]
+    return {"type": "record", "name": "R", "fields": made}
+
+
+def written(array: pa.Array, kind: object) -> list[bytes]:
+    """What the values of a single column ``c`` are written as."""
+    batch = pa.record_batch([array], ["c"])
+    return encoder(batch.schema, record(c=kind)).encode(batch).values.to_pylist()
+
+
+@given(ROWS, st.integers(0, 5))
+def test_rows_equal_their_twin(made, first):
+    """Sliced batches, too."""
+    first = min(first, len(made.values) - 1)
+    schema = avro_twin.schema_of(pa.struct(list(made.schema)), "R")
+    encoded = encoder(made.schema, schema, b"\0\0\0\0\1").encode(made.batch.slice(first))
+    assert encoded.faults is None
+    encoded.values.validate(full=True)
+    expected = [b"\0\0\0\0\1" + avro_twin.row_bytes(row, made.schema) for row in made.values]
+    assert encoded.values.to_pylist() == expected[first:]
+
+
+def test_many_rows_need_more_room_than_there_was():
+    batch = pa.record_batch({"number": range(50_000), "text": ["some text"] * 50_000})
+    found = encoder(batch.schema, record(number="long", text="string")).encode(batch).values
+    assert found.to_pylist() == [zigzag_varint(n) + b"\x12some text" for n in range(50_000)]
+
+
+def test_long_strings_and_many_elements_get_the_room_that_they_need():
+    texts = ["x" * 300_000, "", "é" * 200_000]
+    assert written(pa.array(texts), "string") == [avro_twin.sized(t.encode()) for t in texts]
+    numbers = list(range(100_000))
+    [found] = written(pa.array([numbers]), {"type": "array", "items": ["null", "long"]})
+    items = [b"\x02" + zigzag_varint(n) for n in numbers]
+    assert found == avro_twin.block(items)
+    key = "k" * 200_000
+    [found] = written(
+        pa.array([[(key, 1)]], pa.map_(pa.string(), pa.int8())), {"type": "map", "values": "int"}
+    )
+    assert found == avro_twin.block([avro_twin.sized(key.encode()) + b"\x02"])
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "avro", "expected"),
+    [
+        (7, pa.int8(), "long", b"\x0e"),
+        (7, pa.int32(), "float", struct.pack("<f", 7)),
+        (-7, pa.int16(), "double", struct.pack("<d", -7)),
+        (2**53 + 1, pa.int64(), "double", struct.pack("<d", 2**53 + 1)),
+        (2**60 + 1, pa.int64(), "float", struct.pack("<f", 2**60)),
+        (1.5, pa.float32(), "double", struct.pack("<d", 1.5)),
+        ("é", pa.string(), "bytes", b"\x04\xc3\xa9"),
+        (b"abc", pa.binary(), {"type": "fixed", "name": "F", "size": 3}, b"abc"),
+        (20, pa.date32(), "int", b"\x28"),
+        (-1, pa.timestamp("us"), "long", b"\x01"),
+        (
+            1999,
+            pa.timestamp("us", "UTC"),
+            {"type": "long", "logicalType": "timestamp-millis"},
+            b"\x02",
+        ),
+        (3_000_000, pa.time64("ns"), {"type": "int", "logicalType": "time-millis"}, b"\x06"),
+        (
+            "two",
+            pa.string(),
+            {"type": "enum", "name": "E", "symbols": ["one", "two", "three"]},
+            b"\x02",
+        ),
+        ("s", pa.string(), {"type": "string", "logicalType": "uuid"}, b"\x02s"),
+        ("s", pa.string(), ["null", "string"], b"\x02\x02s"),
+        ("s", pa.string(), ["string"], b"\x00\x02s"),
+        ("s", pa.string(), ["int", "null", "string"], b"\x04\x02s"),
+        (1, pa.int64(), ["int", "null", "double"], b"\x04" + struct.pack("<d", 1)),
+        (None, pa.null(), ["int", "null"], b"\x02"),
+        (None, pa.int32(), ["null", "int"], b"\x00"),
+        (None, pa.null(), "null", b""),
+        ({"x": 1}, pa.struct([("x", pa.int8())]), record(x="int"), b"\x02"),
+    ],
+)
+def test_what_fits_a_given_type(value, kind, avro, expected):
+    assert written(pa.array([value], kind), avro) == [expected]
+
+
+@given(st.integers(-(10**38) + 1, 10**38 - 1))
+def test_decimals_as_bytes_have_no_more_than_they_need(number):
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 3}
+    value = Decimal(number).scaleb(-3, context=avro_twin.Context(prec=60))
+    [found] = written(pa.array([value], pa.decimal128(38, 3)), kind)
+    size = (number if number >= 0 else ~number).bit_length() // 8 + 1
+    assert found == avro_twin.sized(number.to_bytes(size, "big", signed=True))
+
+
+@pytest.mark.parametrize("size", [20, 5000])
+def test_a_decimal_in_more_bytes_than_it_has(size):
+    kind = {"type": "fixed", "name": "F", "size": size, "logicalType": "decimal", "precision": 40}
+    found = written(pa.array([Decimal(-2), Decimal(3)] * 50, pa.decimal128(5, 0)), kind)
+    assert found == [n.to_bytes(size, "big", signed=True) for n in (-2, 3)] * 50
+
+
+def test_fields_in_another_order_without_columns_and_in_another_case():
+    schema = record(
+        z=("long", 5),
+        b="string",
+        text=("string", "é"),
+        A="long",
+        none=["null", "int"],
+        some=(["null", "int"], None),
+        list=({"type": "array", "items": "int"}, [1, 2]),
+        map=({"type": "map", "values": "boolean"}, {"k": True}),
+        inner=(record(x="int", y=("double", 1.5)) | {"name": "I"}, {"x": 3}),
+        raw=("bytes", "\x00\xff"),
+        kind=({"type": "enum", "name": "E", "symbols": ["p", "q"]}, "q"),
+        fixed=({"type": "fixed", "name": "F", "size": 2}, "ab"),
+    )
+    batch = pa.record_batch({"a": [1], "b": ["x"]})
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    defaults = b"\x04\x02\x04\x00", b"\x02\x02k\x01\x00", b"\x06" + struct.pack("<d", 1.5)
+    start = b"\x0a" + b"\x02x" + b"\x04\xc3\xa9" + b"\x02" + b"\x00" + b"\x00"
+    assert found == start + b"".join(defaults) + b"\x04\x00\xff" + b"\x02" + b"ab"
+
+
+def test_names_of_types_are_found_in_their_namespaces():
+    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}]}
+    schema = {
+        "type": "record",
+        "name": "a.b.R",
+        "fields": [
+            {"name": "x", "type": inner},
+            {"name": "y", "type": "I"},
+            {"name": "z", "type": {"type": "array", "items": "a.b.I"}},
+            {"name": "r", "type": ["null", "R"], "default": None},
+        ],
+    }
+    kind = pa.struct([("n", pa.int32())])
+    arrays = [pa.array([{"n": 1}], kind), pa.array([{"n": 2}], kind), pa.array([[{"n": 3}]])]
+    batch = pa.record_batch([*arrays[:2], pa.array([[{"n": 3}]], pa.list_(kind))], ["x", "y", "z"])
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"\x02\x04\x02\x06\x00\x00"
+
+
+@pytest.mark.parametrize(
+    ("kind", "avro", "message"),
+    [
+        (pa.int64(), "int", r"column 'c' has the Arrow type int64, .* type of this field \(int\)"),
+        (pa.string(), "long", r"\(long\) cannot hold"),
+        (pa.float64(), "float", r"\(float\)"),
+        (pa.binary(), "string", r"\(string\)"),
+        (pa.string(), ["null", "int", "long"], r"\(null, int, long\)"),
+        (pa.null(), "int", r"type null, .*\(int\)"),
+        (pa.int8(), ["null", record(x="int")], r"\(record R\)"),
+        (
+            pa.decimal128(5, 2),
+            {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+            r"decimal\(4,2\)",
+        ),
+        (
+            pa.decimal128(5, 2),
+            {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 3},
+            r"decimal\(9,3\)",
+        ),
+        (pa.decimal128(5, 2), "bytes", r"\(bytes\)"),
+        (
+            pa.timestamp("us", "UTC"),
+            {"type": "long", "logicalType": "timestamp-nanos"},
+            "long of timestamp-nanos",
+        ),
+        (
+            pa.list_(pa.string()),
+            {"type": "array", "items": "int"},
+            r"column 'c\[\]' has the Arrow type string",
+        ),
+        (
+            pa.struct([("x", pa.string())]),
+            record(x="int"),
+            r"column 'c\.x' has the Arrow type string",
+        ),
+        (
+            pa.struct([("y", pa.string())]),
+            record(x="int"),
+            r"no field for \['c\.y'\]: c has \['x'\]",
+        ),
+        (pa.map_(pa.int8(), pa.int8()), {"type": "map", "values": "int"}, "keys of the map 'c'"),
+        (pa.uint64(), "long", "the Arrow type uint64, which cannot be written as Avro"),
+        (pa.int8(), "Unknown", "a type 'Unknown' that it does not define"),
+        (pa.int8(), 5, "this is no Avro schema: 5"),
+    ],
+)
+def test_what_does_not_fit_a_given_type(kind, avro, message):
+    with pytest.raises(FormatError, match=message):
+        encoder(pa.schema([("c", kind)]), record(c=avro))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (record(c="int", d="string"), r"field 'd' of the Avro schema \(string\) has no default"),
+        (record(d=("int", 1)), r"has no field for \['c'\]: record R has \['d'\]"),
+        (
+            record(c="int", d=("int", "x")),
+            "the default of field 'd' of the Avro schema is no int: x",
+        ),
+        (record(c="int", d=(["int"], "x")), "is no union of int: x"),
+        ("int", "must be a record, not int"),
+        ("{", "the Avro schema is no JSON"),
+        ({"type": "record", "fields": []}, "has a record without a name"),
+    ],
+)
+def test_schemas_that_are_refused(schema, message):
+    text = schema if schema == "{" else json.dumps(schema)
+    with pytest.raises(FormatError, match=message):
+        encoder(pa.schema([("c", pa.int8())]), text)
+
+
+def test_rows_that_cannot_be_written_are_told_and_the_others_are():
+    batch = pa.record_batch(
+        {
+            "n": pa.array([1, None, 3, 4, 5], pa.int32()),
+            "f": [b"ab", b"ab", b"abc", b"ab", b"ab"],
+            "s": [{"e": "one"}, {"e": "one"}, {"e": "one"}, {"e": "other"}, {"e": "one"}],
+        }
+    )
+    enum = {"type": "enum", "name": "E", "symbols": ["one"]}
+    inner = record(e=enum) | {"name": "I"}
+    schema = record(n="int", f={"type": "fixed", "name": "F", "size": 2}, s=inner)
+    made = encoder(batch.schema, schema)
+    values, faults = made.encode(batch)
+    values.validate(full=True)
+    assert values.to_pylist() == [b"\x02ab\x00", None, None, None, b"\x0aab\x00"]
+    assert [made.fault_text(fault) if fault else None for fault in faults.tolist()] == [
+        None,
+        "field 'n' is null, and the Avro schema has no null for it",
+        "field 'f' does not have the 2 bytes of the Avro schema's fixed type",
+        "field 's.e' is none of the symbols of the Avro schema's enum",
+        None,
+    ]

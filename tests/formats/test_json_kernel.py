@@ -1,0 +1,191 @@
+"""write_json against its twin."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
+from tests.formats import json_twin
+from tests.formats.row_strategies import FLOATS, SINGLES, TEXT, rows
+
+ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
+
+
+def encoder(schema: pa.Schema, **options) -> RowEncoder:
+    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    return RowEncoder(FormatPlan(JSON, fields, json_options=JsonOptions(**options)), schema)
+
+
+def texts(arrow_batch: pa.RecordBatch, **options) -> list[str]:
+    values = encoder(arrow_batch.schema, **options).encode(arrow_batch).values
+    values.validate(full=True)
+    return [value.decode() for value in values.to_pylist()]
+
+
+def of_column(array: pa.Array) -> list[str]:
+    """What a single column's values are written as."""
+    found = texts(pa.record_batch([array], ["c"]), ignore_null_fields=False)
+    return [text.removeprefix('{"c":').removesuffix("}") for text in found]
+
+
+@given(rows(), st.booleans(), st.sampled_from(ZONES), st.integers(0, 5))
+def test_rows_equal_their_twin(made, ignored, zone, first):
+    """Sliced batches, too."""
+    first = min(first, len(made.values) - 1)
+    found = texts(made.batch.slice(first), ignore_null_fields=ignored, time_zone=zone)
+    expected = [json_twin.row_text(row, made.schema, ignored, zone) for row in made.values]
+    assert found == expected[first:]
+    for text in found:
+        json.loads(text)
+
+
+@given(st.lists(FLOATS, min_size=1, max_size=50))
+def test_doubles_are_the_shortest_that_read_back_the_same(values):
+    found = of_column(pa.array(values, pa.float64()))
+    assert found == [json_twin.floating(value, False) for value in values]
+    read = [float(json.loads(text)) for text in found]
+    assert np.array(read).tobytes() == np.array(values).tobytes() or np.isnan(values).any()
+
+
+@given(st.lists(SINGLES, min_size=1, max_size=50))
+def test_floats_are_the_shortest_that_read_back_the_same(values):
+    found = of_column(pa.array(values, pa.float32()))
+    assert found == [json_twin.floating(value, True) for value in values]
+
+
+@pytest.mark.parametrize(("kind", "bits"), [(np.float64, np.uint64), (np.float32, np.uint32)])
+def test_floating_point_of_all_exponents(kind, bits):
+    """Random bits, so that all magnitudes are as frequent; and all powers of two."""
+    random = np.random.default_rng(7)
+    drawn = random.integers(0, np.iinfo(bits).max, 20_000, bits, endpoint=True).view(kind)
+    least, greatest = (-1074, 1024) if kind is np.float64 else (-149, 128)
+    powers = np.ldexp(np.ones(greatest - least), np.arange(least, greatest)).astype(kind)
+    values = np.concatenate([drawn, powers, np.nextafter(powers, kind(0))])
+    found = of_column(pa.array(values))
+    assert found == [json_twin.floating(float(v), kind is np.float32) for v in values]
+
+
+@given(TEXT, st.integers(0, 8))
+def test_strings_are_escaped_wherever_they_begin(text, shift):
+    padded = "p" * shift + text
+    assert of_column(pa.array([padded])) == [json_twin.quoted(padded)]
+
+
+@given(st.binary(max_size=30))
+def test_bytes_that_are_not_utf8_are_replaced(data):
+    text = data.decode("utf-8", "replace")
+    array = pa.array([data]).view(pa.string())
+    found = json.loads(of_column(array)[0])
+    # Python replaces each byte of half a surrogate pair, Java all three at once.
+    assert found.replace("\ufffd", "") == text.replace("\ufffd", "")
+    assert ("\ufffd" in found) == ("\ufffd" in text)
+
+
+def test_a_long_string_gets_the_room_that_it_needs():
+    for text in ("x" * 300_000, '"' * 100_000, "\x01" * 50_000, "é" * 70_000, "\x01" * 4096):
+        assert json.loads(of_column(pa.array([text, text]))[1]) == text
+    data = bytes(range(256)) * 1000
+    assert len(of_column(pa.array([data]))[0]) == 2 + (len(data) + 2) // 3 * 4
+
+
+def test_many_rows_need_more_room_than_there_was():
+    batch = pa.record_batch({"number": range(50_000), "text": ["some text"] * 50_000})
+    found = texts(batch)
+    assert found == [f'{{"number":{n},"text":"some text"}}' for n in range(50_000)]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_what_is_not_finite_as_key_and_as_value_of_a_map(kind):
+    nan, inf = float("nan"), float("inf")
+    array = pa.array([[(nan, inf), (inf, -inf), (-inf, nan), (1.5, None)]], pa.map_(kind, kind))
+    keys_and_values = '"NaN":"Infinity","Infinity":"-Infinity","-Infinity":"NaN","1.5":null'
+    assert of_column(array) == ["{" + keys_and_values + "}"]
+
+
+def test_deep_nesting():
+    kind, value, text = pa.int32(), 1, "1"
+    for _ in range(20):
+        kind, value, text = pa.list_(pa.struct([("s", kind)])), [{"s": value}], f'[{{"s":{text}}}]'
+    assert of_column(pa.array([value, None, value], kind)) == [text, "null", text]
+
+
+def test_values_stay_as_they_are_while_they_are_referred_to():
+    batch = pa.record_batch({"n": range(3)})
+    made = encoder(batch.schema)
+    first = made.encode(batch).values
+    made.encode(pa.record_batch({"n": [7, 8, 9]}))
+    assert first.to_pylist() == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
+
+
+def test_prefix_nested_columns_and_null_values():
+    batch = pa.record_batch(
+        {
+            "a": pa.array([{"b": 1}, None, {"b": 2}], pa.struct([("b", pa.int32())])),
+            "deleted": [False, None, True],
+        }
+    )
+    plan = FormatPlan(JSON, (PlannedField(("a", "b"), "b"),), b"\0\0\0\0\7", null_when="deleted")
+    values = RowEncoder(plan, batch.schema).encode(batch).values
+    assert values.to_pylist() == [b'\0\0\0\0\7{"b":1}', b"\0\0\0\0\7{}", None]
+    sliced = batch.slice(1)
+    assert (
+        RowEncoder(plan, batch.schema).encode(sliced).values.to_pylist() == values[1:].to_pylist()
+    )
+
+
+def test_no_rows():
+    batch = pa.record_batch({"n": pa.array([], pa.int32())})
+    assert texts(batch) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (pa.uint8(), "column 'c' has the Arrow type uint8, which cannot be written as JSON"),
+        (pa.timestamp("ns"), r"timestamp\[ns\]"),
+        (pa.dictionary(pa.int8(), pa.string()), "dictionary"),
+        (pa.list_(pa.float16()), r"'c\[\]' has the Arrow type halffloat"),
+        (pa.struct([("x", pa.date64())]), r"'c\.x' has the Arrow type date64"),
+        (pa.map_(pa.binary(), pa.int8()), "keys of the map 'c' have the Arrow type binary"),
+        (pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})]), "VARIANT"),
+    ],
+)
+def test_types_that_cannot_be_written(kind, message):
+    with pytest.raises(FormatError, match=message):
+        encoder(pa.schema([("c", kind)]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_zone": "Europe/Nowhere"}, "time zone 'Europe/Nowhere' is not known"),
+        ({"timestamp_format": "yyyy"}, "timestampFormat is not supported"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    with pytest.raises(FormatError, match=message):
+        encoder(pa.schema([("c", pa.int8())]), **options)
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (FormatPlan(JSON, (PlannedField(("x",), "x"),)), "there is no column 'x', or several"),
+        (FormatPlan(JSON, (PlannedField(("c", "x"), "x"),)), "'c' has no field 'x': its type is"),
+        (FormatPlan(JSON, (PlannedField(("s", "x"), "x"),)), "'s' has no field 'x', or several"),
+        (FormatPlan(JSON, (), null_when="c"), "column 'c' must be boolean, not int8"),
+        (FormatPlan("xml", ()), "format 'xml' is not known"),
+    ],
+)
+def test_plans_that_do_not_fit(plan, message):
+    schema = pa.schema([("c", pa.int8()), ("s", pa.struct([("y", pa.int8())]))])
+    with pytest.raises(FormatError, match=message):
+        RowEncoder(plan, schema)
