@@ -18,6 +18,7 @@ from spark_kafka_sink.check import (
     outputs,
     permissions,
     quotas,
+    registry,
     topics,
 )
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
@@ -41,6 +42,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
         yield warned("options", note)
     yield from outputs.metrics(options.metrics)
     yield from outputs.limits(options)
+    yield from registry.schemas(options)
     hosts = [host for host, _ in config.bootstrap_servers]
     try:
         Security.of(config.security).prepare(timeout_ms, hosts)

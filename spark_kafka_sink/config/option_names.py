@@ -32,6 +32,8 @@ PASSED_BY_SPARK = frozenset(
 )
 """What Spark adds to the options of a writer, or reads from them: not this sink's to judge."""
 
+# An option of Spark's JDBC source, in lower case, which is close to one of this sink.
+_OF_JDBC = "partitioncolumn"
 # In lower case. To leave it without effect would be to talk in clear.
 _OF_DATABRICKS = "databricks.servicecredential"
 
@@ -103,6 +105,8 @@ def near_option(name: str) -> str | None:
     A producer option without its prefix ``kafka.`` is a misspelling of it, and so is the beginning
     of one of the sink's own options, as far as one of its dots: ``metrics``, ``transactional.id``.
     """
+    if name == _OF_JDBC:
+        return None
     for option in SINK_OPTIONS.keys:
         if option.startswith(f"{name}."):
             return option

@@ -18,10 +18,23 @@ from spark_kafka_sink.config.security_keys import SECRET_KEYS
 
 REGEX_OPTION = "spark.redaction.regex"
 DEFAULT_REGEX = "(?i)secret|password|token|access[.]?key"
-SUGGESTED_REGEX = f"{DEFAULT_REGEX}|passphrase|keystore[.]key|jaas[.]config|otlp[.]headers"
+SUGGESTED_REGEX = (
+    f"{DEFAULT_REGEX}|passphrase|keystore[.]key|jaas[.]config|otlp[.]headers|user[.]info"
+)
 REFERENCE_HINT = "a reference, ${file:/path:key}, ${env:NAME} or ${dir:/path:file}"
 
-_OWN_SECRETS = frozenset({"metrics.otlp.headers"})
+_REGISTRY = "schema.registry."
+_REGISTRY_URL = f"{_REGISTRY}url"
+_OWN_SECRETS = frozenset(
+    {
+        "metrics.otlp.headers",
+        _REGISTRY_URL,
+        f"{_REGISTRY}basic.auth.user.info",
+        f"{_REGISTRY}bearer.auth.token",
+        f"{_REGISTRY}bearer.auth.client.secret",
+        *(_REGISTRY + key for key in SECRET_KEYS if key.startswith("ssl.")),
+    }
+)
 _JAAS = "sasl.jaas.config"
 # Options of login modules whose values are secrets; those of Kerberos name files.
 _SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")
@@ -76,6 +89,8 @@ def warning_of_shown(names: list[str], regex: str = DEFAULT_REGEX) -> str:
 
 
 def _is_clear(key: str, value: str) -> bool:
+    if key == _REGISTRY_URL and "@" not in value:
+        return False
     if key == _JAAS:
         return any(match[2] for match in _SECRET_IN_JAAS.finditer(REFERENCE.sub("", value)))
     return bool(value.strip()) and not has_reference(value)

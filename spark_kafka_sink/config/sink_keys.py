@@ -17,8 +17,10 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 from spark_kafka_sink.config.dead_letter_keys import DEAD_LETTER_KEYS
+from spark_kafka_sink.config.format_keys import FORMAT_KEYS
 from spark_kafka_sink.config.limits import LIMIT_KEYS
 from spark_kafka_sink.config.metrics_keys import METRICS_KEYS
+from spark_kafka_sink.config.registry_keys import REGISTRY_KEYS
 from spark_kafka_sink.config.topic_creation import (
     BROKER_DEFAULT,
     MOST_REPLICAS,
@@ -249,6 +251,8 @@ SINK_OPTIONS = ConfigDef(
             "in place of the message the line of metrics. Where the application has set up "
             "Python's logging, its own format counts.",
         ),
+        *FORMAT_KEYS,
+        *REGISTRY_KEYS,
         *METRICS_KEYS,
         *DEAD_LETTER_KEYS,
         *LIMIT_KEYS,

@@ -20,6 +20,7 @@ from spark_kafka_sink.config.dead_letters import (
     notes_on_dead_letters,
 )
 from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig
+from spark_kafka_sink.config.formats import FormatOptions, formats_of, notes_on_formats
 from spark_kafka_sink.config.java_keys import (
     JAVA_PARTITIONERS,
     KEYS_WITHOUT_EFFECT,
@@ -31,6 +32,7 @@ from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, LEAST_MEMORY
 from spark_kafka_sink.config.reference_providers import notes_on_providers
+from spark_kafka_sink.config.registry import RegistryOptions, notes_on_registry, registry_of
 from spark_kafka_sink.config.security_notes import notes_on_secrets, notes_on_security
 from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
 from spark_kafka_sink.config.topic_creation import TopicCreation, parse_topic_configs
@@ -70,6 +72,7 @@ class SinkOptions:
     write_id, write_version: of a batch write that is to be written once; both or none
     dead_letters: None unless errors.tolerance asks for them
     limits: None unless something limits the query or may hold it
+    formats: None if none of their options is given; registry: None where no schema's id is written
     notes: sentences about options without effect, for the log
     """
 
@@ -94,6 +97,8 @@ class SinkOptions:
     dead_letters: DeadLetterConfig | None = None
     application_id: str | None = None
     limits: LimitConfig | None = None
+    formats: FormatOptions | None = None
+    registry: RegistryOptions | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -107,13 +112,10 @@ class SinkOptions:
         kafka = {**_defaults_for(sink["delivery_guarantee"]), **kafka}
         producer = ProducerConfig.parse(_with_effect(kafka))
         _check_hooks(sink["interceptors"], producer.partitioner)
-        outputs = MetricsOutputs.of(sink)
+        outputs, formats = MetricsOutputs.of(sink), formats_of(sink, own)
+        registry = registry_of(sink, formats, producer.security)
         return cls(
-            producer=replace(
-                producer,
-                hooks_on_error=sink["hooks_on_error"],
-                topic_creation=_topic_creation(sink),
-            ),
+            producer=_with_own(producer, sink),
             exactly_once=_exactly_once(sink, producer),
             checkpoint=lowered.get("checkpointlocation"),
             query_name=lowered.get("queryname"),
@@ -121,18 +123,20 @@ class SinkOptions:
             interceptors=tuple(sink["interceptors"]),
             metrics=outputs,
             notes=(
-                *_notes(lowered),
+                *_notes(lowered, kafka),
                 *_notes_on_guarantee(sink["delivery_guarantee"], own),
-                *_notes_on_memory(kafka),
                 *notes_on_providers(kafka),
                 *notes_on_security(kafka, producer.security),
                 *notes_on_secrets(lowered),
                 *notes_on_outputs(outputs, own),
                 *notes_on_dead_letters(sink, own),
+                *(*notes_on_formats(formats, own), *notes_on_registry(registry, own)),
                 *notes_on_limits(limits_of(sink), producer.batch_size, own),
             ),
             dead_letters=dead_letters_of(sink),
             limits=limits_of(sink),
+            formats=formats,
+            registry=registry,
         )
 
 
@@ -160,6 +164,13 @@ def _kafka_options(lowered: Mapping[str, str]) -> dict[str, str]:
 
 def _with_effect(kafka: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in kafka.items() if name not in KEYS_WITHOUT_EFFECT}
+
+
+def _with_own(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
+    """What the sink's own options say to the producer."""
+    return replace(
+        producer, hooks_on_error=sink["hooks_on_error"], topic_creation=_topic_creation(sink)
+    )
 
 
 def _topic_creation(sink: Mapping[str, Any]) -> TopicCreation | None:
@@ -193,8 +204,9 @@ def _check_names(names: Sequence[str]) -> None:
         )
 
 
-def _notes(names: Iterable[str]) -> Iterator[str]:
-    """Sentences about options without effect."""
+def _notes(names: Iterable[str], kafka: Mapping[str, str]) -> Iterator[str]:
+    """Sentences about options without effect. kafka: those of Kafka, by their names without it"""
+    yield from _notes_on_memory(kafka)
     for name in names:
         key = name.removeprefix(KAFKA_PREFIX)
         if key != name and key in KEYS_WITHOUT_EFFECT:

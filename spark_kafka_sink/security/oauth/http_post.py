@@ -1,4 +1,4 @@
-"""One HTTP POST: with the proxies of the environment, without following redirects.
+"""One HTTP request: with the proxies of the environment, without following redirects.
 
 A redirect is not followed, for the request holds a secret.
 """
@@ -21,12 +21,17 @@ MOST_BYTES = 1_000_000
 _PORTS = {"http": 80, "https": 443}
 
 
+URL_OPTION = "kafka.sasl.oauthbearer.token.endpoint.url"
+
+
 class Request(NamedTuple):
-    """A POST to ``url`` (http or https)."""
+    """A request to ``url`` (http or https). option: the one that the URL is of, for errors"""
 
     url: SplitResult
     headers: Mapping[str, str]
     body: bytes
+    method: str = "POST"
+    option: str = URL_OPTION
 
     def __repr__(self) -> str:
         return f"Request({HIDDEN})"
@@ -63,16 +68,14 @@ class CutAnswerError(OSError):
         super().__init__("the answer was cut")
 
 
-def host_and_port(url: SplitResult) -> tuple[str, int]:
+def host_and_port(url: SplitResult, option: str = URL_OPTION) -> tuple[str, int]:
     """Raises ConfigError for a URL that names no host, or a port that is none."""
     try:
         port = url.port
     except ValueError:
         port = 0
     if not url.hostname or port == 0:
-        raise ConfigError(
-            "kafka.sasl.oauthbearer.token.endpoint.url must be of the form https://host:port/path"
-        )
+        raise ConfigError(f"{option} must be of the form https://host:port/path")
     return url.hostname, port or _PORTS[url.scheme]
 
 
@@ -82,20 +85,22 @@ def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock
     context: for https
     """
     end_ms = clock.now_ms() + limits.total_ms
-    connection, target, proxy_headers = _way_to(request.url, context)
+    connection, target, proxy_headers = _way_to(request, context)
     connection.timeout = wait_seconds(max(min(limits.connect_ms, limits.total_ms), 1))
     try:
         connection.connect()
         left_ms = min(limits.read_ms, end_ms - clock.now_ms())
         connection.sock.settimeout(wait_seconds(max(left_ms, 1)))
-        connection.request("POST", target, request.body, {**request.headers, **proxy_headers})
+        body = request.body or None
+        headers = {**request.headers, **proxy_headers}
+        connection.request(request.method, target, body, headers)
         answer = connection.getresponse()
-        body = _body_of(answer, end_ms, clock)
+        content = _body_of(answer, end_ms, clock)
         return Answer(
             answer.status,
             answer.headers.get("Content-Type", "").split(";")[0].strip(),
             answer.headers.get("Location", ""),
-            body[:MOST_BYTES],
+            content[:MOST_BYTES],
         )
     finally:
         connection.close()
@@ -124,8 +129,9 @@ class _Way(NamedTuple):
     headers: dict[str, str]
 
 
-def _way_to(url: SplitResult, context: ssl.SSLContext | None) -> _Way:
-    host, port = host_and_port(url)
+def _way_to(request: Request, context: ssl.SSLContext | None) -> _Way:
+    url = request.url
+    host, port = host_and_port(url, request.option)
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
     proxy = _proxy(url.scheme, host)
     if url.scheme == "https":
@@ -159,7 +165,7 @@ def _proxy(scheme: str, host: str) -> _Proxy | None:
     if url.scheme != "http" or not url.hostname or not port:
         raise ConfigError(
             f"the environment's {scheme}_proxy must be of the form http://host:port, or no_proxy "
-            "must name the token endpoint's host"
+            f"must name {host}"
         )
     headers: dict[str, str] = {}
     if url.username is not None:

@@ -1,0 +1,246 @@
+"""A schema registry as it was asked for: the options of ``registry_keys``, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, STRING
+from spark_kafka_sink.config.formats import FormatOptions, PartOptions
+from spark_kafka_sink.config.registry_keys import (
+    OAUTHBEARER,
+    REGISTRY_KEYS,
+    REGISTRY_PREFIX,
+    SASL_INHERIT,
+    STATIC_TOKEN,
+    URL,
+    USER_INFO,
+)
+from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
+from spark_kafka_sink.config.security_rules import parse_ssl
+
+_BASIC, _BEARER = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
+_SSL = "schema_registry_"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_NAMES = frozenset(key.name for key in REGISTRY_KEYS)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerConfig:
+    """``schema.registry.bearer.auth.*``: a token, or who issues one."""
+
+    token: Secret | None
+    issuer: str | None
+    client_id: str | None
+    client_secret: Secret | None
+    scope: str | None
+    logical_cluster: str | None
+    identity_pool: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryConfig:
+    """``schema.registry.*``. urls: secrets, for they may hold credentials
+
+    user_info: user:password; None where it is in the URL, or nowhere
+    bearer: None without a token
+    """
+
+    urls: tuple[Secret, ...]
+    user_info: Secret | None
+    bearer: BearerConfig | None
+    ssl: SslConfig
+    request_timeout_ms: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaOptions:
+    """What schema of a registry goes with a key or value.
+
+    schema_id: the one that is asked for; None for that of a subject
+    """
+
+    strategy: str
+    schema_id: int | None
+    is_latest: bool
+    is_registered: bool
+    is_normalized: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryOptions:
+    """What is asked of a registry. value, key: None where nothing of a registry goes with it
+
+    config: None without ``schema.registry.url``: ids are taken as they are given
+    """
+
+    config: RegistryConfig | None
+    value: SchemaOptions | None
+    key: SchemaOptions | None
+
+
+def registry_of(
+    sink: Mapping[str, Any], formats: FormatOptions | None, security: SecurityConfig
+) -> RegistryOptions | None:
+    """From parsed options; None where no id of a schema goes with keys or values. Raises
+    ConfigError.
+
+    security: of the connections to brokers, for credentials that are the same
+    """
+    if formats is None:
+        return None
+    urls = sink["schema_registry_url"]
+    value = _schema_of(sink, formats.value, sink["use_schema_id"])
+    key = _schema_of(sink, formats.key, sink["key_use_schema_id"])
+    if value is None and key is None:
+        return None
+    config = _config(sink, urls, security) if urls else None
+    return RegistryOptions(config, value, key)
+
+
+def _schema_of(
+    sink: Mapping[str, Any], part: PartOptions, schema_id: int | None
+) -> SchemaOptions | None:
+    """What schema goes with keys or values; None for none. Raises ConfigError."""
+    name, urls = part.part, sink["schema_registry_url"]
+    is_asked_for = part.has_id if part.has_id is not None else part.format == AVRO and bool(urls)
+    if not is_asked_for:
+        return None
+    prefix = f"{name}.schema.id.prefix=true"
+    if part.format == STRING:
+        raise ConfigError(f"{prefix}: {name}.format=string has no schema. Leave it out")
+    if not urls and (schema_id is None or part.format == AVRO or part.id_location == HEADER):
+        raise ConfigError(f"{prefix} needs schema.registry.url, where its schema is")
+    latest = sink["use_latest_version"]
+    if part.format != AVRO and schema_id is None and not latest:
+        own = "" if name == "value" else "key."
+        raise ConfigError(
+            f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
+            f"of a schema in {own}use.schema.id: a schema is derived "
+            "from columns for avro only"
+        )
+    if (schema_id is not None or latest) and part.avro_schema is not None:
+        chosen = "use.schema.id" if schema_id is not None else "use.latest.version"
+        raise ConfigError(
+            f"{name}.avro.schema and {chosen} both say which schema to write with: leave one of "
+            "them out"
+        )
+    return SchemaOptions(
+        sink[f"{name}_subject_name_strategy"],
+        schema_id,
+        latest,
+        sink["auto_register_schemas"] and not latest and schema_id is None,
+        sink["normalize_schemas"],
+    )
+
+
+def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:
+    source = sink[f"{_BASIC}credentials_source"]
+    user_info = sink[f"{_BASIC}user_info"]
+    bearer = _bearer(sink)
+    if source == USER_INFO and user_info is None:
+        raise ConfigError(
+            "schema.registry.basic.auth.credentials.source=USER_INFO needs "
+            "schema.registry.basic.auth.user.info, as user:password"
+        )
+    if source == SASL_INHERIT:
+        user_info = _inherited(security)
+    if source == URL:
+        user_info = None
+    if bearer is not None and (user_info is not None or source is not None):
+        raise ConfigError(
+            "schema.registry.basic.auth.* and schema.registry.bearer.auth.* are both given: leave "
+            "one of them out"
+        )
+    return RegistryConfig(
+        tuple(Secret(url) for url in urls),
+        user_info,
+        bearer,
+        _ssl(sink),
+        sink["schema_registry_request_timeout_ms"],
+        sink["schema_registry_timeout_ms"],
+    )
+
+
+def _inherited(security: SecurityConfig) -> Secret:
+    sasl = security.sasl
+    if sasl is None or sasl.username is None or sasl.password is None:
+        raise ConfigError(
+            "schema.registry.basic.auth.credentials.source=SASL_INHERIT needs kafka.sasl.username "
+            "and kafka.sasl.password"
+        )
+    return Secret(f"{sasl.username}:{sasl.password.reveal()}")
+
+
+def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
+    source = sink[f"{_BEARER}credentials_source"]
+    token, issuer = sink[f"{_BEARER}token"], sink[f"{_BEARER}issuer_endpoint_url"]
+    if source is None:
+        source = STATIC_TOKEN if token is not None else OAUTHBEARER if issuer is not None else None
+    if source is None:
+        return None
+    if source == STATIC_TOKEN:
+        issuer = None
+        wanted = {"token": token}
+    else:
+        token = None
+        names = ("issuer.endpoint.url", "client.id", "client.secret")
+        wanted = {name: sink[_BEARER + name.replace(".", "_")] for name in names}
+    missing = [name for name, value in wanted.items() if value is None]
+    if missing:
+        raise ConfigError(
+            f"schema.registry.bearer.auth.credentials.source={source} needs "
+            f"schema.registry.bearer.auth.{missing[0]}"
+        )
+    return BearerConfig(
+        token,
+        issuer,
+        sink[f"{_BEARER}client_id"],
+        sink[f"{_BEARER}client_secret"],
+        sink[f"{_BEARER}scope"],
+        sink[f"{_BEARER}logical_cluster"],
+        sink[f"{_BEARER}identity_pool_id"],
+    )
+
+
+def _ssl(sink: Mapping[str, Any]) -> SslConfig:
+    fields = {n.removeprefix(_SSL): v for n, v in sink.items() if n.startswith(f"{_SSL}ssl_")}
+    try:
+        return parse_ssl(fields)
+    except ConfigError as error:
+        own = str(error).replace("kafka.ssl.", f"{REGISTRY_PREFIX}ssl.")
+        raise ConfigError(own) from None
+
+
+def sends_in_clear(config: RegistryConfig) -> bool:
+    """Whether credentials leave this machine without TLS."""
+    # Not above: a write without a registry loads nothing for it.
+    from urllib.parse import urlsplit
+
+    for url in config.urls:
+        parts = urlsplit(url.reveal())
+        has_credentials = config.user_info or config.bearer or parts.username is not None
+        if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL:
+            return True
+    return False
+
+
+def notes_on_registry(options: RegistryOptions | None, own: Iterable[str]) -> Iterator[str]:
+    """Sentences about options without effect. own: names that were given"""
+    if options is None:
+        for name in own:
+            if name in _NAMES:
+                yield (
+                    f"option '{name}' has no effect without a schema: set value.format to avro, or "
+                    "value.schema.id.prefix to true"
+                )
+        return
+    if options.config is not None and sends_in_clear(options.config):
+        yield (
+            "schema.registry.url begins with http:, so the credentials can be read by whoever is "
+            "on the way: use https:"
+        )

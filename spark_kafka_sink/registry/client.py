@@ -1,0 +1,295 @@
+"""Asks a schema registry: at each of its addresses in turn, for a limited time.
+
+The answers are those of Confluent's REST API, which Apicurio (``/apis/ccompat/v7``), Karapace and
+Redpanda give, too.
+
+Source: ``RestService`` of Confluent's client.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, quote, urlsplit
+
+from spark_kafka_sink.base.clock import Clock, SystemClock, pause
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.registry import RegistryConfig
+from spark_kafka_sink.registry.credentials import headers_of
+from spark_kafka_sink.registry.errors import (
+    MAY_PASS,
+    NOT_FOUND,
+    RegistryError,
+    RegistryRefusedError,
+    RegistryUnavailableError,
+)
+from spark_kafka_sink.security.oauth.http_post import Answer, Limits, Request, host_and_port, post
+from spark_kafka_sink.security.references import resolve
+from spark_kafka_sink.security.tls import TlsContext
+from spark_kafka_sink.security.tls_errors import Peer
+
+URL_OPTION = "schema.registry.url"
+_PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")
+_JSON = "application/vnd.schemaregistry.v1+json"
+_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
+_MOST_SHOWN = 600
+
+
+class Schema(NamedTuple):
+    """A schema as a registry has it.
+
+    id: in that registry; None where that was not asked for. guid: None where it has none
+    kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` builds on
+    """
+
+    id: int | None
+    text: str
+    kind: str = "AVRO"
+    guid: str | None = None
+    version: int | None = None
+    references: tuple[tuple[str, str, int], ...] = ()
+
+
+class RegistryClient:
+    """For one configuration. wait: does nothing for milliseconds"""
+
+    def __init__(
+        self,
+        config: RegistryConfig,
+        clock: Clock | None = None,
+        wait: Callable[[int], None] = pause,
+    ) -> None:
+        self._config = config
+        self._clock = SystemClock() if clock is None else clock
+        self._wait = wait
+        self._tls = TlsContext(config.ssl, _PEER)
+        self._urls = [_checked(url) for url in config.urls]
+        self._headers: dict[int, dict[str, Secret]] = {}
+        self._first = 0
+
+    @property
+    def name(self) -> str:
+        """Its addresses, without credentials."""
+        return ", ".join(map(_shown, self._urls))
+
+    def register(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
+        """``schema`` with its id; it is registered if the subject does not have it."""
+        found = self._schema_at("POST", _versions(subject, is_normalized), schema)
+        return schema._replace(id=found.id, guid=found.guid, version=found.version)
+
+    def look_up(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
+        """``schema`` with its id, if the subject has it. Raises RegistryRefusedError."""
+        path = f"/subjects/{quote(subject, safe='')}{_normalize(is_normalized)}"
+        found = self._schema_at("POST", path, schema)
+        return schema._replace(id=found.id, guid=found.guid, version=found.version)
+
+    def version(self, subject: str, number: int | None = None) -> Schema:
+        """A version of a subject; the latest without ``number``. Raises RegistryRefusedError."""
+        which = "latest" if number is None else str(number)
+        return self._schema_at("GET", f"{_versions(subject, False)}/{which}")
+
+    def by_id(self, schema_id: int) -> Schema:
+        """Raises RegistryRefusedError."""
+        return self._schema_at("GET", f"/schemas/ids/{schema_id}")._replace(id=schema_id)
+
+    def subjects(self) -> list[str]:
+        """Names of all that these credentials may see."""
+        found = self._ask("GET", "/subjects", None)
+        if not isinstance(found, list):
+            raise self._no_registry(f"with a JSON {type(found).__name__} instead of a list")
+        return [str(subject) for subject in found]
+
+    def is_compatible(self, subject: str, schema: Schema) -> list[str] | None:
+        """None if it may become the subject's next version, else why not.
+
+        Raises RegistryRefusedError where there is no such subject.
+        """
+        path = f"/compatibility{_versions(subject, False)}/latest?verbose=true"
+        found = self._ask("POST", path, _body(schema))
+        if not isinstance(found, dict) or found.get("is_compatible", True):
+            return None
+        return [str(message) for message in found.get("messages") or ["it does not say why"]]
+
+    def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:
+        found = self._ask(method, path, None if schema is None else _body(schema))
+        if not isinstance(found, dict):
+            raise self._no_registry(f"with a JSON {type(found).__name__} instead of an object")
+        number, text = found.get("id"), found.get("schema", "")
+        if not isinstance(text, str) or (schema is not None and not isinstance(number, int)):
+            raise self._no_registry(f"{method} {path.partition('?')[0]} without an id or a schema")
+        references = found.get("references") or []
+        return Schema(
+            number if isinstance(number, int) else None,
+            text,
+            found.get("schemaType") or "AVRO",
+            found.get("guid"),
+            found.get("version"),
+            tuple((r["name"], r["subject"], int(r["version"])) for r in references),
+        )
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        """What is in the answer.
+
+        Raises RegistryUnavailableError when time is up, RegistryRefusedError, RegistryError.
+        """
+        start_ms, rounds = self._clock.now_ms(), 0
+        problems: dict[str, None] = {}
+        while True:
+            for turn in range(len(self._urls)):
+                number = (self._first + turn) % len(self._urls)
+                left_ms = start_ms + self._config.timeout_ms - self._clock.now_ms()
+                if left_ms <= 0:
+                    break
+                try:
+                    found = self._ask_at(number, method, path, body, left_ms)
+                except RegistryUnavailableError as error:
+                    problems[str(error)] = None
+                else:
+                    self._first = number
+                    return found
+            pause_ms = min(_FIRST_PAUSE_MS * 2**rounds, _LONGEST_PAUSE_MS)
+            rounds += 1
+            now_ms = self._clock.now_ms()
+            if now_ms + pause_ms > start_ms + self._config.timeout_ms:
+                raise RegistryUnavailableError(
+                    f"no schema registry of {URL_OPTION} answers: {'; '.join(problems)} (tried for "
+                    f"{now_ms - start_ms} ms). Check the address and the way from the driver to it"
+                )
+            self._wait(pause_ms)
+
+    def _ask_at(
+        self, number: int, method: str, path: str, body: Mapping[str, Any] | None, left_ms: int
+    ) -> Any:
+        url = self._urls[number]
+        whole = urlsplit(f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}{path}")
+        if number not in self._headers:
+            self._headers[number] = headers_of(self._config, url, self._tls, self._clock)
+        headers = {name: secret.reveal() for name, secret in self._headers[number].items()}
+        headers.update({"Accept": f"{_JSON}, application/json", "Content-Type": _JSON})
+        sent = b"" if body is None else json.dumps(body).encode()
+        request = Request(whole, headers, sent, method, URL_OPTION)
+        most_ms = min(self._config.request_timeout_ms, left_ms)
+        context = self._tls.context() if url.scheme == "https" else None
+        try:
+            answer = post(request, context, Limits(most_ms, most_ms, most_ms), self._clock)
+        except ssl.SSLError as error:
+            host, port = host_and_port(url, URL_OPTION)
+            raise RegistryError(
+                f"schema registry: {self._tls.explain(error, host, port)}"
+            ) from None
+        except (OSError, UnicodeError) as error:
+            words = f"no answer within {most_ms} ms" if _is_timeout(error) else str(error)
+            raise RegistryUnavailableError(f"{_shown(url)}: {words}") from None
+        except HTTPException as error:
+            raise RegistryError(
+                f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
+            ) from None
+        return self._content_of(answer, url)
+
+    def _content_of(self, answer: Answer, url: SplitResult) -> Any:
+        content = _json_of(answer)
+        if answer.status == 200 and content is not None:
+            return content
+        code = content.get("error_code") if isinstance(content, dict) else None
+        words = content.get("message") if isinstance(content, dict) else None
+        reason = _printable(str(words)) if words else ""
+        what = f"the schema registry {_shown(url)} answers {answer.status}"
+        if isinstance(code, int) and code != answer.status:
+            what += f" ({code})"
+        if reason:
+            what += f", {reason}"
+        if answer.status in MAY_PASS:
+            raise RegistryUnavailableError(what)
+        if answer.status == 401:
+            raise RegistryError(f"{what}: {self._about_credentials()}")
+        if answer.status == 403:
+            raise RegistryError(
+                f"{what}: these credentials do not allow it. Ask for the right to read and, for "
+                "auto.register.schemas=true, to write the subject"
+            )
+        if isinstance(code, int) and (code in NOT_FOUND or answer.status in (409, 422)):
+            raise RegistryRefusedError(what, answer.status, code, reason)
+        if 300 <= answer.status < 400:
+            raise RegistryError(
+                f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
+            )
+        kind = answer.content_type or "no type"
+        raise self._no_registry(f"{answer.status} with {kind} that is no answer of one")
+
+    def _about_credentials(self) -> str:
+        if self._config.bearer is not None:
+            return "it does not take the token: check schema.registry.bearer.auth.*"
+        is_given = self._config.user_info is not None
+        if is_given or any(url.username is not None for url in self._urls):
+            return "it does not take user and password: check schema.registry.basic.auth.user.info"
+        return (
+            "it wants credentials: set schema.registry.basic.auth.user.info, or "
+            "schema.registry.bearer.auth.token"
+        )
+
+    def _no_registry(self, what: str) -> RegistryError:
+        return RegistryError(
+            f"{self.name} answers {what}: it is no schema registry, or the path in {URL_OPTION} is "
+            "wrong; Apicurio's ends with /apis/ccompat/v7"
+        )
+
+
+def _versions(subject: str, is_normalized: bool) -> str:
+    # A strategy may put a slash into a subject.
+    return f"/subjects/{quote(subject, safe='')}/versions{_normalize(is_normalized)}"
+
+
+def _normalize(is_normalized: bool) -> str:
+    return "?normalize=true" if is_normalized else ""
+
+
+def _body(schema: Schema) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.kind != "AVRO":
+        body["schemaType"] = schema.kind
+    if schema.references:
+        body["references"] = [
+            {"name": name, "subject": subject, "version": version}
+            for name, subject, version in schema.references
+        ]
+    return body
+
+
+def _checked(url: Secret) -> SplitResult:
+    """Raises ConfigError, which does not show it."""
+    text = resolve(url.reveal(), URL_OPTION).strip()
+    try:
+        parts = urlsplit(text)
+        if parts.scheme in ("http", "https") and not parts.query and not parts.fragment:
+            host_and_port(parts, URL_OPTION)
+            return parts
+    except ValueError:
+        pass
+    raise ConfigError(
+        f"{URL_OPTION} must be of the form https://host:port or https://host:port/path"
+    )
+
+
+def _shown(url: SplitResult) -> str:
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
+def _json_of(answer: Answer) -> Any:
+    """None for what is not JSON."""
+    try:
+        return json.loads(answer.body)
+    except ValueError:
+        return None
+
+
+def _is_timeout(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) or "timed out" in str(error)
+
+
+def _printable(text: str) -> str:
+    shown = "".join(c if c.isprintable() else " " for c in text)
+    return shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + " …"

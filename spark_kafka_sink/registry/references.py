@@ -1,0 +1,72 @@
+"""Avro schemas that build on others: with the definitions in the places of their names."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_sink.registry.errors import RegistryError
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.registry.client import RegistryClient, Schema
+
+_MOST_REFERENCES = 100
+_NAMED = ("record", "enum", "fixed")
+
+
+def with_references(client: RegistryClient, schema: Schema) -> Schema:
+    """``schema`` as one text that needs no others; as it is where it builds on none.
+
+    Raises RegistryError.
+    """
+    if not schema.references or schema.kind != "AVRO":
+        return schema
+    definitions: dict[str, Any] = {}
+    waiting, seen = list(schema.references), set()
+    while waiting:
+        name, subject, version = waiting.pop()
+        if (subject, version) in seen:
+            continue
+        seen.add((subject, version))
+        if len(seen) > _MOST_REFERENCES:
+            raise RegistryError(f"a schema builds on more than {_MOST_REFERENCES} others")
+        found = client.version(subject, version)
+        definitions[name] = json.loads(found.text)
+        waiting += found.references
+    whole = _Inlining(definitions).of(json.loads(schema.text), "")
+    return schema._replace(text=json.dumps(whole))
+
+
+class _Inlining:
+    """Puts each definition where its name comes first, which is where Avro wants it."""
+
+    def __init__(self, definitions: dict[str, Any]) -> None:
+        self._left = dict(definitions)
+
+    def of(self, node: Any, namespace: str) -> Any:
+        """namespace: of the definition around it"""
+        if isinstance(node, str):
+            return self._named(node, namespace)
+        if isinstance(node, list):
+            return [self.of(branch, namespace) for branch in node]
+        if not isinstance(node, dict):
+            return node
+        inner = namespace
+        if node.get("type") in _NAMED:
+            name = node.get("name", "")
+            inner = name.rpartition(".")[0] if "." in name else node.get("namespace", namespace)
+        changed = dict(node)
+        for key in ("type", "items", "values"):
+            if key in node and node["type"] not in _NAMED:
+                changed[key] = self.of(node[key], inner)
+        if "fields" in node:
+            changed["fields"] = [
+                {**field, "type": self.of(field["type"], inner)} for field in node["fields"]
+            ]
+        return changed
+
+    def _named(self, name: str, namespace: str) -> Any:
+        for full in (name if "." in name or not namespace else f"{namespace}.{name}", name):
+            if full in self._left:
+                return self.of(self._left.pop(full), full.rpartition(".")[0])
+        return name

@@ -1,0 +1,198 @@
+"""Which schema of a registry goes with keys or values: found or registered, once per query.
+
+A schema that was found stays known in this process: a registry that is away later does not stop a
+query whose schemas it has told before.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.format_keys import HEADER
+from spark_kafka_sink.config.registry import RegistryConfig, SchemaOptions
+from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
+from spark_kafka_sink.registry.client import RegistryClient, Schema
+from spark_kafka_sink.registry.errors import (
+    INCOMPATIBLE,
+    INVALID,
+    NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    RegistryError,
+    RegistryRefusedError,
+    RegistryUnavailableError,
+)
+from spark_kafka_sink.registry.references import with_references
+
+_MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
+_FIRST_MESSAGE = b"\x00"
+_LATEST_IS_KNOWN_FOR_MS = 300_000
+
+_known: dict[tuple[object, ...], tuple[int, Schema]] = {}
+
+
+class Wanted(NamedTuple):
+    """The schema of one part of the records. part: value or key; topic: None where a column has it
+
+    text: of the Avro schema to write with, None where the registry's is taken
+    """
+
+    part: str
+    topic: str | None
+    text: str | None
+    location: str
+    options: SchemaOptions
+
+    def subject(self, text: str | None) -> str:
+        """Under which the schema is. Raises ConfigError."""
+        strategy = self.options.strategy
+        if strategy != RECORD_NAME and not self.topic:
+            raise ConfigError(
+                f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
+                f"column are not known before the rows. Set {self.part}.subject.name.strategy to "
+                f"{RECORD_NAME}, or use.schema.id"
+            )
+        if strategy == TOPIC_NAME:
+            return f"{self.topic}-{self.part}"
+        if text is None:
+            raise ConfigError(
+                f"{self.part}.subject.name.strategy={strategy} needs the name of a record: set "
+                f"{self.part}.avro.schema"
+            )
+        name = record_name(text)
+        return name if strategy == RECORD_NAME else f"{self.topic}-{name}"
+
+
+def find(
+    config: RegistryConfig, wanted: Wanted, clock: Clock | None = None, is_running: bool = False
+) -> Schema:
+    """The schema, registered if that is asked for.
+
+    is_running: of a query that has written before: what was known stays so while the registry is
+    away
+
+    Raises RegistryError and ConfigError.
+    """
+    clock = SystemClock() if clock is None else clock
+    key = (config, wanted)
+    known = _known.get(key)
+    now_ms = clock.now_ms()
+    if known is not None:
+        found_at_ms, schema = known
+        if not wanted.options.is_latest or now_ms - found_at_ms < _LATEST_IS_KNOWN_FOR_MS:
+            return schema
+    try:
+        found = _asked(RegistryClient(config, clock), wanted)
+    except RegistryUnavailableError:
+        if known is None:
+            raise
+        return known[1]
+    _known[key] = (clock.now_ms(), found)
+    return found
+
+
+def prefix_of(schema: Schema) -> bytes:
+    """What stands before a value of this schema."""
+    assert schema.id is not None
+    indexes = _FIRST_MESSAGE if schema.kind == "PROTOBUF" else b""
+    return _MAGIC + schema.id.to_bytes(4, "big") + indexes
+
+
+def header_of(part: str, schema: Schema) -> tuple[str, bytes]:
+    """The header that says it instead. Raises RegistryError where the registry has no GUIDs."""
+    if schema.guid is None:
+        raise RegistryError(
+            f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
+            f"not give: leave {part}.schema.id.location out, so that ids go before each {part}"
+        )
+    return f"__{part}_schema_id", _MAGIC_OF_GUID + UUID(schema.guid).bytes
+
+
+def record_name(text: str) -> str:
+    """The full name of an Avro schema's record. Raises ConfigError."""
+    try:
+        schema: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the Avro schema is no JSON: {error}") from None
+    if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
+        raise ConfigError("the Avro schema is no record with a name")
+    name, namespace = schema["name"], schema.get("namespace")
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
+    options = wanted.options
+    if options.schema_id is not None:
+        return _of_id(client, wanted, options.schema_id)
+    subject = wanted.subject(wanted.text)
+    if options.is_latest:
+        found = _latest(client, subject)
+    else:
+        assert wanted.text is not None
+        found = _own(client, subject, Schema(None, wanted.text), options)
+    if wanted.location == HEADER and found.guid is None and found.id is not None:
+        found = found._replace(guid=client.by_id(found.id).guid)
+    return with_references(client, found)
+
+
+def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
+    try:
+        found = client.by_id(schema_id)
+    except RegistryRefusedError as refusal:
+        name = "use.schema.id" if wanted.part == "value" else "key.use.schema.id"
+        if refusal.code in NOT_FOUND:
+            raise RegistryError(
+                f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
+            ) from None
+        raise
+    return with_references(client, found)
+
+
+def _latest(client: RegistryClient, subject: str) -> Schema:
+    try:
+        return client.version(subject)
+    except RegistryRefusedError as refusal:
+        if refusal.code in NOT_FOUND:
+            raise RegistryError(
+                f"use.latest.version=true: the schema registry {client.name} has no subject "
+                f"'{subject}': register a schema for it, or leave use.latest.version out"
+            ) from None
+        raise
+
+
+def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOptions) -> Schema:
+    ask = client.register if options.is_registered else client.look_up
+    try:
+        return ask(subject, schema, options.is_normalized)
+    except RegistryRefusedError as refusal:
+        if refusal.status == INCOMPATIBLE:
+            raise _incompatible(client, subject, refusal) from None
+        if refusal.status == INVALID:
+            raise RegistryError(
+                f"{refusal}: the registry does not take the schema of subject '{subject}'"
+            ) from None
+        if refusal.code in NOT_FOUND:
+            what = "no subject" if refusal.code == SUBJECT_NOT_FOUND else "not this schema in"
+            raise RegistryError(
+                f"auto.register.schemas=false: the schema registry {client.name} has {what} "
+                f"'{subject}': register it, write with what is there (use.latest.version=true), or "
+                f"leave auto.register.schemas out. The schema: {schema.text}"
+            ) from None
+        raise
+
+
+def _incompatible(
+    client: RegistryClient, subject: str, refusal: RegistryRefusedError
+) -> RegistryError:
+    try:
+        version = f"version {client.version(subject).version}"
+    except RegistryError:
+        version = "an earlier version"
+    return RegistryError(
+        f"the schema registry {client.name} refuses the schema of these columns, which is not "
+        f"compatible with {version} of subject '{subject}': {refusal.reason}. Change the columns, "
+        "write with what is there (use.latest.version=true), or change the subject's compatibility"
+    )

@@ -1,0 +1,262 @@
+"""A real registry and a real Kafka; Confluent's own deserializers read what was written.
+
+make test-registry
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.registry import schemas
+from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.spark.task import write_rows
+from tests.reading import read_topic
+from tests.registry.apicurio import Apicurio, running_apicurio
+
+registry_client = pytest.importorskip("confluent_kafka.schema_registry")
+avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
+serialization = pytest.importorskip("confluent_kafka.serialization")
+
+# Confluent's client leaves its connections to the garbage collection.
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+UTC = datetime.timezone.utc
+FLIGHTS = t.StructType(
+    [
+        t.StructField("id", t.LongType(), False),
+        t.StructField("dest", t.StringType()),
+        t.StructField("price", t.DecimalType(10, 2)),
+        t.StructField("at", t.TimestampType()),
+        t.StructField("stops", t.ArrayType(t.StringType(), False)),
+        t.StructField("crew", t.StructType([t.StructField("captain", t.StringType())])),
+    ]
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": 1,
+        "dest": "IAH",
+        "price": Decimal("12.50"),
+        "at": datetime.datetime(2013, 1, 1, 5, 17, tzinfo=UTC),
+        "stops": ["a", "ä"],
+        "crew": {"captain": "Kirk"},
+    },
+    {"id": 2, "dest": None, "price": None, "at": None, "stops": None, "crew": None},
+]
+ARROW = pa.schema(
+    [
+        pa.field("id", pa.int64(), False),
+        ("dest", pa.string()),
+        ("price", pa.decimal128(10, 2)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("stops", pa.list_(pa.field("element", pa.string(), False))),
+        ("crew", pa.struct([("captain", pa.string())])),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Apicurio]:
+    with running_apicurio() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    schemas._known.clear()
+
+
+@pytest.fixture
+def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    kafka.create_topic(name, 1)
+    return name
+
+
+class Writing:
+    """Plans and writes as Spark has it done."""
+
+    def __init__(self, kafka: LocalKafka, registry: Apicurio, topic: str) -> None:
+        self.kafka, self.registry, self.topic = kafka, registry, topic
+        conf = {"url": registry.url}
+        self.client = registry_client.SchemaRegistryClient(conf)
+
+    def write(
+        self,
+        schema: t.StructType = FLIGHTS,
+        rows: list[dict[str, Any]] = ROWS,
+        arrow: pa.Schema = ARROW,
+        **more: str,
+    ) -> None:
+        given = {
+            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
+            "topic": self.topic,
+            "schema.registry.url": self.registry.url,
+            "value.format": "avro",
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+        options = SinkOptions.parse(given)
+        planned, options = plan_schemas(plan_rows(schema, options), options)
+        message = KafkaCommitMessage(0, 0)
+        batch = pa.RecordBatch.from_pylist(rows, schema=arrow)
+        write_rows([batch], options, planned.positions, message, None, planned.plan)
+
+    def values(self) -> list[Any]:
+        """By Confluent's own deserializer."""
+        read = avro.AvroDeserializer(self.client)
+        return [read(record.value, self._context(record)) for record in self.records()]
+
+    def _context(self, record: Any) -> Any:
+        headers = [*record.headers] if record.headers else None
+        return serialization.SerializationContext(
+            self.topic, serialization.MessageField.VALUE, headers
+        )
+
+    def records(self) -> list[Any]:
+        return read_topic(self.kafka.bootstrap_servers, self.topic)
+
+
+@pytest.fixture
+def writing(kafka: LocalKafka, registry: Apicurio, topic: str) -> Writing:
+    return Writing(kafka, registry, topic)
+
+
+def test_confluents_deserializer_reads_what_was_written(writing: Writing) -> None:
+    writing.write(key_columns="id")
+    assert writing.values() == ROWS
+    assert [record.key for record in writing.records()] == [b"1", b"2"]
+    writing.write()
+    versions = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions")
+    assert versions == [1]
+
+
+def test_a_key_of_fields_has_a_schema_of_its_own(writing: Writing) -> None:
+    writing.write(key_format="avro", key_columns="id,dest", value_columns="price")
+    read = avro.AvroDeserializer(writing.client)
+    context = serialization.SerializationContext(writing.topic, serialization.MessageField.KEY)
+    keys = [read(record.key, context) for record in writing.records()]
+    assert keys == [{"id": 1, "dest": "IAH"}, {"id": 2, "dest": None}]
+
+
+def test_an_incompatible_change_is_refused_before_the_first_row(writing: Writing) -> None:
+    writing.write()
+    writing.registry.keep_compatible(f"{writing.topic}-value")
+    changed = t.StructType([t.StructField("id", t.StringType(), False)])
+    with pytest.raises(RegistryError) as refused:
+        writing.write(changed, [{"id": "x"}], pa.schema([("id", pa.string())]))
+    words = str(refused.value)
+    assert f"not compatible with version 1 of subject '{writing.topic}-value'" in words
+    assert len(writing.records()) == 2
+
+
+def test_a_compatible_change_is_a_new_version(writing: Writing) -> None:
+    writing.write()
+    writing.registry.keep_compatible(f"{writing.topic}-value")
+    fewer = t.StructType(FLIGHTS.fields[:2])
+    writing.write(fewer, [{"id": 3, "dest": "X"}], pa.schema([ARROW.field(0), ARROW.field(1)]))
+    assert writing.values()[2] == {"id": 3, "dest": "X"}
+    versions = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions")
+    assert versions == [1, 2]
+
+
+GIVEN = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [
+        {"name": "dest", "type": ["string", "null"]},
+        {"name": "id", "type": "double"},
+        {"name": "kind", "type": "string", "default": "passenger"},
+    ],
+}
+TWO = t.StructType(FLIGHTS.fields[:2])
+TWO_ROWS = [{"id": 1, "dest": "IAH"}, {"id": 2, "dest": None}]
+TWO_ARROW = pa.schema([ARROW.field(0), ARROW.field(1)])
+AS_GIVEN = [
+    {"dest": "IAH", "id": 1.0, "kind": "passenger"},
+    {"dest": None, "id": 2.0, "kind": "passenger"},
+]
+
+
+@pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id", "value.avro.schema"])
+def test_a_schema_that_is_not_that_of_the_columns(writing: Writing, by: str) -> None:
+    text = json.dumps(GIVEN)
+    more = {by: text}
+    if by != "value.avro.schema":
+        subject = f"/subjects/{writing.topic}-value/versions"
+        number = writing.registry.ask("POST", subject, {"schema": text})["id"]
+        more = {by: "true" if by == "use.latest.version" else str(number)}
+    writing.write(TWO, TWO_ROWS, TWO_ARROW, **more)
+    assert writing.values() == AS_GIVEN
+
+
+def test_a_schema_that_the_columns_do_not_fit_is_refused_before_the_first_row(
+    writing: Writing,
+) -> None:
+    fields = [*GIVEN["fields"], {"name": "gate", "type": "int"}]
+    text = json.dumps({**GIVEN, "fields": fields})
+    with pytest.raises(SchemaError, match="gate"):
+        writing.write(TWO, TWO_ROWS, TWO_ARROW, value_avro_schema=text)
+    assert writing.records() == []
+
+
+def test_a_subject_that_is_missing_is_told(writing: Writing) -> None:
+    with pytest.raises(RegistryError, match="has no subject"):
+        writing.write(auto_register_schemas="false")
+    with pytest.raises(RegistryError, match="has no subject"):
+        writing.write(use_latest_version="true")
+    with pytest.raises(RegistryError, match="has no schema of this id"):
+        writing.write(use_schema_id="987654")
+
+
+def test_bytes_that_are_encoded_already_get_an_id(writing: Writing) -> None:
+    writing.registry.ask(
+        "POST", f"/subjects/{writing.topic}-value/versions", {"schema": '"string"'}
+    )
+    schema = t.StructType([t.StructField("value", t.BinaryType())])
+    arrow = pa.schema([("value", pa.binary())])
+    raw = {"value_format": "raw", "value_schema_id_prefix": "true", "use_latest_version": "true"}
+    writing.write(schema, [{"value": b"\x06abc"}, {"value": None}], arrow, **raw)
+    assert writing.values() == ["abc", None]
+
+
+def test_json_with_the_id_of_its_schema(writing: Writing) -> None:
+    deserializer = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+    text = json.dumps({"type": "object", "title": "F", "properties": {"id": {"type": "integer"}}})
+    writing.registry.ask(
+        "POST",
+        f"/subjects/{writing.topic}-value/versions",
+        {"schema": text, "schemaType": "JSON"},
+    )
+    writing.write(
+        TWO,
+        TWO_ROWS,
+        TWO_ARROW,
+        value_format="json",
+        value_schema_id_prefix="true",
+        use_latest_version="true",
+    )
+    read = deserializer.JSONDeserializer(text, schema_registry_client=writing.client)
+    context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
+    found = [read(record.value, context) for record in writing.records()]
+    assert found == [{"id": 1, "dest": "IAH"}, {"id": 2}]
+
+
+def test_this_registry_has_no_guids_for_headers(writing: Writing) -> None:
+    with pytest.raises(RegistryError, match=r"leave value\.schema\.id\.location out"):
+        writing.write(value_schema_id_location="header")

@@ -1,0 +1,68 @@
+"""A registry, a real Kafka and real Spark: jobs and streams of typed columns as Avro."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.localkafka import LocalKafka
+from tests.reading import read_topic
+from tests.registry.apicurio import Apicurio, running_apicurio
+from tests.spark.session import spark_session
+
+registry_client = pytest.importorskip("confluent_kafka.schema_registry")
+avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
+serialization = pytest.importorskip("confluent_kafka.serialization")
+
+# Confluent's client leaves its connections to the garbage collection.
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def ids_in(kafka: LocalKafka, topic: str, client: Any) -> list[int]:
+    """By Confluent's own deserializer."""
+    read = avro.AvroDeserializer(client)
+    context = serialization.SerializationContext(topic, serialization.MessageField.VALUE)
+    records = read_topic(kafka.bootstrap_servers, topic)
+    return sorted(read(record.value, context)["id"] for record in records)
+
+
+def options_of(kafka: LocalKafka, registry: Apicurio, topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "topic": topic,
+        "value.format": "avro",
+        "key.columns": "id",
+        "schema.registry.url": registry.url,
+        "schema.registry.timeout.ms": "2000",
+    }
+
+
+def test_a_stream_outlives_its_registry_and_a_new_one_does_not_start(
+    kafka: LocalKafka, tmp_path: Path
+) -> None:
+    topic = "stream-of-avro"
+    kafka.create_topic(topic, 2)
+    with spark_session() as spark, running_apicurio() as registry:
+        folder = str(tmp_path / "in")
+        rows = spark.range(100).selectExpr("id", "CAST(id AS STRING) AS text", "id / 2 AS half")
+        rows.write.parquet(folder)
+        options = options_of(kafka, registry, topic)
+        writer = spark.readStream.schema(rows.schema).parquet(folder).writeStream
+        writer = writer.format("pykafka-sink").options(**options)
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+        query.processAllAvailable()
+        client = registry_client.SchemaRegistryClient({"url": registry.url})
+        assert ids_in(kafka, topic, client) == [*range(100)]
+        registry.stop()
+        rows.where("id < 10").write.mode("append").parquet(folder)
+        query.processAllAvailable()
+        query.stop()
+        assert len(read_topic(kafka.bootstrap_servers, topic)) == 110
+        job = rows.write.format("pykafka-sink").mode("append")
+        with pytest.raises(Exception, match=r"no schema registry of schema\.registry\.url answers"):
+            job.options(**{**options, "topic": "another"}).save()

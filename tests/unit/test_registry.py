@@ -1,0 +1,245 @@
+"""The client of schema registries: what it asks, and what users are told of each answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.registry import schemas
+from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.schemas import header_of, prefix_of
+from tests.unit.registry_asking import (  # noqa: F401
+    HUSH,
+    OTHER,
+    TEXT,
+    Times,
+    asked_of,
+    found,
+    fresh_registry,
+    options,
+    paths,
+    refusal,
+)
+from tests.unit.registry_server import Registry
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with fresh_registry() as made:
+        yield made
+
+
+# --- what is asked ----------------------------------------------------------------------------
+
+
+def test_a_schema_is_registered_once_per_process(registry: Registry) -> None:
+    assert found(registry.url).id == 1
+    assert found(registry.url).id == 1
+    assert paths(registry) == ["POST /subjects/t-value/versions"]
+    assert registry.asked[0].body == {"schema": TEXT}
+    assert prefix_of(Schema(1, TEXT)) == b"\0\0\0\0\1"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "subject"),
+    [
+        ("TopicNameStrategy", "t-value"),
+        ("io.confluent.kafka.serializers.subject.RecordNameStrategy", "n.R"),
+        ("topicrecordnamestrategy", "t-n.R"),
+    ],
+)
+def test_the_subject_follows_the_strategy(registry: Registry, strategy: str, subject: str) -> None:
+    found(registry.url, value_subject_name_strategy=strategy)
+    assert [*registry.subjects] == [subject]
+
+
+def test_a_subject_may_have_any_characters(registry: Registry) -> None:
+    found(registry.url, topic="a/b c")
+    assert [*registry.subjects] == ["a/b c-value"]
+
+
+def test_what_is_there_is_looked_up_where_nothing_may_be_registered(registry: Registry) -> None:
+    registry.add("t-value", {"schema": OTHER})
+    registry.add("t-value", {"schema": TEXT})
+    given = {"auto_register_schemas": "false", "normalize_schemas": "true"}
+    assert found(registry.url, **given).id == 2
+    assert paths(registry) == ["POST /subjects/t-value?normalize=true"]
+
+
+def test_the_latest_version_and_an_id_bring_their_schema(registry: Registry) -> None:
+    registry.add("t-value", {"schema": OTHER})
+    registry.add("t-value", {"schema": TEXT})
+    assert found(registry.url, OTHER, use_latest_version="true")[:2] == (2, TEXT)
+    assert found(registry.url, OTHER, use_schema_id="1")[:2] == (1, OTHER)
+
+
+def test_the_latest_version_is_looked_for_again_after_a_while(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add("t-value", {"schema": OTHER})
+    assert found(registry.url, use_latest_version="true").id == 1
+    registry.add("t-value", {"schema": TEXT})
+    assert found(registry.url, use_latest_version="true").id == 1
+    monkeypatch.setattr(schemas, "_LATEST_IS_KNOWN_FOR_MS", -1)
+    assert found(registry.url, use_latest_version="true").id == 2
+
+
+def test_what_is_known_stays_so_while_the_registry_is_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add("t-value", {"schema": TEXT})
+    given = {"use_latest_version": "true", "schema_registry_timeout_ms": "500"}
+    found(registry.url, **given)
+    registry.fails = 503, {"error_code": 50003, "message": "no leader"}
+    monkeypatch.setattr(schemas, "_LATEST_IS_KNOWN_FOR_MS", -1)
+    assert found(registry.url, **given).id == 1
+
+
+def test_references_are_put_in_place_of_names(registry: Registry) -> None:
+    inner = '{"type":"record","name":"Home","namespace":"n","fields":[{"name":"z","type":"int"}]}'
+    registry.add("home", {"schema": inner})
+    outer = {
+        "type": "record",
+        "name": "R",
+        "namespace": "n",
+        "fields": [
+            {"name": "h", "type": ["null", "Home"]},
+            {"name": "w", "type": {"type": "array", "items": "n.Home"}},
+        ],
+    }
+    reference = {"name": "n.Home", "subject": "home", "version": 1}
+    registry.add("t-value", {"schema": json.dumps(outer), "references": [reference]})
+    fields = json.loads(found(registry.url, use_latest_version="true").text)["fields"]
+    assert fields[0]["type"] == ["null", json.loads(inner)]
+    assert fields[1]["type"] == {"type": "array", "items": "n.Home"}
+
+
+def test_the_header_has_the_guid(registry: Registry) -> None:
+    schema = found(registry.url, value_schema_id_location="header")
+    assert header_of("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
+
+
+def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> None:
+    registry.has_guids = False
+    schema = found(registry.url, value_schema_id_location="header")
+    with pytest.raises(KafkaSinkError, match=r"leave value\.schema\.id\.location out"):
+        header_of("value", schema)
+
+
+def test_protobuf_has_the_index_of_its_message_behind_the_id() -> None:
+    assert prefix_of(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
+
+
+# --- who asks ---------------------------------------------------------------------------------
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def test_credentials_are_sent_and_are_in_no_pickle(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGISTRY_USER", f"user:{HUSH}")
+    asked = {
+        "schema_registry_basic_auth_user_info": "${env:REGISTRY_USER}",
+    }
+    found(registry.url, **asked)
+    found(registry.url, schema_registry_basic_auth_user_info=f"user:{HUSH}")
+    found(registry.url.replace("//", f"//user:{HUSH}@"))
+    assert [a.headers["Authorization"] for a in registry.asked] == [basic(f"user:{HUSH}")] * 3
+    given = options(registry.url, schema_registry_bearer_auth_token=HUSH)
+    asked_of(given)
+    assert registry.asked[-1].headers["Authorization"] == f"Bearer {HUSH}"
+    assert HUSH.encode() not in pickle.dumps(given)
+    assert HUSH not in repr(given)
+
+
+def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry: Registry) -> None:
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "user",
+        "kafka.sasl.password": HUSH,
+    }
+    made = SinkOptions.parse(
+        {
+            "kafka.bootstrap.servers": "b:1",
+            "topic": "t",
+            "value.format": "avro",
+            "schema.registry.url": registry.url,
+            "schema.registry.basic.auth.credentials.source": "SASL_INHERIT",
+            **given,
+        }
+    )
+    asked_of(made)
+    assert registry.asked[0].headers["Authorization"] == basic(f"user:{HUSH}")
+
+
+def jwt() -> str:
+    parts = [{"alg": "none"}, {"exp": 4_000_000_000, "sub": "s", "iat": 1}]
+    texts = [base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts]
+    return ".".join([*texts, "x"])
+
+
+def oauth(issuer: str) -> dict[str, str]:
+    return {
+        "schema_registry_bearer_auth_issuer_endpoint_url": f"{issuer}/token",
+        "schema_registry_bearer_auth_client_id": "me",
+        "schema_registry_bearer_auth_client_secret": HUSH,
+        "schema_registry_bearer_auth_logical_cluster": "lsrc-1",
+    }
+
+
+def test_a_token_is_fetched_from_the_issuer(registry: Registry, monkeypatch) -> None:
+    with serving_token(200, {"access_token": jwt()}) as issuer:
+        found(registry.url, **oauth(issuer))
+    headers = registry.asked[0].headers
+    assert headers["Authorization"] == f"Bearer {jwt()}"
+    assert headers["target-sr-cluster"] == "lsrc-1"
+
+
+def test_an_issuer_that_refuses_is_told_by_the_names_of_these_options(registry: Registry) -> None:
+    with serving_token(401, {"error": "invalid_client"}) as issuer:
+        words = refusal(registry.url, **oauth(issuer))
+    assert "no token for the schema registry" in words
+    assert "schema.registry.bearer.auth.client.id" in words
+    assert registry.asked == []
+
+
+def serving_token(status: int, content: dict[str, str]):
+    from contextlib import contextmanager
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *values: object) -> None:
+            pass
+
+    @contextmanager
+    def run():
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    return run()

@@ -1,0 +1,252 @@
+"""What users are told of what a schema registry answers, and of wrong options."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.registry.client import RegistryClient
+from tests.unit.registry_asking import (  # noqa: F401
+    HUSH,
+    OTHER,
+    TEXT,
+    Times,
+    asked_of,
+    found,
+    fresh_registry,
+    options,
+    paths,
+    refusal,
+)
+from tests.unit.registry_server import Registry
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with fresh_registry() as made:
+        yield made
+
+
+# --- what goes wrong --------------------------------------------------------------------------
+
+
+def unused_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+    return port
+
+
+def client_of(*urls: str, times: Times) -> RegistryClient:
+    registry = options(",".join(urls)).registry
+    assert registry is not None
+    assert registry.config is not None
+    return RegistryClient(registry.config, times, times.wait)
+
+
+def test_one_that_is_down_is_tried_again_for_a_while_and_told(registry: Registry) -> None:
+    times = Times()
+    url = f"http://user:{HUSH}@127.0.0.1:{unused_port()}"
+    with pytest.raises(KafkaSinkError) as refused:
+        client_of(url, times=times).version("t-value")
+    words = str(refused.value)
+    assert "no schema registry of schema.registry.url answers: http://127.0.0.1:" in words
+    assert "Connection refused" in words
+    assert HUSH not in words
+    assert times.pauses[:5] == [200, 400, 800, 1600, 2000]
+    assert times.ms <= 12_500
+
+
+def test_the_next_address_is_asked_and_stays_the_first(registry: Registry) -> None:
+    registry.add("t-value", {"schema": TEXT})
+    times = Times()
+    client = client_of(f"http://127.0.0.1:{unused_port()}", registry.url, times=times)
+    assert client.version("t-value").id == 1
+    assert client.version("t-value").id == 1
+    assert times.pauses == []
+
+
+def test_one_that_recovers_is_waited_for(registry: Registry) -> None:
+    registry.fails = 503, {"error_code": 50003, "message": "forwarding"}
+    registry.add("t-value", {"schema": TEXT})
+    times = Times()
+
+    def recovers(pause_ms: int) -> None:
+        times.wait(pause_ms)
+        registry.fails = None
+
+    client = client_of(registry.url, times=times)
+    client._wait = recovers
+    assert client.version("t-value").id == 1
+
+
+def test_one_that_does_not_answer_is_given_up(registry: Registry) -> None:
+    registry.waits_for = threading.Event()
+    given = {"schema_registry_request_timeout_ms": "50", "schema_registry_timeout_ms": "60"}
+    assert "no answer within 50 ms" in refusal(registry.url, **given)
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "words"),
+    [
+        (401, {"error_code": 401, "message": "Unauthorized"}, "it wants credentials: set schema"),
+        (403, {"error_code": 40301, "message": "User is denied"}, "answers 403 (40301), User is denied: these"),
+        (422, {"error_code": 42201, "message": "Invalid schema"}, "does not take the schema of subject 't-value'"),
+        (200, "<html>login</html>", "answers 200 with text/html that is no answer of one: it is no schema registry"),
+        (404, "<html>Not Found</html>", "Apicurio's ends with /apis/ccompat/v7"),
+        (200, {"other": 1}, "without an id or a schema"),
+        (200, [1], "a JSON list instead of an object"),
+        (301, "", "a redirect, which is not followed"),
+        (500, {"error_code": 50001, "message": "Error in the backend"}, "answers 500 (50001), Error in the backend"),
+    ],
+)  # fmt: skip
+def test_what_is_told_of_an_answer(
+    registry: Registry, status: int, content: object, words: str
+) -> None:
+    registry.fails = status, content
+    assert words in refusal(registry.url, schema_registry_timeout_ms="100")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"schema_registry_basic_auth_user_info": f"u:{HUSH}"}, "check schema.registry.basic.auth.user.info"),
+        ({"schema_registry_bearer_auth_token": HUSH}, "it does not take the token"),
+    ],
+)  # fmt: skip
+def test_wrong_credentials_are_told_by_their_option(
+    registry: Registry, given: dict[str, str], words: str
+) -> None:
+    registry.fails = 401, {"error_code": 401, "message": "Unauthorized"}
+    assert words in refusal(registry.url, **given)
+
+
+def test_an_incompatible_schema_is_told_with_the_version_and_the_registrys_reason(
+    registry: Registry,
+) -> None:
+    registry.add("t-value", {"schema": OTHER})
+    registry.refuses.add("t-value")
+    words = refusal(registry.url)
+    assert "not compatible with version 1 of subject 't-value'" in words
+    assert "reader type: STRING not compatible" in words
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"auto_register_schemas": "false"}, "has no subject 't-value': register it"),
+        ({"use_latest_version": "true"}, "has no subject 't-value': register a schema for it"),
+        ({"use_schema_id": "7"}, "use.schema.id=7: the schema registry"),
+    ],
+)
+def test_what_is_missing(registry: Registry, given: dict[str, str], words: str) -> None:
+    assert words in refusal(registry.url, **given)
+
+
+def test_topics_of_rows_have_no_subject(registry: Registry) -> None:
+    assert "needs option 'topic'" in refusal(registry.url, topic="")
+    assert found(registry.url, topic="", value_subject_name_strategy="RecordNameStrategy").id == 1
+
+
+def test_a_subject_without_the_schema(registry: Registry) -> None:
+    registry.add("t-value", {"schema": OTHER})
+    words = refusal(registry.url, auto_register_schemas="false")
+    assert "has not this schema in 't-value': register it" in words
+    assert words.endswith(TEXT)
+
+
+def test_a_port_that_speaks_no_tls(registry: Registry) -> None:
+    words = refusal(registry.url.replace("http:", "https:"))
+    assert "schema registry: TLS with 127.0.0.1:" in words
+    assert "a URL that begins with http:" in words
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"schema_registry_url": "registry:8081"}, "each must begin with http:// or https://"),
+        ({"schema_registry_bearer_auth_token": "x", "schema_registry_basic_auth_user_info": "u:p"}, "leave one of them out"),
+        ({"schema_registry_basic_auth_credentials_source": "USER_INFO"}, "needs schema.registry.basic.auth.user.info"),
+        ({"schema_registry_basic_auth_credentials_source": "SASL_INHERIT"}, "needs kafka.sasl.username"),
+        ({"schema_registry_bearer_auth_credentials_source": "OAUTHBEARER"}, "needs schema.registry.bearer.auth.issuer.endpoint.url"),
+        ({"schema_registry_ssl_keystore_key": "x"}, "schema.registry.ssl.keystore.key and"),
+        ({"value_format": "json", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro only"),
+        ({"value_format": "string", "value_schema_id_prefix": "true"}, "has no schema"),
+        ({"use_latest_version": "true", "value_avro_schema": TEXT}, "both say which schema"),
+    ],
+)  # fmt: skip
+def test_what_options_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        options(
+            **{"url": "http://r:1", **given}
+            if "schema_registry_url" not in given
+            else {"url": given["schema_registry_url"]}
+        )
+    assert words in str(refused.value)
+
+
+def test_a_prefix_needs_a_registry_or_an_id() -> None:
+    base = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.schema.id.prefix": "true"}
+    with pytest.raises(ConfigError, match=r"needs schema\.registry\.url"):
+        SinkOptions.parse(base)
+    registry = SinkOptions.parse({**base, "use.schema.id": "5"}).registry
+    assert registry is not None
+    assert registry.config is None
+
+
+def test_what_has_no_effect_or_is_seen_by_others_is_told() -> None:
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
+    notes = SinkOptions.parse({**given, "schema.registry.url": "http://r:1"}).notes
+    assert any("option 'schema.registry.url' has no effect without a schema" in n for n in notes)
+    notes = options("http://r:1", schema_registry_basic_auth_user_info="u:p").notes
+    assert any("schema.registry.url begins with http:" in note for note in notes)
+    assert any("schema.registry.basic.auth.user.info" in note for note in notes)
+    assert any("schema.registry.url" in n for n in options("https://u:p@r:1").notes)
+    assert options("https://r:1").notes == ()
+
+
+# --- pykafka-sink check -----------------------------------------------------------------------
+
+
+def checked(url: str, **more: str) -> list[tuple[str, str, str]]:
+    from spark_kafka_sink.check.registry import schemas as look
+
+    return [(f.outcome.value, f.subject, f.text) for f in look(options(url, **more))]
+
+
+def test_check_tells_of_the_subject_and_registers_nothing(registry: Registry) -> None:
+    ((outcome, subject, text),) = checked(registry.url)
+    assert (outcome, subject) == ("passed", "schema of values")
+    assert text == "subject 't-value' is not there, and will be registered"
+    assert registry.subjects == {}
+    registry.add("t-value", {"schema": TEXT})
+    assert checked(registry.url)[0][2] == "subject 't-value' has version 1, of id 1"
+    given = {"auto_register_schemas": "false", "topic": "u"}
+    assert checked(registry.url, **given)[0][0] == "failed"
+    assert checked(registry.url, use_schema_id="1")[0][2] == "AVRO, of id 1"
+    assert checked(registry.url, value_subject_name_strategy="RecordNameStrategy")[0][0] == "passed"
+
+
+def test_check_compares_a_given_schema(registry: Registry) -> None:
+    registry.add("t-value", {"schema": TEXT})
+    found = checked(registry.url, value_avro_schema=OTHER)
+    assert found[1][:2] == ("passed", "value.avro.schema")
+    registry.refuses.add("t-value")
+    found = checked(registry.url, value_avro_schema=OTHER)
+    assert found[1][0] == "warned"
+    assert "reader type" in found[1][2]
+
+
+def test_check_tells_of_a_registry_that_is_away() -> None:
+    url = f"http://127.0.0.1:{unused_port()}"
+    ((outcome, subject, text),) = checked(url, schema_registry_timeout_ms="100")
+    assert (outcome, subject) == ("failed", "schema registry")
+    assert "Connection refused" in text
