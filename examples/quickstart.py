@@ -9,9 +9,11 @@ from spark_kafka_sink.localkafka import LocalKafka
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark's Python workers run in this environment
 spark = SparkSession.builder.master("local[2]").getOrCreate()
-rows = spark.range(1000).selectExpr("CAST(id AS STRING) AS key", "to_json(struct(*)) AS value")
+rows = spark.range(1000)
 with LocalKafka() as kafka:  # a real broker; its data are removed at the end
     address = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-    rows.write.format("pykafka-sink").mode("append").options(**address, topic="numbers").save()
+    typed = {"value.format": "json", "key.columns": "id"}
+    sink = rows.write.format("pykafka-sink").mode("append")
+    sink.options(**address, **typed, topic="numbers").save()
     reader = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "numbers"]
     print(kafka.run_tool("ConsoleConsumer", *reader, "--from-beginning", "--max-messages", "5"))

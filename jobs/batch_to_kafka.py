@@ -1,4 +1,5 @@
-"""Write files to a Kafka topic once: every row becomes a JSON value, keyed by one of its columns.
+"""Write files to a Kafka topic once: every row becomes a value, JSON or of another format, keyed by
+one of its columns.
 
     spark-submit --properties-file conf/throughput.conf jobs/batch_to_kafka.py \\
         --input /data/flights --topic flights --key dest
@@ -18,7 +19,12 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
+from spark_kafka_sink.jobs.records import (
+    declare_input,
+    file_format,
+    input_schema,
+    with_record_options,
+)
 from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments
 from spark_kafka_sink.jobs.shutdown import GracefulStop
@@ -27,7 +33,7 @@ from spark_kafka_sink.jobs.watched import WatchedAction
 
 def declare_arguments() -> JobArguments:
     """The job's arguments."""
-    arguments = JobArguments("Write files to a Kafka topic as JSON.")
+    arguments = JobArguments("Write files to a Kafka topic, as JSON or another format.")
     declare_input(arguments)
     return arguments
 
@@ -42,8 +48,8 @@ def run(spark: SparkSession) -> int:
         .options(**settings.reader_options)
         .load(settings.require("input"))
     )
-    records = to_records(rows, settings.get("key"))
-    writer = records.write.format("pykafka-sink").options(**settings.sink_options).mode("append")
+    settings = with_record_options(rows, settings)
+    writer = rows.write.format("pykafka-sink").options(**settings.sink_options).mode("append")
     with GracefulStop(spark) as stop:
         write = WatchedAction(spark, stop, SystemClock())
         try:

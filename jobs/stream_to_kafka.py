@@ -1,4 +1,5 @@
-"""Stream files into a Kafka topic: every row becomes a JSON value, keyed by one of its columns.
+"""Stream files into a Kafka topic: every row becomes a value, JSON or of another format, keyed by
+one of its columns.
 
     spark-submit --properties-file conf/demo.conf jobs/stream_to_kafka.py --input /data/flights
 
@@ -16,7 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.file_lag import FileLag
-from spark_kafka_sink.jobs.records import declare_input, file_format, input_schema, to_records
+from spark_kafka_sink.jobs.records import (
+    declare_input,
+    file_format,
+    input_schema,
+    with_record_options,
+)
 from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
@@ -24,7 +30,7 @@ from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
 def declare_arguments() -> JobArguments:
     """The job's arguments."""
-    arguments = JobArguments("Stream files into a Kafka topic as JSON.")
+    arguments = JobArguments("Stream files into a Kafka topic, as JSON or another format.")
     declare_input(arguments)
     declare_stream(arguments)
     arguments.add("max_files", "files per micro-batch at most (default: all there are)")
@@ -48,9 +54,10 @@ def run(spark: SparkSession) -> int:
     """Stream until the input ends (available-now) or somebody wants it to stop."""
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
-    records = to_records(read_stream(spark, settings), settings.get("key"))
+    rows = read_stream(spark, settings)
+    settings = with_record_options(rows, settings)
     lag = FileLag(spark, settings.require("input"), settings.require("checkpoint"))
-    return report("stream_to_kafka", run_stream(spark, records, settings, lag))
+    return report("stream_to_kafka", run_stream(spark, rows, settings, lag))
 
 
 def main() -> int:

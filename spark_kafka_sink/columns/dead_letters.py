@@ -8,17 +8,17 @@ Source of the headers' names: Kafka Connect's ``DeadLetterQueueReporter`` (KIP-2
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordTooLargeError
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.faults import BAD_TIMESTAMP, Fault, is_null
+from spark_kafka_sink.columns.headers import HEADERS_TYPE, repeated, with_headers
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import key_value_headers
 from spark_kafka_sink.record.kernels.sizing import MAX_RECORD_OVERHEAD, content_sizes
@@ -36,7 +36,6 @@ VALUE_SIZE = PREFIX + "value.truncated.from"
 KEY_SIZE = PREFIX + "key.truncated.from"
 HEADERS_DROPPED = PREFIX + "headers.dropped"
 
-HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _SCHEMA = pa.schema(
     [
         ("value", pa.binary()),
@@ -96,7 +95,7 @@ class DeadLetterColumns:
             _nulls(rows, pa.binary())
             if positions.key is None
             else _binary(rows.column(positions.key)),
-            _with_headers(_headers(rows, positions), rows.num_rows, told),
+            with_headers(_headers(rows, positions), rows.num_rows, told),
             _timestamps(rows, positions, faults),
         ]
         letters: ArrowBatch = pa.record_batch(columns, schema=_SCHEMA)
@@ -109,7 +108,7 @@ class DeadLetterColumns:
         count = rows.num_rows
         told: dict[str, Any] = {}
         if positions.topic_option is not None:
-            told[TOPIC] = _repeated(positions.topic_option.encode(), count)
+            told[TOPIC] = repeated(positions.topic_option.encode(), count)
         elif positions.topic is not None:
             told[TOPIC] = _binary(rows.column(positions.topic))
         if positions.partition is not None:
@@ -119,7 +118,7 @@ class DeadLetterColumns:
         told[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
         told[MESSAGE] = pa.array([fault.message.encode() for fault in faults], pa.binary())
         for name, value in (self._constants or {}).items():
-            told[name] = _repeated(value, count)
+            told[name] = repeated(value, count)
         return told
 
     def _cut(self, letters: ArrowBatch) -> ArrowBatch:
@@ -177,10 +176,6 @@ def _nulls(rows: ArrowBatch, kind: Any) -> Any:
     return pa.nulls(rows.num_rows, kind)
 
 
-def _repeated(value: bytes, count: int) -> Any:
-    return pa.repeat(pa.scalar(value, pa.binary()), count)
-
-
 def _as_text(column: Any) -> Any:
     return column.cast(pa.string()).cast(pa.binary())
 
@@ -203,29 +198,3 @@ def _timestamps(rows: ArrowBatch, positions: ColumnPositions, faults: Sequence[F
 
 def _headers(rows: ArrowBatch, positions: ColumnPositions) -> Any:
     return None if positions.headers is None else rows.column(positions.headers)
-
-
-def _with_headers(own: Any, count: int, told: Mapping[str, Any]) -> Any:
-    """Each row's own headers, then those of ``told`` that it has."""
-    keys, values = [pa.array([], pa.string())], [pa.array([], pa.binary())]
-    row_of: list[npt.NDArray[np.int64]] = []
-    if own is not None:
-        entries = own.flatten()
-        keys.append(entries.field(0).cast(pa.string()))
-        values.append(_binary(entries.field(1)))
-        lengths = pc.list_value_length(own).fill_null(0).to_numpy(zero_copy_only=False)
-        row_of.append(np.repeat(np.arange(count), lengths))
-    for name, column in told.items():
-        has_it = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-        keys.append(pa.repeat(pa.scalar(name, pa.string()), len(has_it)))
-        values.append(column.drop_null())
-        row_of.append(has_it)
-    rows = np.concatenate(row_of) if row_of else np.empty(0, np.int64)
-    order = pa.array(np.argsort(rows, kind="stable"))
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
-    entries = pa.StructArray.from_arrays(
-        [pa.concat_arrays(keys).take(order), pa.concat_arrays(values).take(order)],
-        fields=[*HEADERS_TYPE.value_type],
-    )
-    return pa.ListArray.from_arrays(pa.array(offsets).cast(pa.int32()), entries, type=HEADERS_TYPE)

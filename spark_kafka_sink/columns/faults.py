@@ -22,6 +22,7 @@ from spark_kafka_sink.columns.arrow_types import ArrowBatch, check_types
 from spark_kafka_sink.columns.positions import ColumnPositions
 
 INTERCEPTOR = "interceptor"
+NOT_ENCODABLE = "not-encodable"
 NULL_TOPIC = "null-topic"
 INVALID_TOPIC = "invalid-topic"
 NULL_HEADER = "null-header"
@@ -33,6 +34,7 @@ PARTITIONER = "partitioner"
 REFUSED = "refused"
 CAUSES = (
     INTERCEPTOR,
+    NOT_ENCODABLE,
     NULL_HEADER,
     NULL_TOPIC,
     INVALID_TOPIC,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.dead_letters import HEADERS_TYPE
+from spark_kafka_sink.columns.headers import HEADERS_TYPE
 
 _MILLIS = pa.timestamp("ms", "UTC")
 _SCHEMA = pa.schema(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from pyspark.sql import functions
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _DEFAULT_FORMAT = "json"
+_PARTS = ("key", "topic", "partition", "headers", "timestamp")
 
 
 def declare_input(arguments: JobArguments) -> None:
@@ -40,13 +40,23 @@ def input_schema(spark: SparkSession, settings: JobSettings) -> str | StructType
     return reader.load(settings.require("input")).schema
 
 
-def to_records(rows: DataFrame, key: str | None) -> DataFrame:
-    """Columns key and value: the row as JSON, and one of its columns as text."""
-    columns = [functions.col(f"`{name}`") for name in rows.columns]
-    value = functions.to_json(functions.struct(*columns)).alias("value")
-    if key is None:
-        return rows.select(value)
-    if key not in rows.columns:
-        known = ", ".join(rows.columns)
-        raise ConfigError(f"--key {key}: the input has no such column. It has: {known}")
-    return rows.select(functions.col(f"`{key}`").cast("string").alias("key"), value)
+def with_record_options(rows: DataFrame, settings: JobSettings) -> JobSettings:
+    """The same settings, with the sink's options for rows of any columns: all of them as JSON,
+    unless another format is asked for, keyed by ``--key``.
+
+    Columns of the files that happen to be called as a record's parts stay in the value, where no
+    option says otherwise. Raises ConfigError for a key that is not there.
+    """
+    options = {name.lower(): value for name, value in settings.sink_options.items()}
+    key = settings.get("key")
+    if key is not None:
+        if key not in rows.columns:
+            known = ", ".join(rows.columns)
+            raise ConfigError(f"--key {key}: the input has no such column. It has: {known}")
+        if options.setdefault("key.columns", key) != key:
+            raise ConfigError("--key and --key-columns are both given: leave one of them out")
+    if options.setdefault("value.format", "json").lower() != "raw":
+        for part in _PARTS:
+            if part in rows.columns:
+                options.setdefault(f"{part}.column", "")
+    return replace(settings, sink_options=options)

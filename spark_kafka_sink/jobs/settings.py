@@ -78,6 +78,8 @@ class JobArguments:
             help="short for --option kafka.bootstrap.servers=…",
         )
         add("--topic", help="short for --option topic=…")
+        add("--value-format", help="short for --option value.format=…, e.g. avro")
+        add("--key-columns", help="short for --option key.columns=…")
         add(
             "--option",
             action="append",
@@ -135,10 +137,14 @@ class JobArguments:
     def _apply(
         self, parsed: argparse.Namespace, job: dict[str, str | None], sink: dict[str, str]
     ) -> None:
-        if parsed.bootstrap_servers is not None:
-            sink["kafka.bootstrap.servers"] = parsed.bootstrap_servers
-        if parsed.topic is not None:
-            sink["topic"] = parsed.topic
+        for option, text in (
+            ("kafka.bootstrap.servers", parsed.bootstrap_servers),
+            ("topic", parsed.topic),
+            ("value.format", parsed.value_format),
+            ("key.columns", parsed.key_columns),
+        ):
+            if text is not None:
+                sink[option] = text
         for name in self._names:
             value: Any = getattr(parsed, name)
             if value is not None:

@@ -164,13 +164,8 @@ class BatchSummary:
             causes = sorted({*mine, *counts})
             self.dead_letters = {c: mine.get(c, 0) + counts.get(c, 0) for c in causes}
 
-    def line(
-        self, event: str, micro_batch_id: int | None, is_for_log: bool = False, **more: Any
-    ) -> Line:
-        """What happened to which batch, in total and per partition: ``metrics/fields.py``.
-
-        is_for_log: at most 16 KiB, with the extremes instead of more than a few partitions
-        """
+    def line(self, event: str, micro_batch_id: int | None, **more: Any) -> Line:
+        """What happened to which batch, in total and per partition: ``metrics/fields.py``."""
         is_known = self.tasks is not None
         line = {
             "sink": "pykafka-sink",
@@ -188,11 +183,9 @@ class BatchSummary:
         }
         if self.planned is not None:
             line["planning_started_at_ms"], line["planning_ms"] = self.planned
-        if is_for_log:
-            line.pop("settings", None)
         if is_known:
             measured = Measured(self.metrics, self.partitions, self.nodes, self.figures)
-            line.update(for_log(measured) if is_for_log else whole(measured))
+            line.update(whole(measured))
         return {name: value for name, value in line.items() if value is not None}
 
     @property
@@ -209,9 +202,10 @@ def report_commit(
 ) -> None:
     """Say that a batch is written: in the log if ``is_logged``, and where ``outputs`` says."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
+    line = summary.line("commit", micro_batch_id, **more)
     if is_logged:
-        _log(logging.INFO, summary.line("commit", micro_batch_id, is_for_log=True, **more))
-    _put_out(outputs, summary.line("commit", micro_batch_id, **more))
+        _log(logging.INFO, for_log(line))
+    _put_out(outputs, line)
 
 
 AT_LEAST_ONCE_NOTE = (
@@ -238,8 +232,9 @@ def report_abort(
     """Say what is known of a batch that failed."""
     summary = messages if isinstance(messages, BatchSummary) else BatchSummary.merge(messages)
     more["note"] = note
-    _log(logging.WARNING, summary.line("abort", micro_batch_id, is_for_log=True, **more))
-    _put_out(outputs, summary.line("abort", micro_batch_id, **more))
+    line = summary.line("abort", micro_batch_id, **more)
+    _log(logging.WARNING, for_log(line))
+    _put_out(outputs, line)
 
 
 def _log(level: int, line: Line) -> None:

@@ -88,11 +88,15 @@ class DeadLetters:
         rows = content_faults(arrow_batch, self._positions).rows
         return self._append(rows_of(rows, np.array([*faults], np.int64)), faults)
 
-    def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
+    def write(self, arrow_batch: ArrowBatch, known: RowFaults | None = None) -> list[ArrowBatch]:
         """Append all rows, here or there. Returns what was appended, as rows that came in.
+
+        known: faults that were found before
 
         Raises TooManyDeadLettersError, and what is no fault of a row.
         """
+        if known is not None and len(known.bad):
+            return self._without(arrow_batch, known)
         self._append_refused()
         rules = self._config.target
         try:
@@ -103,6 +107,13 @@ class DeadLetters:
             self._rows_count += arrow_batch.num_rows
             return [arrow_batch]
         return self._divide(readable.rows, readable.faults)
+
+    def _without(self, rows: ArrowBatch, known: RowFaults) -> list[ArrowBatch]:
+        """Those with a fault are dead letters; the others are written."""
+        readable = content_faults(rows_of(rows, known.bad), self._positions).rows
+        appended = [self._append(readable, {int(row): known.found[int(row)] for row in known.bad})]
+        good = rows_of(rows, known.good)
+        return [*appended, *(self.write(good) if good.num_rows else [])]
 
     def _divide(self, rows: ArrowBatch, faults: RowFaults) -> list[ArrowBatch]:
         good, appended = faults.good, []

@@ -12,7 +12,7 @@ Source: ``KafkaWriter.validateQuery`` of Spark.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -74,17 +74,15 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
             "setting a topic."
         )
     if "value" not in positions:
-        raise SchemaError("Required attribute 'value' not found")
-    for name, (is_expected, expected) in _EXPECTED.items():
+        raise SchemaError(
+            "Required attribute 'value' not found. To write all columns as one value, set "
+            "value.format, e.g. to json"
+        )
+    for name in _EXPECTED:
         if name not in positions or (name == "topic" and topic_option is not None):
             continue
-        data_type = schema.fields[positions[name]].dataType
-        if not is_expected(data_type):
-            raise SchemaError(
-                f"{name} attribute unsupported type {data_type.simpleString()}. "
-                f"{name} must be a(n) {expected}"
-            )
-    _check_handed_over(schema, positions)
+        check_type(name, schema.fields[positions[name]].dataType)
+    check_handed_over(schema, [name for name in _EXPECTED if name in positions])
     return ColumnPositions(
         value=positions["value"],
         key=positions.get("key"),
@@ -96,19 +94,32 @@ def find_columns(schema: StructType, topic_option: str | None) -> ColumnPosition
     )
 
 
-def _check_handed_over(schema: StructType, positions: dict[str, int]) -> None:
-    """Raise SchemaError for a column, ignored or not, that cannot come as Arrow."""
+def check_type(name: str, data_type: DataType) -> None:
+    """Raise SchemaError if a column of this type cannot be the part ``name`` of a record."""
+    is_expected, expected = _EXPECTED[name]
+    if not is_expected(data_type):
+        raise SchemaError(
+            f"{name} attribute unsupported type {data_type.simpleString()}. "
+            f"{name} must be a(n) {expected}"
+        )
+
+
+def check_handed_over(schema: StructType, record: Sequence[str]) -> None:
+    """Raise SchemaError for a column, ignored or not, that cannot come as Arrow.
+
+    record: names of the columns that are not ignored
+    """
     names = Counter(field.name for field in schema.fields)
     for field in schema.fields:
         problem = next(_problems_of(field.dataType, is_nested=False), None)
         if names[field.name] > 1:
             problem = f"is there {names[field.name]} times"
         if problem is not None:
-            record = ", ".join(f'"{name}"' for name in _EXPECTED if name in positions)
+            named = ", ".join(f'"{name}"' for name in record)
             raise SchemaError(
                 f"column '{field.name}' {problem}: Spark cannot hand that to a Python sink, which "
                 "gets all columns, also those that are not written. Select only the columns of a "
-                f"record, each once: .select({record})"
+                f"record, each once: .select({named})"
             )
 
 

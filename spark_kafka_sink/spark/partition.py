@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import RowsPlan
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.logs import set_up
 from spark_kafka_sink.spark.timed_input import TimedInput
@@ -31,22 +32,15 @@ def write_partition(
     positions: ColumnPositions,
     transactions: Plan | None,
     planned: Planned | None = None,
+    made: RowsPlan | None = None,
 ) -> KafkaCommitMessage:
     """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
 
+    positions: of what is appended; made: how that is made of Spark's columns, if it is
     transactions: with exactly-once delivery; the task's transaction is left open for the driver
     planned: when the driver did that
     """
-    from pyspark import TaskContext
-
-    context: Any = TaskContext.get()
-    batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
-    message = KafkaCommitMessage(
-        partition_id=context.partitionId(),
-        attempt_number=context.attemptNumber(),
-        query_id=context.getLocalProperty(QUERY_ID_PROPERTY),
-        batch_id=None if batch_id is None else int(batch_id),
-    )
+    message = _message()
     if message.partition_id == 0:
         message.planned = planned
     if transactions is not None:
@@ -59,12 +53,27 @@ def write_partition(
     if not rows.has_rows():
         return message  # an empty Spark partition needs no producer
 
-    from spark_kafka_sink.spark.task import prepare_process, write_rows
+    with rows.loading():
+        from spark_kafka_sink.spark.task import prepare_process, write_rows
 
-    set_up(options)
-    prepare_process(options.worker_tuning)
-    write_rows(rows, options, positions, message, transactions)
+        set_up(options)
+        prepare_process(options.worker_tuning)
+    write_rows(rows, options, positions, message, transactions, made)
     return message
+
+
+def _message() -> KafkaCommitMessage:
+    """Of this task, with nothing written yet."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
+    return KafkaCommitMessage(
+        partition_id=context.partitionId(),
+        attempt_number=context.attemptNumber(),
+        query_id=context.getLocalProperty(QUERY_ID_PROPERTY),
+        batch_id=None if batch_id is None else int(batch_id),
+    )
 
 
 def with_names(

@@ -14,6 +14,7 @@ from spark_kafka_sink.base.clock import SystemClock
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.spark.commit import Planned
+    from spark_kafka_sink.spark.row_planning import PlannedRows
     from spark_kafka_sink.transactions.model import Plan, Unit
 
 
@@ -59,6 +60,23 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
     log_notes(options)
     check_metrics_outputs(options, is_stream)
     return check_cluster(options, is_stream)
+
+
+def plan_schemas(rows: PlannedRows, options: SinkOptions) -> tuple[PlannedRows, SinkOptions]:
+    """With the schemas of a registry, and the options for the tasks, which hold no secret of it.
+
+    Raises RegistryError, SchemaError.
+    """
+    if options.registry is not None:
+        from spark_kafka_sink.spark.schemas import with_schemas
+
+        rows = with_schemas(rows, options)
+        options = replace(options, registry=replace(options.registry, config=None))
+    if rows.plan is not None:
+        from spark_kafka_sink.spark.row_planning import check_encodable
+
+        check_encodable(rows)
+    return rows, options
 
 
 def plan_limits(options: SinkOptions, owner: int, query_id: str | None = None) -> SinkOptions:

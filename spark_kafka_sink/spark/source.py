@@ -10,8 +10,8 @@ Example::
         .save()
 
 Required option: ``kafka.bootstrap.servers``; and ``topic``, unless there is a topic column.
-Columns: value (required), key, headers, topic, partition, timestamp. docs/options.md has all
-options.
+Columns: value, key, headers, topic, partition, timestamp; or any, of which ``value.format`` makes a
+value: docs/formats.md. docs/options.md has all options.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from spark_kafka_sink.spark.planning import (
     check_surroundings,
     parse_options,
     plan_limits,
+    plan_schemas,
     plan_transactions,
 )
 from spark_kafka_sink.spark.versions import DataSource, require_data_sources
@@ -33,8 +34,8 @@ from spark_kafka_sink.spark.versions import DataSource, require_data_sources
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from spark_kafka_sink.columns.positions import ColumnPositions
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.spark.row_planning import PlannedRows
     from spark_kafka_sink.spark.writer import KafkaBatchWriter, KafkaStreamWriter
 
 NAME = "pykafka-sink"
@@ -79,9 +80,9 @@ class KafkaSinkDataSource(DataSource):
                 "Save mode Overwrite not allowed for Kafka. The only save mode that Spark and this "
                 'sink both allow is Append: .mode("append").'
             )
-        options, positions = self._checked(schema, is_stream=False)
+        options, rows = self._checked(schema, is_stream=False)
         plan = plan_transactions(options, is_job=True)
-        return KafkaBatchWriter(options, positions, plan, time.until_now())
+        return KafkaBatchWriter(options, rows.positions, plan, time.until_now(), rows.plan)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaStreamWriter:  # noqa: N802
         """The writer of one micro-batch. Output mode complete arrives as ``overwrite``; as with
@@ -90,22 +91,23 @@ class KafkaSinkDataSource(DataSource):
         from spark_kafka_sink.spark.writer import KafkaStreamWriter
 
         time = PlanningTime()
-        options, positions = self._checked(schema, is_stream=True)
+        options, rows = self._checked(schema, is_stream=True)
         transactions = plan_transactions(options, is_job=False) if self._plans else None
         planned = time.until_now() if self._plans else None
-        return KafkaStreamWriter(options, positions, transactions, planned)
+        return KafkaStreamWriter(options, rows.positions, transactions, planned, rows.plan)
 
-    def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, ColumnPositions]:
+    def _checked(self, schema: StructType, is_stream: bool) -> tuple[SinkOptions, PlannedRows]:
         """Options and columns, or the error that says what is wrong with them or the cluster."""
-        from spark_kafka_sink.spark.input_schema import find_columns
+        from spark_kafka_sink.spark.row_planning import plan_rows
         from spark_kafka_sink.spark.worker import freeze_loaded
 
         options = parse_options(dict(self.options))
-        positions = find_columns(schema, options.topic)
+        rows = plan_rows(schema, options)
         if self._plans:  # else everything is written, and only the commit is missing
             options = check_surroundings(options, is_stream)
+            rows, options = plan_schemas(rows, options)
             # Of the process that starts those that plan, and ends with the driver.
             options = plan_limits(options, os.getppid())
         if options.worker_tuning:
             freeze_loaded()
-        return options, positions
+        return options, rows

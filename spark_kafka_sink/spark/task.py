@@ -20,11 +20,13 @@ from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import RowsPlan
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.kernels.library import LIBRARY
 from spark_kafka_sink.record.kernels.partition import murmur3_of
 from spark_kafka_sink.record.kernels.prepare import prepare_kernels
+from spark_kafka_sink.spark.arrow_sizes import ARROW_SIZES
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import DeadLetters
 from spark_kafka_sink.spark.interceptors import Interceptors
@@ -74,10 +76,13 @@ def write_rows(
     positions: ColumnPositions,
     message: KafkaCommitMessage,
     plan: Plan | None = None,
+    made: RowsPlan | None = None,
 ) -> None:
     """Write all ``arrow_batches`` and note in ``message`` what was acknowledged.
 
+    positions: of what is appended
     plan: with exactly-once delivery
+    made: how that is made of the columns, None if they are appended as they are
 
     Raises what the producer raises; nothing of it is kept for the next task then.
     """
@@ -89,12 +94,9 @@ def write_rows(
     try:
         if plan is not None:
             transaction = _TaskTransaction(producer, plan, positions)
-        writer = _Rows(interceptors, producer, positions, options, message)
-        for arrow_batch in rows:
-            for written in writer.write(arrow_batch):
-                if transaction is not None:
-                    transaction.add(written)
-        writer.finish()
+        of_task = interceptors, producer, positions, options, message
+        writer = _Rows(*of_task) if made is None else _MadeRows(*of_task, made)
+        _write_all(rows, writer, transaction)
         message.partitions = dict(producer.report)
         _note_figures(message, producer, rows)
         if transaction is not None:
@@ -106,6 +108,17 @@ def write_rows(
             transaction.abort(options, error)
         raise
     _keep(producer, options.producer, is_job=message.query_id is None)
+
+
+def _write_all(
+    rows: Iterable[ArrowBatch], writer: _Rows, transaction: _TaskTransaction | None
+) -> None:
+    for arrow_batch in rows:
+        ARROW_SIZES.look_at(arrow_batch)
+        for written in writer.write(arrow_batch):
+            if transaction is not None:
+                transaction.add(written)
+    writer.finish()
 
 
 def _note_figures(
@@ -178,6 +191,42 @@ class _Rows:
             self._producer.flush()
         else:
             self._dead_letters.finish()
+
+
+class _MadeRows(_Rows):
+    """Rows whose keys and values are made here, of what the interceptors return."""
+
+    def __init__(
+        self,
+        interceptors: Interceptors,
+        producer: ThreadedProducer,
+        positions: ColumnPositions,
+        options: SinkOptions,
+        message: KafkaCommitMessage,
+        made: RowsPlan,
+    ) -> None:
+        super().__init__(interceptors, producer, positions, options, message)
+        # Not above: what is appended as it is needs none of it.
+        from spark_kafka_sink.formats.written_rows import RowsEncoder
+
+        self._encoder = RowsEncoder(made)
+
+    def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
+        """Append all rows. Returns them as they were appended, and those that are dead letters as
+        they would have been.
+        """
+        encode, letters = self._encoder.encode, self._dead_letters
+        if letters is None:
+            rows = encode(self._interceptors.on_send(arrow_batch)).checked()
+            self._producer.append(rows, self._positions)
+            return [rows]
+        refused: list[ArrowBatch] = []
+        intercepted = self._interceptors.on_send(
+            arrow_batch,
+            lambda batch, reasons: refused.append(letters.refuse(encode(batch).rows, reasons)),
+        )
+        made = encode(intercepted)
+        return [*refused, *letters.write(made.rows, made.faults)]
 
 
 class _TaskTransaction:

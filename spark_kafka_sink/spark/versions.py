@@ -18,7 +18,8 @@ Source: ``pyspark/sql/worker/write_into_data_source.py`` of each version.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from typing import TYPE_CHECKING, Any
 
 try:
     import pyspark
@@ -27,6 +28,9 @@ except ImportError as error:
         "pykafka-sink needs pyspark 3.5 or newer, and there is none: "
         "pip install 'pykafka-sink[spark]'"
     ) from error
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 OLDEST = (3, 5)
 _FIRST_DATA_SOURCES = (4, 0)
@@ -91,11 +95,21 @@ def require_data_sources() -> None:
         )
 
 
+def arrow_schema(schema: StructType) -> Any:
+    """A pyarrow.Schema of what Spark hands over. Newer Sparks want to be told a time zone."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    wants_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    more: dict[str, Any] = {"timezone": "UTC"} if wants_zone else {}
+    return to_arrow_schema(schema, **more)
+
+
 __all__ = [
     "DataSource",
     "DataSourceArrowWriter",
     "DataSourceStreamArrowWriter",
     "WriterCommitMessage",
+    "arrow_schema",
     "interval_types",
     "require_data_sources",
 ]

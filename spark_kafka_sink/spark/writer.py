@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import RowsPlan
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
@@ -49,8 +50,10 @@ class TaskWriter(Enveloped):
         positions: ColumnPositions,
         transactions: Plan | None = None,
         planned: Planned | None = None,
+        made: RowsPlan | None = None,
     ) -> None:
         self._options = options
+        self._made = made
         self._positions = positions
         self._transactions = transactions
         self._planned = planned
@@ -58,7 +61,12 @@ class TaskWriter(Enveloped):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write one partition, in a task."""
         return write_partition(
-            iterator, self._options, self._positions, self._transactions, self._planned
+            iterator,
+            self._options,
+            self._positions,
+            self._transactions,
+            self._planned,
+            self._made,
         )
 
 

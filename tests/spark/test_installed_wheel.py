@@ -118,3 +118,4 @@ def test_a_batch_job_of_the_wheel(
     # Compiled or loaded: it is not counted as encoding.
     compiled = "compiling kernels for first use" in done.stderr
     assert (metrics["compile_ms"] > 0) == compiled
+    assert metrics["load_ms"] > 0

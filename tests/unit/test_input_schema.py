@@ -78,7 +78,7 @@ def test_value_alone() -> None:
 
 
 def test_names_are_case_sensitive() -> None:
-    assert refusal(schema(Value=StringType())) == "Required attribute 'value' not found"
+    assert refusal(schema(Value=StringType())).startswith("Required attribute 'value' not found. ")
     assert find_columns(schema(value=StringType(), Key=LongType()), "t").key is None
 
 

@@ -28,6 +28,8 @@ ALLOWED: dict[str, set[str]] = {
         "record.kernels.sizing",
         "record.views",
     },
+    "formats": {"columns", "record.kernels"},
+    "registry": {"config", "security"},
     "client": {"config", "network", "protocol", "security"},
     "producer": {
         *("columns", "record", "protocol", "config", "network", "client", "security"),
@@ -41,14 +43,14 @@ ALLOWED: dict[str, set[str]] = {
         "transactions.log_partition",
     },
     "spark": {
-        *("columns", "config", "client", "metrics", "producer", "protocol", "record"),
-        "transactions",
+        *("columns", "config", "client", "formats", "metrics", "producer", "protocol", "record"),
+        *("registry", "transactions"),
     },
     "localkafka": {"client", "network", "protocol"},
     "jobs": {"config"},
     "check": {
         *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
-        *("limits.starting", "metrics.outputs"),
+        *("limits.starting", "metrics.outputs", "registry"),
     },
     "cli": {
         "check",
@@ -72,10 +74,14 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.envelope": set(),
     "spark.daemon": {"record.kernels.library", "spark.task"},
     "spark.input_schema": {"columns.positions", "spark.versions"},
+    "spark.row_planning": {
+        *("columns.positions", "config", "formats", "spark.input_schema", "spark.versions"),
+    },
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
     "spark.commands": {"config"},
+    "spark.arrow_sizes": {"columns.arrow_types"},
     "spark.timed_input": {"producer.metrics"},
     "spark.logs": {"config.sink_options"},
     "spark.commit": {
@@ -100,11 +106,20 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         *("config", "limits.starting", "security.login", "spark", "transactions"),
     },
     "spark.source": {"columns.positions", "config", "spark"},
-    "spark.partition": {"columns.positions", "config", "spark", "transactions.model"},
+    "spark.schemas": {
+        *("config", "formats.rows", "registry", "spark.row_planning"),
+    },
+    "spark.partition": {
+        *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),
+    },
     "spark.outcome": {"config", "spark", "transactions"},
-    "spark.writer": {"columns.positions", "config", "spark", "transactions.model"},
-    "spark.frames": {"columns.positions", "config", "spark", "transactions"},
-    "spark.task": {"columns", "config", "producer", "record", "spark", "transactions"},
+    "spark.writer": {
+        *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),
+    },
+    "spark.frames": {"columns.positions", "config", "formats.rows", "spark", "transactions"},
+    "spark.task": {
+        *("columns", "config", "formats", "producer", "record", "spark", "transactions"),
+    },
 }
 """Modules of the room ``spark``: what the driver loads knows little, ``task`` knows both sides."""
 
@@ -123,7 +138,7 @@ ONLY_IN: dict[str, set[str]] = {
         "limits.starting",
         "localkafka",
     },
-    "ssl": {"network.tls", "security"},
+    "ssl": {"network.tls", "registry.client", "security"},
     "cryptography": {"security", "localkafka"},
     "selectors": {"network.transport", "limits.server"},
     "asyncio": set(),
@@ -152,6 +167,7 @@ ONLY_IN: dict[str, set[str]] = {
         "record.compression",
         "report",
         "columns",
+        "formats",
         "producer.partitioner",
         "spark.frames",
         "spark.interceptors",
@@ -160,7 +176,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.timed_input",
         "spark.writer",
     },
-    "numpy": {"record.kernels", "columns", "producer", "report", "spark.dead_letters"},
+    "numpy": {"record.kernels", "columns", "formats", "producer", "report", "spark.dead_letters"},
 }
 """Module of others -> the only places that may import it."""
 

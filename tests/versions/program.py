@@ -23,6 +23,20 @@ import spark_kafka_sink
 
 ROWS = 3000
 FILES, ROWS_OF_A_FILE = 4, 50
+TYPED = {"value_format": "json", "key_columns": "id"}
+
+
+def typed(rows: DataFrame) -> DataFrame:
+    """Columns of which the sink makes values."""
+    return rows.selectExpr(
+        *(
+            "id",
+            "id / 7 as ratio",
+            "cast(id as decimal(12,3)) as price",
+            "current_timestamp() as at",
+        ),
+        *("array(id, null) as list", "map('a', named_struct('b', date'2024-02-29')) as nested"),
+    )
 
 
 class Program:
@@ -38,6 +52,7 @@ class Program:
             "write-exactly-once": self.write_exactly_once,
             "write-retried": self.write_retried,
             "write-failed": self.write_failed,
+            "write-typed": self.write_typed,
             "write-bad-schema": self.write_bad_schema,
             "foreach": self.foreach,
             "foreach-exactly-once": self.foreach_exactly_once,
@@ -47,6 +62,7 @@ class Program:
             "format": self.format,
             "format-exactly-once": self.format_exactly_once,
             "format-retried": self.format_retried,
+            "format-typed": self.format_typed,
             "format-bad-schema": self.format_bad_schema,
             "stream": self.stream,
             "stream-exactly-once": self.stream_exactly_once,
@@ -97,6 +113,9 @@ class Program:
     def write_bad_schema(self, name: str) -> None:
         spark_kafka_sink.write(self.rows().select("key"), self.options(name))
 
+    def write_typed(self, name: str) -> None:
+        spark_kafka_sink.write(typed(self.rows()), self.options(name, **TYPED))
+
     def format(self, name: str) -> None:
         import pyspark_kafka_sink
 
@@ -109,6 +128,9 @@ class Program:
 
     def format_retried(self, name: str) -> None:
         self.save(failing(self.rows(), attempts=1), self.options(name, name))
+
+    def format_typed(self, name: str) -> None:
+        self.save(typed(self.rows()), self.options(name, **TYPED))
 
     def format_bad_schema(self, name: str) -> None:
         self.save(self.rows().select("key"), self.options(name))

@@ -1,0 +1,365 @@
+"""Spark schema and options of formats → what each row's key and value are made of.
+
+Columns are found by exact, case-sensitive name. A name with dots that no column has is that of a
+field of a struct.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.format_keys import AVRO, RAW, STRING
+from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
+from spark_kafka_sink.formats.avro_schema import derived_schema
+from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
+from spark_kafka_sink.spark.input_schema import check_handed_over, check_type, find_columns
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.config.sink_options import SinkOptions
+
+_TEXT_TYPES = (
+    *(StringType, BinaryType, BooleanType, ByteType, ShortType, IntegerType, LongType),
+    *(DecimalType, DateType, TimestampType, TimestampNTZType),
+)
+"""Types whose text is Spark's ``CAST(… AS STRING)``."""
+
+
+# Plans and schemas that were found in order, in this process: streams are planned again and again.
+_checked: list[tuple[FormatPlan, StructType]] = []
+_MOST_CHECKED = 20
+
+
+class PlannedRows(NamedTuple):
+    """positions: of what is appended; plan: how that is made, None if it comes from Spark as it is
+
+    schema: of what comes from Spark, if something is made of it
+    """
+
+    positions: ColumnPositions
+    plan: RowsPlan | None = None
+    schema: StructType | None = None
+
+
+class _Field(NamedTuple):
+    path: tuple[str, ...]
+    field: StructField
+
+
+def plan_rows(schema: StructType, options: SinkOptions) -> PlannedRows:
+    """Where the parts of a record are in rows of ``schema``, or of what they are made.
+
+    Raises SchemaError for columns that are missing or of the wrong type, ConfigError for a file
+    with a schema that cannot be read. Whether columns fit their formats: ``check_encodable``.
+    """
+    if options.formats is None:
+        return PlannedRows(find_columns(schema, options.topic))
+    return _Planning(schema, options.formats, options.topic).planned()
+
+
+class _Planning:
+    """One schema and its options."""
+
+    def __init__(self, schema: StructType, formats: FormatOptions, topic: str | None) -> None:
+        self._schema = schema
+        self._formats = formats
+        self._topic = topic
+        self._numbers = {field.name: n for n, field in reversed([*enumerate(schema.fields)])}
+
+    def planned(self) -> PlannedRows:
+        others = {part: self._other(part) for part in OTHER_PARTS}
+        kept = tuple((part, n) for part, n in others.items() if n is not None)
+        if self._topic is None and others["topic"] is None:
+            raise SchemaError(
+                "topic option required when no 'topic' attribute is present. Use the topic option "
+                "for setting a topic."
+            )
+        null_when = self._null_when()
+        key_column = self._key_column()
+        taken = {n for n in (*others.values(), null_when, key_column) if n is not None}
+        value = self._value(taken)
+        key = self._key(key_column)
+        record = [name for name, n in self._numbers.items() if n in taken]
+        check_handed_over(self._schema, [*record, *self._names_of(value, key)])
+        if _is_column(value) and (key is None or _is_column(key)) and null_when is None:
+            assert value.column is not None
+            positions = ColumnPositions(
+                value=value.column,
+                key=None if key is None else key.column,
+                headers=others["headers"],
+                topic=others["topic"],
+                partition=others["partition"],
+                timestamp=others["timestamp"],
+                topic_option=self._topic,
+            )
+            return PlannedRows(positions)
+        plan = RowsPlan(value, key, kept, null_when)
+        return PlannedRows(positions_of(plan, self._topic), plan, self._schema)
+
+    def _other(self, part: str) -> int | None:
+        """Position of the column that is a record's topic, partition, headers or timestamp."""
+        named = self._formats.other_columns[part]
+        if named == "" or (named is None and part not in self._numbers):
+            return None
+        number = self._number(part if named is None else named, f"{part}.column")
+        if part == "topic" and self._topic is not None:
+            return number
+        try:
+            check_type(part, self._schema.fields[number].dataType)
+        except SchemaError as error:
+            raise SchemaError(
+                f"{error}. For a column that is a part of the value, set {part}.column to an "
+                "empty text"
+                if named is None
+                else f"{part}.column={named}: {error}"
+            ) from None
+        return number
+
+    def _null_when(self) -> int | None:
+        name = self._formats.null_when
+        if name is None:
+            return None
+        number = self._number(name, "value.null.when")
+        kind = self._schema.fields[number].dataType
+        if not isinstance(kind, BooleanType):
+            raise SchemaError(
+                f"value.null.when={name}: the column is of type {kind.simpleString()}, and must be "
+                "boolean"
+            )
+        return number
+
+    def _key_column(self) -> int | None:
+        """Position of the column that is the key; None for a key of columns, and for none."""
+        key = self._formats.key
+        if key.columns or key.column == "":
+            return None
+        if key.column is None:
+            return self._numbers.get(KEY)
+        return self._number(key.column, "key.column")
+
+    def _key(self, column: int | None) -> PartPlan | None:
+        options = self._formats.key
+        if options.columns:
+            fields = [self._field(name, "key.columns") for name in options.columns]
+            if options.has_fields:
+                return self._of_fields(options, fields)
+            return self._of_column(options, self._only(fields[0], "key.columns"))
+        if column is not None:
+            return self._of_column(options, column)
+        if options.format != RAW:
+            raise SchemaError(
+                f"key.format={options.format} needs columns: set key.columns, or key.column"
+            )
+        return None
+
+    def _value(self, taken: set[int]) -> PartPlan:
+        options = self._formats.value
+        if options.columns:
+            fields = [self._field(name, "value.columns") for name in options.columns]
+            if options.has_fields:
+                return self._of_fields(options, fields)
+            return self._of_column(options, self._only(fields[0], "value.columns"))
+        if options.column is not None:
+            return self._of_column(options, self._number(options.column, "value.column"))
+        if options.format == RAW:
+            if VALUE not in self._numbers:
+                raise SchemaError(
+                    "Required attribute 'value' not found. To write all columns as one value, set "
+                    "value.format to json or avro; to write one as it is, value.column"
+                )
+            return self._of_column(options, self._numbers[VALUE])
+        left = [n for n in range(len(self._schema.fields)) if n not in taken]
+        if not left:
+            raise SchemaError(
+                "no column is left for the value: all are other parts of the record. Set "
+                "value.columns"
+            )
+        if options.format == STRING:
+            if len(left) > 1:
+                raise SchemaError(
+                    f"value.format=string makes a value of one column, and {len(left)} are left: "
+                    "set value.column"
+                )
+            return self._of_column(options, left[0])
+        only = self._schema.fields[left[0]]
+        if len(left) == 1 and only.name == VALUE and isinstance(only.dataType, StructType):
+            return self._of_column(options, left[0])
+        return self._of_fields(
+            options, [_Field((self._schema.fields[n].name,), self._schema.fields[n]) for n in left]
+        )
+
+    def _of_column(self, options: PartOptions, number: int) -> PartPlan:
+        """A part that is one column, or, with a format of fields, a struct."""
+        field = self._schema.fields[number]
+        kind = field.dataType
+        if options.has_fields:
+            if not isinstance(kind, StructType):
+                raise SchemaError(
+                    f"{options.part}.format={options.format}: column '{field.name}' is of type "
+                    f"{kind.simpleString()}, and must be a struct; {options.part}.columns names "
+                    "columns of any type"
+                )
+            inner = [_Field((field.name, f.name), f) for f in kind.fields]
+            return self._of_fields(options, inner)._replace(column=number)
+        if options.format == RAW:
+            try:
+                check_type(options.part, kind)
+            except SchemaError as error:
+                raise SchemaError(
+                    f"{error}. {options.part}.format=string writes its text"
+                ) from None
+            return PartPlan(number)
+        if not isinstance(kind, _TEXT_TYPES):
+            raise SchemaError(
+                f"column '{field.name}' is of type {kind.simpleString()}, whose text cannot be a "
+                f"{options.part}: cast it in the DataFrame, or set {options.part}.format to json"
+            )
+        is_bytes = isinstance(kind, (StringType, BinaryType))
+        return PartPlan(number, is_text=not is_bytes)
+
+    def _of_fields(self, options: PartOptions, fields: Sequence[_Field]) -> PartPlan:
+        names = [f.field.name for f in fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SchemaError(
+                f"{options.part}.columns gives more than one field the name '{twice[0]}': rename "
+                "one in the DataFrame"
+            )
+        struct = StructType([f.field for f in fields])
+        text = options.json
+        plan = FormatPlan(
+            options.format,
+            tuple(PlannedField(f.path, f.field.name, f.field.dataType.json()) for f in fields),
+            avro_schema=self._avro_schema(options, struct) if options.format == AVRO else None,
+            json_options=JsonOptions(
+                text.ignore_null_fields,
+                text.time_zone or "UTC",
+                text.timestamp_format,
+                text.timestamp_ntz_format,
+                text.date_format,
+            ),
+            null_when=self._formats.null_when if options.part == VALUE else None,
+        )
+        return PartPlan(plan=plan, takes_session_zone=text.time_zone is None)
+
+    def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
+        if options.avro_schema is None:
+            return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
+        if not options.is_file:
+            return options.avro_schema
+        try:
+            return Path(options.avro_schema).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{options.part}.avro.schema.file={options.avro_schema}: it cannot be read on the "
+                f"driver: {error}"
+            ) from None
+
+    def _only(self, found: _Field, option: str) -> int:
+        """The one column of a part without fields."""
+        if len(found.path) > 1:
+            name = ".".join(found.path)
+            raise SchemaError(
+                f"{option}={name}: a field of a struct cannot be it alone. Select it as a column "
+                "of its own in the DataFrame"
+            )
+        return self._numbers[found.path[0]]
+
+    def _number(self, name: str, option: str) -> int:
+        if name not in self._numbers:
+            raise SchemaError(f"{option}={name}: {_no_such(name, self._numbers)}")
+        return self._numbers[name]
+
+    def _field(self, name: str, option: str) -> _Field:
+        """A column, or a field of a struct: ``a.b``."""
+        if name in self._numbers:
+            return _Field((name,), self._schema.fields[self._numbers[name]])
+        path = tuple(name.split("."))
+        if path[0] not in self._numbers:
+            raise SchemaError(f"{option}: {_no_such(name, self._numbers)}")
+        field = self._schema.fields[self._numbers[path[0]]]
+        is_nullable = field.nullable
+        for n, part in enumerate(path[1:], 1):
+            kind: DataType = field.dataType
+            names = kind.names if isinstance(kind, StructType) else []
+            if part not in names:
+                raise SchemaError(f"{option}: '{'.'.join(path[:n])}' has no field '{part}'")
+            assert isinstance(kind, StructType)
+            field = kind.fields[names.index(part)]
+            is_nullable = is_nullable or field.nullable
+        return _Field(path, StructField(field.name, field.dataType, is_nullable))
+
+    def _names_of(self, *parts: PartPlan | None) -> Iterator[str]:
+        for part in parts:
+            if part is not None and part.column is not None:
+                yield self._schema.fields[part.column].name
+            elif part is not None and part.plan is not None:
+                yield from (field.path[0] for field in part.plan.fields)
+
+
+def positions_of(plan: RowsPlan, topic_option: str | None) -> ColumnPositions:
+    """Of the columns that are made as ``plan`` says: value, key, and the others in its order."""
+    at = {name: number for number, name in enumerate(names_of(plan))}
+    return ColumnPositions(
+        value=at[VALUE],
+        key=at.get(KEY),
+        headers=at.get(HEADERS),
+        topic=at.get("topic"),
+        partition=at.get("partition"),
+        timestamp=at.get("timestamp"),
+        topic_option=topic_option,
+    )
+
+
+def check_encodable(rows: PlannedRows) -> None:
+    """Raise SchemaError for a column that its format or its Avro schema cannot have, and for
+    patterns of times that cannot be written.
+    """
+    if rows.plan is None or rows.schema is None:
+        return
+    plans = [part.plan for part in (rows.plan.value, rows.plan.key) if part is not None]
+    wanted = [(plan, rows.schema) for plan in plans if plan is not None]
+    left = [one for one in wanted if one not in _checked]
+    if not left:
+        return
+    # Not above: they load pyarrow, which only columns of formats need here.
+    from spark_kafka_sink.formats.encoder import RowEncoder
+    from spark_kafka_sink.spark.versions import arrow_schema
+
+    for plan, schema in left:
+        RowEncoder(plan, arrow_schema(schema))
+        _checked.append((plan, schema))
+        del _checked[:-_MOST_CHECKED]
+
+
+def _is_column(part: PartPlan) -> bool:
+    return part.plan is None and not part.is_text and not part.prefix
+
+
+def _no_such(name: str, names: Iterable[str]) -> str:
+    known = [*names]
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f". Did you mean '{near[0]}'?" if near else f". There are: {', '.join(known[:20])}"
+    return f"the DataFrame has no column '{name}'{hint}"

@@ -1,0 +1,103 @@
+"""Schemas of a registry for what is written: found or registered before the first task.
+
+Ids travel to the tasks with the plan of the rows; tasks never ask a registry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.config.format_keys import AVRO, HEADER
+from spark_kafka_sink.config.formats import PartOptions
+from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
+from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.schemas import Wanted, find, header_of, prefix_of
+from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
+
+if TYPE_CHECKING:
+    from spark_kafka_sink.config.sink_options import SinkOptions
+
+
+def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
+    """``rows`` with the schemas that a registry has for them, as they are now.
+
+    Raises RegistryError, SchemaError for columns that a registry's schema does not fit.
+    """
+    formats, registry = options.formats, options.registry
+    if formats is None or registry is None:
+        return rows
+    plan = _plan_of(rows)
+    headers: list[tuple[str, bytes]] = []
+    parts = {"value": plan.value, "key": plan.key}
+    for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
+        made = parts[part.part]
+        if asked is None or made is None:
+            continue
+        schema = _schema(part, asked, registry, made, options.topic)
+        if part.format == AVRO:
+            made = _of_schema(part, made, schema, asked)
+        if part.id_location == HEADER:
+            headers.append(header_of(part.part, schema))
+        else:
+            made = _with_prefix(made, prefix_of(schema))
+        parts[part.part] = made
+    value = parts["value"]
+    assert value is not None
+    plan = plan._replace(value=value, key=parts["key"], headers=tuple(headers))
+    return rows._replace(plan=plan, positions=positions_of(plan, options.topic))
+
+
+def _plan_of(rows: PlannedRows) -> RowsPlan:
+    """What is made of the columns, also where they were to be appended as they are."""
+    if rows.plan is not None:
+        return rows.plan
+    found = rows.positions
+    kept = {
+        "topic": found.topic,
+        "partition": found.partition,
+        "headers": found.headers,
+        "timestamp": found.timestamp,
+    }
+    return RowsPlan(
+        PartPlan(found.value),
+        None if found.key is None else PartPlan(found.key),
+        tuple((part, number) for part, number in kept.items() if number is not None),
+    )
+
+
+def _schema(
+    part: PartOptions,
+    asked: SchemaOptions,
+    registry: RegistryOptions,
+    made: PartPlan,
+    topic: str | None,
+) -> Schema:
+    if registry.config is None:  # the id is given, and nobody to be asked for its schema
+        return Schema(asked.schema_id, "")
+    is_own = made.plan is not None and not asked.is_latest and asked.schema_id is None
+    text = made.plan.avro_schema if made.plan is not None else None
+    # What decides where the schema is looked for, or what is registered.
+    shown = text if is_own or asked.schema_id is None else None
+    return find(registry.config, Wanted(part.part, topic, shown, part.id_location, asked))
+
+
+def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
+    """To be written with the registry's schema, where that was asked for."""
+    assert made.plan is not None
+    if not asked.is_latest and asked.schema_id is None:
+        return made
+    if schema.kind != "AVRO":
+        raise SchemaError(
+            f"{part.part}.format=avro: the registry's schema {schema.id} is of the kind "
+            f"{schema.kind}"
+        )
+    return made._replace(plan=replace(made.plan, avro_schema=schema.text))
+
+
+def _with_prefix(made: PartPlan, prefix: bytes) -> PartPlan:
+    if made.plan is None:
+        return made._replace(prefix=prefix)
+    return made._replace(plan=replace(made.plan, prefix=prefix))

@@ -1,0 +1,181 @@
+"""Rows whose values are made of columns, on a simulated cluster: interceptors, dead letters, digests."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from spark_kafka_sink import RefusedRowsError
+from spark_kafka_sink.base.errors import RecordError, SchemaError
+from spark_kafka_sink.columns.dead_letters import CAUSE
+from spark_kafka_sink.columns.digest import RowsDigest
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.plan import FormatPlan, PlannedField
+from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from spark_kafka_sink.spark import task
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.interceptors import Interceptors
+from tests.simulation.harness import Simulation, simulate
+
+FIELDS = (PlannedField(("n",), "n"), PlannedField(("name",), "name"))
+MADE = RowsPlan(
+    PartPlan(plan=FormatPlan("json", FIELDS, null_when="gone")),
+    PartPlan(0, is_text=True),
+    (("partition", 3),),
+)
+POSITIONS = ColumnPositions(value=0, key=1, partition=2, topic_option="t")
+HERE = __name__
+
+
+def columns(count: int) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "n": pa.array(range(count), pa.int64()),
+            "name": pa.array([f"x{n}" if n % 3 else None for n in range(count)]),
+            "gone": pa.array([n % 5 == 4 for n in range(count)]),
+            "part": pa.array([n % 2 for n in range(count)], pa.int32()),
+        }
+    )
+
+
+def made(n: int) -> bytes | None:
+    name = {"name": f"x{n}"} if n % 3 else {}
+    return None if n % 5 == 4 else json.dumps({"n": n, **name}, separators=(",", ":")).encode()
+
+
+class Doubles:
+    """Sees the columns before anything is made of them; refuses 13."""
+
+    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        numbers = arrow_batch.column(0)
+        refused = {row: "unlucky" for row, n in enumerate(numbers.to_pylist()) if n == 13}
+        if refused:
+            raise RefusedRowsError(refused)
+        return arrow_batch.set_column(0, "n", pc.multiply(numbers, 2))
+
+
+class Task:
+    def __init__(self, plan: RowsPlan = MADE, positions: ColumnPositions = POSITIONS, **more: str):
+        self.simulation: Simulation = simulate()
+        for topic in ("t", "dead"):
+            self.simulation.cluster.create_topic(topic, 2)
+        named = {name.replace("_", "."): value for name, value in more.items()}
+        options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+        if options.dead_letters is not None:
+            config = options.dead_letters._replace(target=RowRules())
+            object.__setattr__(options, "dead_letters", config)
+        self.message = KafkaCommitMessage(0, 0)
+        hooks = Interceptors(options.interceptors, options.hooks_on_error)
+        of_task = hooks, self.simulation.producer, positions, options, self.message
+        self.rows = task._MadeRows(*of_task, plan)  # type: ignore[arg-type]
+
+    def write(self, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+        written = [part for batch in batches for part in self.rows.write(batch)]
+        self.rows.finish()
+        return written
+
+    def records(self, topic: str) -> list:
+        return [r for rs in self.simulation.cluster.records(topic).values() for r in rs]
+
+
+DEAD = {
+    "errors_tolerance": "all",
+    "errors_deadletterqueue_topic_name": "dead",
+    "errors_deadletterqueue_max_ratio": "1",
+}
+
+
+def test_values_and_keys_are_made_of_columns() -> None:
+    given = Task()
+    written = given.write(columns(1000), columns(7).slice(3))
+    found = sorted((int(r.key), r.value) for r in given.records("t"))
+    numbers = sorted([*range(1000), 3, 4, 5, 6])
+    assert found == [(n, made(n)) for n in numbers]
+    for partition, records in given.simulation.cluster.records("t").items():
+        assert {int(r.key) % 2 for r in records} == {partition}
+    digest = RowsDigest(POSITIONS)
+    for batch in written:
+        digest.add(batch)
+    assert digest.records == 1004
+    assert digest.data_bytes == sum(len(r.key) + len(r.value or b"") for r in given.records("t"))
+
+
+def test_interceptors_see_the_columns_before() -> None:
+    given = Task(interceptors=f"{HERE}:Doubles")
+    given.write(columns(10))
+    found = {int(r.key): r.value for r in given.records("t")}
+    assert {*found} == {2 * n for n in range(10)}
+    assert found[2] == b'{"n":2,"name":"x1"}'
+
+
+def test_rows_that_an_interceptor_refuses_are_dead_letters_with_the_value_that_they_had() -> None:
+    given = Task(interceptors=f"{HERE}:Doubles", **DEAD)
+    written = given.write(columns(20))
+    (letter,) = given.records("dead")
+    assert (letter.key, letter.value) == (b"13", made(13))
+    assert len(given.records("t")) == 19
+    assert sum(batch.num_rows for batch in written) == 20
+
+
+def faulty(count: int) -> pa.RecordBatch:
+    names = [None if n % 10 == 3 else "x" for n in range(count)]
+    return columns(count).set_column(1, "name", pa.array(names, pa.string()))
+
+
+AVRO = (
+    '{"type":"record","name":"R","fields":[{"name":"n","type":"long"},'
+    '{"name":"name","type":"string"}]}'
+)
+STRICT = MADE._replace(value=PartPlan(plan=FormatPlan("avro", FIELDS, avro_schema=AVRO)))
+
+
+def test_a_row_of_which_no_value_can_be_made_fails_the_task() -> None:
+    with pytest.raises(RecordError, match="row 3 of an Arrow batch: its value cannot be written"):
+        Task(STRICT).write(faulty(20))
+
+
+def test_or_is_a_dead_letter_with_its_columns_as_json() -> None:
+    given = Task(STRICT, **DEAD)
+    written = given.write(faulty(20))
+    letters = {int(r.key): r for r in given.records("dead")}
+    assert {*letters} == {3, 13}
+    told = json.loads(letters[13].value)
+    assert told == {"n": 13, "name": None, "gone": False, "part": 1}
+    assert dict(letters[3].headers)[CAUSE] == b"not-encodable"
+    assert {int(r.key) for r in given.records("t")} == {*range(20)} - {3, 13}
+    assert given.message.dead_letters == {"not-encodable": 2}
+    assert sum(batch.num_rows for batch in written) == 20
+
+
+def test_a_prefix_goes_before_bytes_and_headers_beside_those_that_are_there() -> None:
+    batch = pa.record_batch(
+        {
+            "value": pa.array([b"a", None, b""], pa.binary()),
+            "headers": pa.array(
+                [[{"key": "own", "value": b"1"}], None, []],
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+        }
+    )
+    plan = RowsPlan(
+        PartPlan(0, prefix=b"\0\0\0\0\5"), None, (("headers", 1),), headers=(("id", b"\1"),)
+    )
+    given = Task(plan, ColumnPositions(value=0, headers=1, topic_option="t"))
+    given.write(batch)
+    found = sorted((r.value or b"-", [*r.headers]) for r in given.records("t"))
+    assert found == [
+        (b"\0\0\0\0\5", [("id", b"\1")]),
+        (b"\0\0\0\0\5a", [("own", b"1"), ("id", b"\1")]),
+        (b"-", [("id", b"\1")]),
+    ]
+
+
+def test_a_column_whose_text_nobody_can_write_is_refused() -> None:
+    batch = columns(3).set_column(0, "n", pa.array([0.5, 1, 2]))
+    with pytest.raises(SchemaError, match="column 'n' of the Arrow type double has no text"):
+        Task(RowsPlan(PartPlan(0, is_text=True))).write(batch)

@@ -1,0 +1,125 @@
+"""Typed rows through real Spark into a real Kafka: what arrives is what Spark's own functions make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+import spark_kafka_sink
+from spark_kafka_sink.localkafka import LocalKafka
+
+ZONE = "America/New_York"
+
+
+@pytest.fixture
+def typed(spark: SparkSession) -> Any:
+    """Rows of many types, in a session with a time zone of its own."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", ZONE)
+    yield spark.range(1000, numPartitions=2).select(
+        f.col("id").cast("int").alias("n"),
+        f.concat(f.lit('ä"\n'), f.col("id")).alias("text"),
+        f.when(f.col("id") % 3 > 0, f.col("id") * 100_000).alias("big"),
+        (f.col("id") % 2 == 0).alias("is_even"),
+        f.timestamp_micros(f.lit(1_372_636_800_123_000) + f.col("id") * 3_600_000_000).alias("at"),
+        f.date_add(f.lit("1969-12-01").cast("date"), f.col("id").cast("int")).alias("day"),
+        f.struct(f.col("id").alias("a"), f.array(f.lit("x"), f.col("id").cast("string")).alias("b"))
+        .alias("nested"),
+        (f.col("id") % 10 == 7).alias("gone"),
+    )  # fmt: skip
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def expected(frame: DataFrame, key: str, value: Any) -> dict[str, str | None]:
+    rows = frame.select(f.col(key).cast("string").alias("key"), value.alias("value")).collect()
+    return {row["key"]: row["value"] for row in rows}
+
+
+def read(frame: DataFrame) -> dict[str, str | None]:
+    rows = frame.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)").collect()
+    found = {row["key"]: row["value"] for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.mark.parametrize("way", ["data source", pytest.param("function", marks=pytest.mark.long)])
+def test_json_is_what_to_json_makes(
+    typed: DataFrame,
+    way: str,
+    kafka: LocalKafka,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+) -> None:
+    topic = new_topic()
+    options = {"value.format": "json", "key.columns": "at", "value.null.when": "gone"}
+    if way == "data source":
+        write(typed, topic, **options)
+    else:
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
+        spark_kafka_sink.write(typed, {**servers, **options})
+    columns = [name for name in typed.columns if name != "gone"]
+    value = f.when(~f.col("gone"), f.to_json(f.struct(*columns)))
+    assert read(read_by_spark(topic)) == expected(typed, "at", value)
+
+
+def test_chosen_columns_and_what_else_a_record_has(
+    typed: DataFrame,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+) -> None:
+    topics = [new_topic(1), new_topic(1)]
+    frame = typed.withColumns(
+        {
+            "where": f.when(f.col("is_even"), topics[0]).otherwise(topics[1]),
+            "which": f.lit(0),
+            "more": f.array(f.struct(f.lit("h").alias("key"), f.lit(b"v").alias("value"))),
+        }
+    )
+    write(
+        frame,
+        None,
+        **{
+            "value.format": "json",
+            "value.columns": "nested.b,n,big",
+            "value.json.ignoreNullFields": "false",
+            "key.columns": "n",
+            "topic.column": "where",
+            "partition.column": "which",
+            "headers.column": "more",
+            "timestamp.column": "at",
+        },
+    )
+    made = f.to_json(f.struct("nested.b", "n", "big"), {"ignoreNullFields": "false"})
+    for remainder, topic in enumerate(topics):
+        rows = read_by_spark(topic)
+        assert read(rows) == expected(frame.where(f.col("n") % 2 == remainder), "n", made)
+        assert rows.select("timestamp").distinct().count() == 500
+        (headers,) = rows.select("headers").distinct().collect()
+        assert [(h["key"], bytes(h["value"])) for h in headers["headers"]] == [("h", b"v")]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("key", ["n", "text", "big", "is_even", "at", "day", "price", "local"])
+def test_the_text_of_a_key_is_what_cast_makes(
+    typed: DataFrame,
+    key: str,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+) -> None:
+    topic = new_topic()
+    number = f.col("n").cast("decimal(38, 18)")
+    frame = typed.withColumns(
+        {"price": number / 7_000_000 - 1, "local": f.col("at").cast("timestamp_ntz")}
+    )
+    write(frame, topic, **{"value.format": "json", "value.columns": "n", "key.columns": key})
+    rows = read_by_spark(topic).selectExpr("CAST(value AS STRING)", "CAST(key AS STRING)")
+    found = {row[0]: row[1] for row in rows.collect()}
+    made = frame.select(f.to_json(f.struct("n")), f.col(key).cast("string")).collect()
+    assert found == {row[0]: row[1] for row in made}

@@ -1,0 +1,227 @@
+"""Of which columns keys and values are made: options and Spark's schema → positions and plans."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import PartPlan
+from spark_kafka_sink.spark.input_schema import find_columns
+from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+
+HOME = StructType([StructField("city", StringType()), StructField("zip", IntegerType(), False)])
+PEOPLE = StructType(
+    [
+        StructField("id", LongType(), False),
+        StructField("name", StringType()),
+        StructField("home", HOME),
+        StructField("gone", BooleanType()),
+    ]
+)
+
+
+def options(**more: str) -> SinkOptions:
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+
+
+def planned(schema: StructType, **more: str) -> PlannedRows:
+    return plan_rows(schema, options(**more))
+
+
+def refusal(schema: StructType, **more: str) -> str:
+    with pytest.raises((SchemaError, ConfigError)) as refused:
+        planned(schema, **more)
+    return str(refused.value)
+
+
+def paths(part: PartPlan | None) -> list[tuple[str, ...]]:
+    assert part is not None
+    assert part.plan is not None
+    return [field.path for field in part.plan.fields]
+
+
+def with_fields(*more: tuple[str, object]) -> StructType:
+    return StructType([*PEOPLE.fields, *(StructField(name, kind) for name, kind in more)])  # type: ignore[arg-type]
+
+
+def test_without_options_of_formats_nothing_is_made() -> None:
+    schema = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    assert planned(schema) == PlannedRows(find_columns(schema, "t"))
+
+
+def test_raw_columns_under_other_names_are_appended_as_they_are() -> None:
+    schema = StructType(
+        [
+            StructField("body", BinaryType()),
+            StructField("id", StringType()),
+            StructField("when", TimestampType()),
+            StructField("timestamp", LongType()),
+        ]
+    )
+    found = planned(schema, value_column="body", key_column="id", timestamp_column="when")
+    assert found.plan is None
+    assert found.positions == ColumnPositions(value=0, key=1, timestamp=2, topic_option="t")
+    found = planned(
+        schema, value_columns="body", key_columns="id", key_format="raw", timestamp_column=""
+    )
+    assert found == PlannedRows(ColumnPositions(value=0, key=1, topic_option="t"))
+
+
+def test_a_value_of_a_format_has_all_columns_but_those_of_other_parts() -> None:
+    schema = with_fields(
+        ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
+    )
+    rows = planned(schema, value_format="json")
+    assert rows.plan is not None
+    assert paths(rows.plan.value) == [("id",), ("name",), ("home",), ("gone",)]
+    assert rows.plan.key == PartPlan(4)
+    assert rows.plan.kept == (("topic", 5), ("timestamp", 6))
+    assert rows.positions == ColumnPositions(value=0, key=1, topic=2, timestamp=3, topic_option="t")
+    assert rows.schema == schema
+
+
+def test_columns_of_the_key_stay_in_the_value_and_that_of_tombstones_does_not() -> None:
+    plan = planned(PEOPLE, value_format="json", key_columns="id", value_null_when="gone").plan
+    assert plan is not None
+    assert paths(plan.value) == [("id",), ("name",), ("home",)]
+    assert plan.value.plan is not None
+    assert plan.value.plan.null_when == "gone"
+    assert plan.key == PartPlan(0, is_text=True)
+
+
+def test_chosen_columns_keep_their_order_and_fields_of_structs_their_nullability() -> None:
+    found = planned(PEOPLE, value_format="avro", value_columns="home.zip, id,home.city")
+    assert found.plan is not None
+    assert paths(found.plan.value) == [("home", "zip"), ("id",), ("home", "city")]
+    assert found.plan.value.plan is not None
+    text = found.plan.value.plan.avro_schema
+    assert text is not None
+    kinds = {field["name"]: field["type"] for field in json.loads(text)["fields"]}
+    assert kinds == {"zip": ["int", "null"], "id": "long", "city": ["string", "null"]}
+
+
+def test_a_column_whose_name_has_dots_comes_before_a_field() -> None:
+    schema = with_fields(("home.city", LongType()))
+    plan = planned(schema, value_format="json", value_columns="home.city").plan
+    assert plan is not None
+    assert paths(plan.value) == [("home.city",)]
+
+
+@pytest.mark.parametrize("more", [{"value_column": "home"}, {}])
+def test_a_struct_may_be_the_value(more: dict[str, str]) -> None:
+    schema = PEOPLE if more else StructType([StructField("value", HOME)])
+    plan = planned(schema, value_format="json", **more).plan
+    assert plan is not None
+    name = "home" if more else "value"
+    assert paths(plan.value) == [(name, "city"), (name, "zip")]
+    assert plan.value.column == (2 if more else 0)
+
+
+def test_a_key_of_columns_and_one_that_is_a_struct() -> None:
+    plan = planned(PEOPLE, value_format="json", key_format="json", key_columns="id,home.zip").plan
+    assert plan is not None
+    assert paths(plan.key) == [("id",), ("home", "zip")]
+    plan = planned(PEOPLE, value_format="json", key_format="json", key_column="home").plan
+    assert plan is not None
+    assert paths(plan.key) == [("home", "city"), ("home", "zip")]
+    assert paths(plan.value) == [("id",), ("name",), ("gone",)]
+
+
+def test_a_text_needs_no_making_where_it_is_one() -> None:
+    found = planned(PEOPLE, value_format="string", value_column="name", key_columns="name")
+    assert found == PlannedRows(ColumnPositions(value=1, key=1, topic_option="t"))
+    plan = planned(PEOPLE, value_format="string", value_column="id").plan
+    assert plan is not None
+    assert plan.value == PartPlan(0, is_text=True)
+
+
+def test_an_empty_name_makes_a_column_one_like_others() -> None:
+    schema = with_fields(("partition", StringType()), ("key", LongType()))
+    plan = planned(schema, value_format="json", partition_column="", key_column="").plan
+    assert plan is not None
+    assert paths(plan.value)[-2:] == [("partition",), ("key",)]
+    assert plan.key is None
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"value_columns": "id"}, "unsupported type bigint. value must be a(n) string or binary. value.format=string"),
+        ({"value_format": "json", "value_columns": "nmae"}, "no column 'nmae'. Did you mean 'name'?"),
+        ({"value_format": "json", "value_columns": "home.street"}, "'home' has no field 'street'"),
+        ({"value_format": "json", "value_columns": "id.x"}, "'id' has no field 'x'"),
+        ({"value_format": "json", "value_columns": "name,name"}, "names a column twice"),
+        ({"value_format": "json", "value_column": "name"}, "must be a struct"),
+        ({"value_format": "json", "value_column": "home", "value_columns": "id"}, "leave one of them out"),
+        ({"value_format": "json", "key_columns": "home"}, "whose text cannot be a key: cast it"),
+        ({"value_format": "json", "key_columns": "id,name"}, "no key without key.format: set key.format"),
+        ({"value_format": "json", "key_columns": "id,name", "key_format": "raw"}, "with key.format=raw"),
+        ({"value_format": "json", "key_format": "json"}, "key.format=json needs columns"),
+        ({"value_format": "json", "key_columns": "home.zip"}, "a field of a struct cannot be it alone"),
+        ({"value_format": "json", "value_null_when": "id"}, "must be boolean"),
+        ({"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
+        ({"value_format": "string"}, "makes a value of one column, and 4 are left"),
+        ({"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
+        ({"value_format": "xml"}, "must be one of raw, string, json, avro"),
+        ({"value_column": "name", "key_format": "string"}, "key.format=string needs columns"),
+        ({"value_columns": "id,name"}, "set value.format to json or avro"),
+        ({"value_format": "avro", "value_avro_schema_file": "/nowhere"}, "value.avro.schema.file=/nowhere"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(more: dict[str, str], words: str) -> None:
+    schema = with_fields() if more != {"value_columns": "id"} else PEOPLE
+    assert words in refusal(schema, **more)
+
+
+def test_a_column_named_as_a_part_that_it_cannot_be_is_told_how_to_be_one_like_others() -> None:
+    schema = with_fields(("timestamp", StringType()))
+    assert "set timestamp.column to an empty text" in refusal(schema, value_format="json")
+
+
+def test_the_same_name_twice_in_one_value_is_refused() -> None:
+    schema = with_fields(("work", HOME))
+    words = refusal(schema, value_format="json", value_columns="home.zip,work.zip")
+    assert "more than one field the name 'zip'" in words
+
+
+def test_nothing_is_left_for_the_value() -> None:
+    assert "no column is left" in refusal(
+        StructType([StructField("key", StringType())]), value_format="json"
+    )
+
+
+def test_a_topic_is_needed() -> None:
+    given = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "value.format": "json"})
+    with pytest.raises(SchemaError, match="topic option required"):
+        plan_rows(PEOPLE, given)
+
+
+@pytest.mark.parametrize("kind", [DoubleType(), ArrayType(StringType())])
+def test_no_text_of_floating_point_and_of_what_has_parts(kind: object) -> None:
+    schema = with_fields(("x", kind))
+    assert "cast it in the DataFrame" in refusal(schema, value_format="json", key_columns="x")
+
+
+def test_options_without_effect_are_told() -> None:
+    notes = options(value_format="avro", value_json_dateformat="yyyy", avro_namespace="a").notes
+    assert any("value.json.dateformat" in note for note in notes)
+    assert not any("avro.namespace" in note for note in notes)
+    notes = options(value_format="json", avro_namespace="a").notes
+    assert any("option 'avro.namespace' has no effect" in note for note in notes)
