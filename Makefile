@@ -16,6 +16,7 @@
 # make test-report-cases   the same, of queries of which a batch was made slow in six ways: 3 minutes
 # make test-limits   limits, pauses and quotas with real Kafka and Spark: 6 minutes; the table of docs/limits.md:
 #                 python -m benchmarks.rate_limit
+# make test-registry   a real schema registry, whose schemas Confluent's own deserializers read back; 3 minutes
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
@@ -54,7 +55,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-registry test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py
@@ -118,6 +119,9 @@ test-report-cases: $(VENV)/browser.installed
 
 test-limits: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/spark/test_limits.py tests/broker/test_quota.py tests/simulation/test_limits.py
+
+test-registry: $(VENV)/registry.installed
+	$(BIN)/python -m pytest -m long tests/registry
 
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed
@@ -201,6 +205,7 @@ bench: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.kernels
 	$(BIN)/python -m benchmarks.matrix
 	$(BIN)/python -m benchmarks.latency
+	$(MAKE) wheel
 	$(BIN)/python -m benchmarks.cold
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.ten_million
@@ -209,6 +214,7 @@ bench: $(VENV)/bench.installed
 bench-quick: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.matrix --quick
 	$(BIN)/python -m benchmarks.latency --quick
+	$(MAKE) wheel
 	$(BIN)/python -m benchmarks.cold --quick
 	$(BIN)/python -m benchmarks.memory --quick
 	$(BIN)/python -m benchmarks.report --quick
@@ -238,6 +244,10 @@ $(VENV)/dev.installed: pyproject.toml | $(BIN)/python
 
 $(VENV)/browser.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
+	touch $@
+
+$(VENV)/registry.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev,registry]'
 	touch $@
 
 $(VENV)/bench.installed: pyproject.toml | $(BIN)/python

@@ -1,10 +1,10 @@
 """The first job of a fresh session: new JVM, new Python workers, nothing compiled by any JIT.
 
-    python -m benchmarks.cold [--quick]
+    make wheel && python -m benchmarks.cold [--quick]
 
 Each run is a process of its own; the sinks take turns. The session's start, which is the same for
-all, is not counted. "ours, first use" is the first job of all on a machine: with an empty cache of
-compiled kernels, which every later process finds there.
+all, is not counted. "ours, installed anew" is the first job of an installation from the wheel in
+dist/, made for that run, with an empty cache.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+import spark_kafka_sink
 from benchmarks import harness
 from benchmarks.measure import spread
 from benchmarks.rows import make_rows
@@ -30,46 +32,65 @@ _VALUE_BYTES = 100
 _CODEC = "lz4"
 _PARTITIONS = 6
 _TIMEOUT_S = 600
-FIRST_USE = "ours, first use"
-_TURN = ("ours", "jvm", "empty")
+INSTALLED = "ours, installed anew"
+_TURN = ("ours", INSTALLED, "jvm", "empty")
+_ROOT = Path(__file__).resolve().parents[1]
 
 
-def first_job(sink: str, target: Target, rows_count: int) -> dict[str, float]:
-    """In the child: seconds of the session's start and of its first job."""
+def first_job(sink: str, target: Target, rows_count: int) -> dict[str, Any]:
+    """In the child: seconds of the session's start and of its first job, and whose it was."""
     started = time.perf_counter()
     with harness.spark_session() as spark:
         frame = make_rows(spark, rows_count, _VALUE_BYTES)
         ready = time.perf_counter()
         SINKS[sink](frame, target)
         done = time.perf_counter()
-    return {"session_s": round(ready - started, 3), "job_s": round(done - ready, 3)}
+    times = {"session_s": round(ready - started, 3), "job_s": round(done - ready, 3)}
+    return {**times, "package": str(Path(spark_kafka_sink.__file__).parent)}
 
 
 def run_child(contender: str, target: Target, topic: BenchTopic, rows_count: int) -> float:
     """Seconds of the first job. Raises if the topic has not got every row once."""
     before = topic.end_offsets()
-    sink = "ours" if contender == FIRST_USE else contender
-    with tempfile.TemporaryDirectory() as empty_cache:
-        environment = dict(os.environ)
-        if contender == FIRST_USE:
-            environment["NUMBA_CACHE_DIR"] = empty_cache
-        child = [sys.executable, "-m", "benchmarks.cold", "--child", sink]
-        given = json.dumps({"target": target._asdict(), "rows_count": rows_count})
+    sink = "ours" if contender == INSTALLED else contender
+    given = json.dumps({"target": target._asdict(), "rows_count": rows_count})
+    command = [sys.executable, "-m", "benchmarks.cold", "--child", sink, given]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
+        root = _installed_in(Path(folder)) if contender == INSTALLED else _ROOT
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        if sink != contender:
+            environment["NUMBA_CACHE_DIR"] = cache
         done = subprocess.run(
-            [*child, given],
+            command,
+            cwd=root,
             env=environment,
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
         )
+        has_compiled = contender == INSTALLED and bool(os.listdir(cache))
     if done.returncode:
         raise RuntimeError(f"{contender} failed:\n{done.stderr}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    if found["package"] != str(root / "spark_kafka_sink"):
+        raise RuntimeError(f"{contender} was {found['package']}")
+    if has_compiled:
+        raise RuntimeError(f"{contender}: the wheel has no kernels for this machine")
     written = topic.end_offsets() - before
     if sink != "empty" and written != rows_count:
         raise RuntimeError(f"{contender} wrote {written} records of {rows_count} rows")
     topic.empty()
-    return float(json.loads(done.stdout.splitlines()[-1])["job_s"])
+    return float(found["job_s"])
+
+
+def _installed_in(folder: Path) -> Path:
+    """The package as in the wheel, with these benchmarks beside it."""
+    (wheel,) = _ROOT.glob("dist/pykafka_sink-*.whl")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, "--target", str(folder), str(wheel)], check=True)
+    (folder / "benchmarks").symlink_to(_ROOT / "benchmarks")
+    return folder
 
 
 def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
@@ -84,17 +105,16 @@ def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
             print("  ".join(f"{sink} {seconds:.2f} s" for sink, seconds in turn.items()))
             sys.stdout.flush()
             rounds.append(turn)
-        first_use = run_child(FIRST_USE, target, topic, rows_count) if rounds_count > 1 else None
     return {
         "rows": rows_count,
         "value_bytes": _VALUE_BYTES,
         "settings": settings,
         "job_s": {sink: spread([turn[sink] for turn in rounds]) for sink in _TURN},
-        "first_use_s": first_use,
         "ours_over": {
             other: spread([turn["ours"] / turn[other] for turn in rounds])
             for other in ("jvm", "empty")
         },
+        "installed_over_empty": spread([turn[INSTALLED] / turn["empty"] for turn in rounds]),
         "rounds": rounds,
     }
 
@@ -116,8 +136,7 @@ def main() -> int:
     result = measure(rounds_count, rows_count)
     harness.save("cold_quick" if arguments.quick else "cold", result)
     print(f"ours / jvm {result['ours_over']['jvm']['median']}")
-    if result["first_use_s"] is not None:
-        print(f"first use of all {result['first_use_s']} s")
+    print(f"installed anew / empty {result['installed_over_empty']['median']}")
     return 0
 
 

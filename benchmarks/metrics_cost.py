@@ -1,6 +1,6 @@
 """What metrics cost: everything on beside everything off, in turn.
 
-    python -m benchmarks.metrics_cost [--quick | --outputs]
+    python -m benchmarks.metrics_cost [--quick | --outputs] [--rounds 9]
 
 On is: the log, ``metrics.path``, a file for node_exporter, a push gateway, OpenTelemetry's metrics
 and traces, and pushing to brokers (KIP-714). What receives them is another process, which answers
@@ -208,6 +208,7 @@ def main() -> int:
     """Command line; 0 if nothing costs more than promised."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rows and rounds; no verdict")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS)
     parser.add_argument("--outputs", action="store_true", help="only the driver's time by output")
     arguments = parser.parse_args()
     url = receiver()
@@ -216,7 +217,7 @@ def main() -> int:
         if arguments.outputs:
             waiting(folder, url)
             return 0
-        result = _measured(folder, url, arguments.quick)
+        result = _measured(folder, url, arguments.quick, arguments.rounds)
     harness.save("metrics_cost_quick" if arguments.quick else "metrics_cost", result)
     ratios = [point["ratio"]["median"] for point in result["throughput"].values()]
     difference_ms = result["add_batch"]["difference_ms"]["median"]
@@ -225,9 +226,9 @@ def main() -> int:
     return 0 if arguments.quick or reached else 1
 
 
-def _measured(folder: Path, url: str, is_quick: bool) -> dict[str, Any]:
+def _measured(folder: Path, url: str, is_quick: bool, rounds: int) -> dict[str, Any]:
     on = {name: text for of in outputs_of(folder, url).values() for name, text in of.items()}
-    rounds, part = (_QUICK_ROUNDS, _QUICK_PART) if is_quick else (_ROUNDS, 1)
+    rounds, part = (_QUICK_ROUNDS, _QUICK_PART) if is_quick else (rounds, 1)
     batches = _QUICK_BATCHES if is_quick else _BATCHES
     waited = waiting(folder, url)
     points = {}

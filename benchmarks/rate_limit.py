@@ -13,13 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from benchmarks import harness
@@ -35,21 +33,6 @@ _GUARANTEES = ("at-least-once", "exactly-once")
 _NAME = "rate_limit"
 _CASES = {"local8": (8, (1, 2, 4, 8)), "local2": (2, (8,)), "killed": (8, (4,))}
 """Slots, and numbers of tasks."""
-
-
-class KillOnce:
-    """Kills a Python worker in its third Arrow batch, the first time. The rows name a folder."""
-
-    def __init__(self) -> None:
-        self._batches = 0
-
-    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
-        self._batches += 1
-        marker = Path(arrow_batch.column("folder")[0].as_py(), "killed")
-        if self._batches == 3 and not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return arrow_batch
 
 
 def measure(
@@ -70,7 +53,7 @@ def measure(
             "metrics.path": str(lines),
         }
         if is_killed:
-            options["interceptors"] = "benchmarks.rate_limit:KillOnce"
+            options["interceptors"] = "tests.killing:KillOnceLater"
         frame = spark.range(0, _ROWS, 1, tasks).selectExpr(
             f"rpad(lpad(id, 7, '0'), {_VALUE_BYTES}, '.') AS value", f"'{folder}' AS folder"
         )
@@ -100,7 +83,7 @@ def _warm_up(spark: SparkSession, kafka: LocalKafka, slots: int) -> None:
 def run(names: list[str]) -> list[dict[str, Any]]:
     """Cases by name."""
     results = []
-    # Where Spark's Python processes find KillOnce.
+    # Where Spark's Python processes find the interceptor that kills.
     os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parents[1])
     with LocalKafka(server_properties=SERVER_PROPERTIES) as kafka:
         for name in names:

@@ -1,0 +1,68 @@
+"""What `benchmarks.cached` has measured, as a part of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Table = Callable[[Sequence[str], Iterable[Sequence[object]]], list[str]]
+
+WANTED = {
+    "10B-zstd": 2.1,
+    "100B-lz4": 1.5,
+    "100B-none": 1.5,
+    "1KB-none": 1.35,
+    "1KB-lz4-key36": 1.15,
+    "10KB-none": 1.15,
+    "10KB-lz4": 0.95,
+}
+"""Elapsed time of the JVM sink over ours, at least."""
+AT_NO_COST = 1.25
+"""Elapsed time of ours over that of a sink at no cost, at most."""
+_SINKS = ("ours", "jvm", "empty")
+_PARTS = ("jvm_cpu_s", "python_cpu_s", "broker_cpu_s")
+
+
+def section(results: Mapping[str, Any], title: str, text: str, table: Table) -> list[str]:
+    """Ratios of all points, then where the seconds are."""
+    points: Mapping[str, Any] = results["points"]
+    conf = ", ".join(f"`{name}={value}`" for name, value in results["spark_conf"].items())
+    with_conf = f" Spark's configuration: {conf}." if conf else ""
+    ratios = ("point", "pairs", "JVM sink / ours", "wanted", "ours / a sink at no cost", "wanted")
+    seconds = ("point", "sink", "elapsed, s", "CPU of Spark's JVM, s", "of Python, s")
+    return [
+        f"## {title}",
+        "",
+        text + with_conf,
+        "",
+        *table((*ratios, "CPU, ours / JVM sink"), map(_ratios, points, points.values())),
+        *table((*seconds, "of the broker, s"), _seconds(points)),
+    ]
+
+
+def _ratios(name: str, point: Mapping[str, Any]) -> list[str]:
+    wanted = WANTED.get(name)
+    jvm, empty = point["jvm_over_ours"], point["ours_over_empty"]
+    return [
+        name,
+        str(len(point["rounds"])),
+        _marked(jvm, wanted is not None and jvm["median"] < wanted),
+        "" if wanted is None else f"≥ {wanted:.2f}",
+        _marked(empty, empty["median"] > AT_NO_COST),
+        f"≤ {AT_NO_COST:.2f}",
+        f"{point['cpu_ours_over_jvm']['median']:.2f}",
+    ]
+
+
+def _marked(spread: Mapping[str, float], is_missed: bool) -> str:
+    """Bold where a target is missed."""
+    text = f"{spread['median']:.2f} ({spread['min']:.2f} to {spread['max']:.2f})"
+    return f"**{text}**" if is_missed else text
+
+
+def _seconds(points: Mapping[str, Any]) -> Iterator[list[str]]:
+    for name, point in points.items():
+        for sink in _SINKS:
+            figures = point["seconds"][sink]
+            parts = [f"{figures[part]:.2f}" for part in _PARTS]
+            yield [name, sink, f"{figures['elapsed_s']:.2f}", *parts]

@@ -1,0 +1,146 @@
+"""What the producer alone takes, without Spark: CPU of its two threads, against a real broker.
+
+    python -m benchmarks.producer [--only 1KB-lz4-key36 …] [--rounds 5] [--seconds 0]
+
+Arrow batches as Spark hands them over, 96 MiB of them, are appended and flushed again and again. Of
+each point the fastest round counts: CPU of this process, of the thread that appends and of the one
+that sends, in ns per record. ``encode`` and ``compress`` are the task's own counters, parts of the
+time of the thread that appends. With ``--seconds`` each point goes on for so long, to be profiled:
+
+    perf record -g -p <process id, as printed> -- sleep 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+import uuid
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from benchmarks.points import Point
+from benchmarks.rows import PAGE
+from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.producer.producer import ThreadedProducer
+
+POINTS = (
+    Point(100, "lz4"),
+    Point(1_000, "none"),
+    Point(1_000, "lz4"),
+    Point(1_000, "lz4", "long"),
+    Point(1_000, "lz4", "long", partitions=100),
+    Point(10_000, "none"),
+    Point(10_000, "lz4"),
+)
+_ARROW_ROWS = 10_000
+_ALL_BYTES = 96 << 20
+_PRIME = 7919
+
+
+class Cost(NamedTuple):
+    """CPU in ns per record: of the process, the thread that appends, and the one that sends."""
+
+    process: float
+    appends: float
+    sends: float
+    encode: float
+    compress: float
+
+
+def arrow_batches(point: Point, most_bytes: int) -> list[pa.RecordBatch]:
+    """Rows about as ``rows.make_rows`` has them, in Arrow batches of ``most_bytes`` at most."""
+    rng = random.Random(7)
+    rows = max(1, min(_ARROW_ROWS, most_bytes // point.value_bytes))
+    batches = []
+    for first in range(0, _ALL_BYTES // point.value_bytes, rows):
+        values = [_value(first + row, point.value_bytes, rng) for row in range(rows)]
+        columns = {"value": pa.array(values, pa.binary())}
+        if point.key != "null":
+            keys = [str(uuid.UUID(int=rng.getrandbits(128))).encode() for _ in range(rows)]
+            columns["key"] = pa.array(keys, pa.binary())
+        batches.append(pa.record_batch(columns))
+    return batches
+
+
+def _value(number: int, size: int, rng: random.Random) -> bytes:
+    head = b'{"id":%09d,"hash":"%016x",' % (number, rng.getrandbits(64))
+    start = number * _PRIME % (len(PAGE) - size)
+    return (head + PAGE[start : start + size])[:size]
+
+
+class Task:
+    """One producer, and the Arrow batches that it is given."""
+
+    def __init__(self, kafka: LocalKafka, point: Point, most_bytes: int) -> None:
+        self._topic = BenchTopic(kafka, point.partitions)
+        self._batches = arrow_batches(point, most_bytes)
+        self._rows = sum(batch.num_rows for batch in self._batches)
+        self._positions = ColumnPositions(
+            value=0, key=None if point.key == "null" else 1, topic_option=self._topic.name
+        )
+        settings = {**point.settings(), "bootstrap.servers": kafka.bootstrap_servers}
+        self._producer = ThreadedProducer(ProducerConfig.parse(settings), [self._topic.name])
+
+    def run(self) -> Cost:
+        """Append all and flush."""
+        metrics = self._producer.metrics
+        encode_ns, compress_ns = metrics.encode_ns, metrics.compress_ns
+        process_ns, thread_ns = time.process_time_ns(), time.thread_time_ns()
+        for batch in self._batches:
+            self._producer.append(batch, self._positions)
+        self._producer.flush()
+        process_ns = time.process_time_ns() - process_ns
+        thread_ns = time.thread_time_ns() - thread_ns
+        encode_ns, compress_ns = metrics.encode_ns - encode_ns, metrics.compress_ns - compress_ns
+        took = process_ns, thread_ns, process_ns - thread_ns, encode_ns, compress_ns
+        self._topic.empty()
+        return Cost(*(ns / self._rows for ns in took))
+
+    def close(self) -> None:
+        """End the producer, remove the topic."""
+        self._producer.close()
+        self._topic.delete()
+
+
+def measure(task: Task, rounds: int, seconds: float) -> Cost:
+    """The round that took least; whatever else the machine does only makes it longer."""
+    task.run()
+    costs = [task.run() for _ in range(rounds)]
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        costs.append(task.run())
+    return min(costs)
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", default=[], help="points with such names: '1KB*'")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0, help="then go on for so long")
+    parser.add_argument("--arrow-mib", type=float, default=64, help="Arrow batches of at most this")
+    arguments = parser.parse_args()
+    wanted = arguments.only
+    print(f"process {os.getpid()}; ns per record, CPU", flush=True)
+    with LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka:
+        for point in POINTS:
+            if wanted and not any(fnmatchcase(point.name, pattern) for pattern in wanted):
+                continue
+            task = Task(kafka, point, int(arguments.arrow_mib * (1 << 20)))
+            cost = measure(task, arguments.rounds, arguments.seconds)
+            task.close()
+            figures = "   ".join(f"{name} {ns:7.0f}" for name, ns in cost._asdict().items())
+            print(f"{point.name:20} {figures}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
