@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -127,6 +128,24 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+def least_memory_of_decoding(frame: Frame, *, enough: int) -> int:
+    """Bytes at the peak while ``frame`` is decoded; less than ``enough`` needs no second look.
+
+    What other threads of this process take meanwhile is counted, too (pytest-xdist's receive what
+    to run): what decoding takes, it takes each time.
+    """
+    least = sys.maxsize
+    for _ in range(5):
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        decode(frame)
+        _, peak = tracemalloc.get_traced_memory()
+        least = min(least, peak - before)
+        if least < enough:
+            break
+    return least
+
+
 def decode(frame: Frame) -> schema.Message | None:
     """The answer as the connection reads it, None if refused. Lets any other exception out."""
     try:
@@ -236,12 +255,9 @@ def test_truncated_and_lying_frames_take_no_memory(
             for lie in (None, *_HUGE_LENGTHS):
                 rest = b"" if lie is None else lie + frame.data[at + len(lie) :]
                 broken = frame._replace(data=frame.data[:at] + rest)
-                before, _ = tracemalloc.get_traced_memory()
-                tracemalloc.reset_peak()
-                decode(broken)
-                _, peak = tracemalloc.get_traced_memory()
                 # An object or two per byte, never what the length announces (32 KiB at least).
-                assert peak - before < 100 * len(broken.data) + 8 * 1024, broken
+                limit = 100 * len(broken.data) + 8 * 1024
+                assert least_memory_of_decoding(broken, enough=limit) < limit, broken
     finally:
         tracemalloc.stop()
 
