@@ -34,15 +34,20 @@ _is_jvm_started = False
 
 
 @contextmanager
-def spark_session(cores: int = 2, **conf: str) -> Iterator[SparkSession]:
-    """A session that has Spark's JVM Kafka sink as well. ``conf`` holds for it alone."""
+def spark_session(
+    cores: int = 2, more_jars: tuple[str, ...] = (), **conf: str
+) -> Iterator[SparkSession]:
+    """A session that has Spark's JVM Kafka sink as well. ``conf`` holds for it alone.
+
+    more_jars: as Maven names them, besides those of the sink
+    """
     global _is_jvm_started
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if conf and not _is_jvm_started:
         # What the first session is given becomes the JVM's own, for all that follow.
-        _builder(cores).getOrCreate().stop()
+        _builder(cores, more_jars).getOrCreate().stop()
     _is_jvm_started = True
-    builder = _builder(cores)
+    builder = _builder(cores, more_jars)
     for name, value in conf.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -52,8 +57,10 @@ def spark_session(cores: int = 2, **conf: str) -> Iterator[SparkSession]:
         session.stop()
 
 
-def _builder(cores: int) -> Any:
+def _builder(cores: int, more_jars: tuple[str, ...]) -> Any:
     jars = fetch_jars(JVM_SINK, "jvm-sink", transitive=False)
+    if more_jars:
+        jars += fetch_jars(more_jars, "more-of-benchmarks", transitive=False)
     return (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.jars", ",".join(str(jar) for jar in jars))

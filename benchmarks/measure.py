@@ -107,33 +107,32 @@ def _peak_mib(process: psutil.Process) -> float:
         return 0.0
 
 
+@dataclass
 class Contender:
-    """A sink with a topic of its own, ready to write the same rows again and again."""
+    """A sink with a topic of its own, ready to write the same rows again and again.
 
-    def __init__(
-        self,
-        name: str,
-        frame: DataFrame,
-        rows_count: int,
-        target: Target,
-        topic: BenchTopic | None,
-    ) -> None:
-        self.name = name
-        self._write = SINKS[name]
-        self._frame = frame
-        self._rows_count = rows_count
-        self._target = target
-        self._topic = topic
-        self._processes = SparkProcesses(frame.sparkSession)
+    write: in place of the one of ``sinks.SINKS`` that has this name
+    """
+
+    name: str
+    frame: DataFrame
+    rows_count: int
+    target: Target
+    topic: BenchTopic | None
+    write: Callable[[DataFrame, Target], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._write = self.write or SINKS[self.name]
+        self._processes = SparkProcesses(self.frame.sparkSession)
 
     def run(self) -> Run:
         """One job. Raises if the topic has not got every row once."""
-        before = self._topic.end_offsets() if self._topic else 0
+        before = self.topic.end_offsets() if self.topic else 0
         self._processes.reset_peaks()
         broker_before = self._broker_cpu_s()
         jvm_before, python_before = self._processes.cpu_s()
         started = time.perf_counter()
-        self._write(self._frame, self._target)
+        self._write(self.frame, self.target)
         elapsed_s = time.perf_counter() - started
         jvm_after, python_after = self._processes.cpu_s()
         broker_cpu_s = self._broker_cpu_s() - broker_before
@@ -152,15 +151,15 @@ class Contender:
         )
 
     def _broker_cpu_s(self) -> float:
-        return 0.0 if self._topic is None else cpu_seconds(self._topic.broker)
+        return 0.0 if self.topic is None else cpu_seconds(self.topic.broker)
 
     def _written_since(self, before: int) -> tuple[int, int]:
-        if self._topic is None:
+        if self.topic is None:
             return 0, 0
-        records, broker_bytes = self._topic.end_offsets() - before, self._topic.log_bytes()
-        if records != self._rows_count:
-            raise RuntimeError(f"{self.name} wrote {records} records of {self._rows_count} rows")
-        self._topic.empty()
+        records, broker_bytes = self.topic.end_offsets() - before, self.topic.log_bytes()
+        if records != self.rows_count:
+            raise RuntimeError(f"{self.name} wrote {records} records of {self.rows_count} rows")
+        self.topic.empty()
         return records, broker_bytes
 
 
