@@ -7,7 +7,7 @@ sink fed by ``to_json(struct(*))`` and by ``to_avro`` with Confluent's five byte
 and the typed columns into a Python sink that drops them, which is what handing them over costs. All
 with lz4 and batches of 128 KiB. Schemas are in a real registry.
 
-confluent-kafka's AvroSerializer writes a tenth of the rows, with ours beside it: it takes minutes for all.
+confluent-kafka's AvroSerializer writes a tenth of the rows, with ours beside it.
 
 Writes benchmarks/results/typed.json.
 """

@@ -206,24 +206,30 @@ def lz4_blocks(data: bytes) -> Iterator[tuple[bool, bytes]]:
 
 
 @pytest.mark.parametrize("level", [9, 12])
-def test_lz4_header_is_one_that_kafkas_reader_accepts(level: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "block_size_id", "blocks"),
+    [(1, 4, 1), (65_536, 4, 1), (65_537, 5, 1), (262_144, 5, 1), (600_000, 5, 3)],
+)
+def test_lz4_header_is_one_that_kafkas_reader_accepts(
+    level: int, size: int, block_size_id: int, blocks: int
+) -> None:
     """Lz4BlockInputStream: version 1, independent blocks, no dictionary, 64 KiB to 4 MiB."""
-    data = compress("lz4", text(200_000), level)
+    data = compress("lz4", text(size), level)
     magic, flags, block_descriptor = struct.unpack_from("<IBB", data)
     assert magic == _LZ4_MAGIC
     assert flags >> 6 == 1
     assert flags >> 5 & 1 == 1, "blocks depend on each other"
     assert flags & 0b1111 == 0, "content size, content checksum, reserved bit or dictionary"
-    assert block_descriptor == 4 << 4
-    assert len(list(lz4_blocks(data))) == 4
+    assert block_descriptor == block_size_id << 4
+    assert len(list(lz4_blocks(data))) == blocks
 
 
 @pytest.mark.parametrize("level", [9, 12])
 def test_lz4_blocks_can_be_read_alone(level: int) -> None:
-    data = text(200_000)
+    data = text(600_000)
     raw = pa.Codec("lz4_raw")
     for index, (is_compressed, block) in enumerate(lz4_blocks(compress("lz4", data, level))):
-        part = data[index * 65_536 : (index + 1) * 65_536]
+        part = data[index * 262_144 : (index + 1) * 262_144]
         assert (raw.decompress(block, len(part), asbytes=True) if is_compressed else block) == part
 
 
