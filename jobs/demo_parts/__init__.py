@@ -1,0 +1,1 @@
+"""What the demo does besides its stream."""
