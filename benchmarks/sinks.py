@@ -122,7 +122,7 @@ def _run_confluent_task(
     failures: list[Any] = []
     producer = Producer(
         {
-            **_librdkafka_settings(target),
+            **librdkafka_settings(target),
             # Telling Python of every single delivery would cost more than the delivery.
             "delivery.report.only.error": True,
             "on_delivery": lambda error, message: failures.append(error),
@@ -135,7 +135,7 @@ def _run_confluent_task(
     yield pa.record_batch([pa.array([written], pa.int64())], names=["written"])
 
 
-def _librdkafka_settings(target: Target) -> dict[str, Any]:
+def librdkafka_settings(target: Target) -> dict[str, Any]:
     """The Java producer's settings under librdkafka's names, so that both do the same."""
     settings: dict[str, Any] = {
         "bootstrap.servers": target.bootstrap_servers,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.avro.functions import to_avro
 
-from benchmarks.sinks import JVM_FORMAT, OURS_FORMAT, Target, empty
+from benchmarks.sinks import JVM_FORMAT, OURS_FORMAT, Target, empty, librdkafka_settings
 
 _FLUSH_TIMEOUT_S = 120.0
 _POLL_S = 0.1
@@ -106,10 +106,7 @@ def _serialize_and_produce(
     serialize = AvroSerializer(SchemaRegistryClient({"url": registry.url}), registry.schema)
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
-            **{name: text for name, text in settings.items() if name != "buffer.memory"},
-            "queue.buffering.max.messages": 1_000_000,
+            **librdkafka_settings(Target(bootstrap_servers, topic, settings)),
             "delivery.report.only.error": True,
             "on_delivery": lambda error, message: failures.append(error),
         }
