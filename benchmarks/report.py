@@ -29,10 +29,10 @@ _CACHED = {
     "parquet": ("Rows read from Parquet", "The same rows, read from Parquet."),
 }
 _TYPED = (
-    "The real flights (19 columns) from Parquet, lz4, batches of 128 KiB, whole jobs in turn in one "
-    "session. `ours, json` and `ours, avro`: this sink's formats, Avro with a registry's id; `to_json` "
-    "and `to_avro`: Spark's functions, with the same five bytes, before either sink. A sink at no cost "
-    "is given the typed columns."
+    "The real flights (19 columns) from Parquet, lz4, batches of 128 KiB, whole jobs in turn in "
+    "one session. `ours, json` and `ours, avro`: this sink's formats, Avro with a registry's id; "
+    "`to_json` and `to_avro`: Spark's functions, with the same five bytes, before either sink. A "
+    "sink at no cost is given the typed columns."
 )
 _SHOWN = ("10B-zstd", "100B-none", "100B-lz4", "1KB-none", "1KB-lz4", "10KB-lz4")
 _PERCENT_OFF = 0.995
