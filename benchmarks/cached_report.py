@@ -27,6 +27,7 @@ def section(results: Mapping[str, Any], title: str, text: str, table: Table) -> 
     """Ratios of all points, then where the seconds are."""
     points: Mapping[str, Any] = results["points"]
     conf = ", ".join(f"`{name}={value}`" for name, value in results["spark_conf"].items())
+    cores: int = results["machine"]["cores"]
     with_conf = f" Spark's configuration: {conf}." if conf else ""
     ratios = ("point", "pairs", "JVM sink / ours", "wanted", "ours / a sink at no cost", "wanted")
     seconds = ("point", "sink", "elapsed, s", "CPU of Spark's JVM, s", "of Python, s")
@@ -36,7 +37,7 @@ def section(results: Mapping[str, Any], title: str, text: str, table: Table) -> 
         text + with_conf,
         "",
         *table((*ratios, "CPU, ours / JVM sink"), map(_ratios, points, points.values())),
-        *table((*seconds, "of the broker, s"), _seconds(points)),
+        *table((*seconds, "of the broker, s", "cores idle"), _seconds(points, cores)),
     ]
 
 
@@ -60,9 +61,12 @@ def _marked(spread: Mapping[str, float], is_missed: bool) -> str:
     return f"**{text}**" if is_missed else text
 
 
-def _seconds(points: Mapping[str, Any]) -> Iterator[list[str]]:
+def _seconds(points: Mapping[str, Any], cores: int) -> Iterator[list[str]]:
+    """Idle: what of all cores' time is neither Spark's, nor Python's, nor the broker's."""
     for name, point in points.items():
         for sink in _SINKS:
             figures = point["seconds"][sink]
             parts = [f"{figures[part]:.2f}" for part in _PARTS]
-            yield [name, sink, f"{figures['elapsed_s']:.2f}", *parts]
+            used = sum(figures[part] for part in _PARTS)
+            idle = 1 - used / (cores * figures["elapsed_s"])
+            yield [name, sink, f"{figures['elapsed_s']:.2f}", *parts, f"{max(0.0, idle):.0%}"]
