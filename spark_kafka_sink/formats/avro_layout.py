@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_kafka_sink.formats.avro_defaults import encoded_default
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.layout import Node, is_variant, kind_of
+from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels.avro_rows import (
     AS_DOUBLE,
@@ -65,14 +65,6 @@ _TIMES: dict[tuple[int, str, str], int] = {
     (nodes.TIME, "int", "time-millis"): 1_000_000,
 }
 _NESTED = {nodes.STRUCT: "record", nodes.LIST: "array", nodes.MAP: "map"}
-
-
-class Column(NamedTuple):
-    """A column of the DataFrame or a field of a struct in it. path: for messages"""
-
-    name: str
-    path: str
-    type: Any
 
 
 def avro_root(schema: Any, columns: list[Column]) -> Node:

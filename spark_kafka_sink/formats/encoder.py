@@ -10,32 +10,46 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_kafka_sink.formats.avro_layout import Column, avro_root
+from spark_kafka_sink.formats.avro_layout import avro_root
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.json_layout import check_options, json_node
-from spark_kafka_sink.formats.layout import Node, Table, array_at, type_at
-from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, PlannedField
+from spark_kafka_sink.formats.layout import Column, Node, Table, array_at, type_at
+from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.zones import zone_table
-from spark_kafka_sink.record.kernels import nodes
-from spark_kafka_sink.record.kernels.avro_rows import (
-    FAULT_CAUSES,
-    FIXED,
-    NO_SYMBOL,
-    NULL_VALUE,
-    WRONG_SIZE,
-    write_avro,
-)
+from spark_kafka_sink.record.kernels import avro_rows, nodes, protobuf_rows
+from spark_kafka_sink.record.kernels.avro_rows import FIXED, write_avro
 from spark_kafka_sink.record.kernels.json_rows import IGNORE_NULLS, write_json
 from spark_kafka_sink.record.kernels.numbers import WIDEST_TEXT
+from spark_kafka_sink.record.kernels.protobuf_rows import WIDEST_FIELD, write_protobuf
 
 Int64Array = npt.NDArray[np.int64]
 
 _LEAST_BYTES = 64 * 1024
 _MARGIN = 1.125
+_KERNELS = {JSON: write_json, AVRO: write_avro, PROTOBUF: write_protobuf}
+_AVRO_FAULTS = {
+    avro_rows.NULL_VALUE: "field '{path}' is null, and the Avro schema has no null for it",
+    avro_rows.WRONG_SIZE: (
+        "field '{path}' does not have the {size} bytes of the Avro schema's fixed type"
+    ),
+    avro_rows.NO_SYMBOL: "field '{path}' is none of the symbols of the Avro schema's enum",
+}
+_PROTOBUF_FAULTS = {
+    protobuf_rows.NULL_VALUE: (
+        "field '{path}' is null, and Protobuf has no null for required fields, elements and values "
+        "of maps"
+    ),
+    protobuf_rows.OUT_OF_RANGE: "field '{path}' is out of the range of its Protobuf type",
+    protobuf_rows.NO_SYMBOL: "field '{path}' is none of the values of its Protobuf enum",
+    protobuf_rows.TWO_OF_ONE: (
+        "field '{path}' and another one of the same Protobuf oneof are both not null"
+    ),
+    protobuf_rows.NOT_UTF8: "field '{path}' is a string that is not UTF-8",
+}
 _FAULTS = {
-    NULL_VALUE: "field '{path}' is null, and the Avro schema has no null for it",
-    WRONG_SIZE: "field '{path}' does not have the {size} bytes of the Avro schema's fixed type",
-    NO_SYMBOL: "field '{path}' is none of the symbols of the Avro schema's enum",
+    AVRO: (avro_rows.FAULT_CAUSES, _AVRO_FAULTS),
+    PROTOBUF: (protobuf_rows.FAULT_CAUSES, _PROTOBUF_FAULTS),
 }
 
 
@@ -55,6 +69,8 @@ class EncodedRows(NamedTuple):
 class RowEncoder:
     """The rows of Arrow batches of one schema, written as a plan says.
 
+    Kernels write to one piece of memory, from its beginning, or, Protobuf's, from its end.
+
     Raises FormatError for a column that is not there, or whose type the format cannot have.
     """
 
@@ -63,7 +79,8 @@ class RowEncoder:
         self._check_null_when(schema)
         self._table = Table(_root(plan, schema))
         self._nodes = list(self._table.root.walk())
-        self._kernel = write_avro if plan.format == AVRO else write_json
+        self._kernel = _KERNELS[plan.format]
+        self._is_from_end = plan.format == PROTOBUF
         self._zones = zone_table(plan.json_options.time_zone)
         self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
         self._frames = np.zeros((self._table.root.depth + 1, nodes.FRAME_FIELDS), np.int64)
@@ -80,7 +97,8 @@ class RowEncoder:
         starts = np.zeros(rows_count + 1, np.int64)
         self._table.point_at(arrays)
         state = self._state
-        state[nodes.NEXT_ROW], state[nodes.ROWS_COUNT] = 0, rows_count
+        state[nodes.NEXT_ROW] = rows_count if self._is_from_end else 0
+        state[nodes.ROWS_COUNT] = rows_count
         state[nodes.FAULTS], state[nodes.FAULTS_COUNT] = faults.ctypes.data, 0
         state[nodes.STARTS] = starts.ctypes.data
         state[nodes.SKIPPED] = 0 if skipped is None else skipped.ctypes.data
@@ -94,8 +112,9 @@ class RowEncoder:
 
     def fault_text(self, fault: int) -> str:
         """Why a row could not be written: names the field, and tells nothing of its value."""
-        node = self._nodes[fault // FAULT_CAUSES]
-        return _FAULTS[fault % FAULT_CAUSES].format(path=node.path, size=node.parameter)
+        causes, texts = _FAULTS[self._plan.format]
+        node = self._nodes[fault // causes]
+        return texts[fault % causes].format(path=node.path, size=node.parameter)
 
     def _write(self, starts: Int64Array) -> None:
         state = self._state
@@ -103,15 +122,20 @@ class RowEncoder:
             state[nodes.OUT] = self._room.ctypes.data
             state[nodes.LIMIT] = self._room.ctypes.data + len(self._room)
             if self._kernel(self._state.ctypes.data) == nodes.ALL_WRITTEN:
+                if self._is_from_end:
+                    starts += len(self._room)
                 return
-            row = int(state[nodes.NEXT_ROW])
-            used = int(starts[row])
+            rows_count, row = int(state[nodes.ROWS_COUNT]), int(state[nodes.NEXT_ROW])
+            used = abs(int(starts[row]))
+            done = rows_count - row if self._is_from_end else row
             # As many bytes for each row that is left as for those before.
-            rows_count = int(state[nodes.ROWS_COUNT])
-            guess = int(used / max(row, 1) * rows_count * _MARGIN)
+            guess = int(used / max(done, 1) * rows_count * _MARGIN)
             least = used + int(state[nodes.NEEDED])
             larger = np.empty(max(guess, least, 2 * len(self._room)), np.uint8)
-            larger[:used] = self._room[:used]
+            if self._is_from_end:
+                larger[len(larger) - used :] = self._room[len(self._room) - used :]
+            else:
+                larger[:used] = self._room[:used]
             self._room = larger
 
     def _values(self, starts: Int64Array, is_null: npt.NDArray[Any] | None) -> Any:
@@ -145,12 +169,18 @@ class RowEncoder:
         state[nodes.FRAMES] = self._frames.ctypes.data
         state[nodes.PREFIX] = self._prefix.ctypes.data
         state[nodes.PREFIX_BYTES] = len(self._plan.prefix)
-        widest = max(len(node.name) + _fixed_bytes(node) for node in table.root.walk())
-        state[nodes.SLACK] = widest + table.root.depth + 2 * WIDEST_TEXT
+        state[nodes.SLACK] = self._slack()
         state[nodes.ZONES] = self._zones.ctypes.data
         state[nodes.ZONES_COUNT] = len(self._zones)
         state[nodes.FLAGS] = IGNORE_NULLS if self._plan.json_options.ignore_null_fields else 0
         return state
+
+    def _slack(self) -> int:
+        if self._is_from_end:
+            return WIDEST_FIELD + len(self._plan.prefix)
+        root = self._table.root
+        widest = max(len(node.name) + _fixed_bytes(node) for node in root.walk())
+        return widest + root.depth + 2 * WIDEST_TEXT
 
 
 def _fixed_bytes(node: Node) -> int:
@@ -163,12 +193,14 @@ def _root(plan: FormatPlan, schema: pa.Schema) -> Node:
         children = (_json_field(field, schema) for field in plan.fields)
         numbered = tuple(child._replace(source=n) for n, child in enumerate(children))
         return Node(nodes.STRUCT, children=numbered)
+    columns = [
+        Column(field.name, ".".join(field.path), type_at(schema, field.path))
+        for field in plan.fields
+    ]
     if plan.format == AVRO and plan.avro_schema is not None:
-        columns = [
-            Column(field.name, ".".join(field.path), type_at(schema, field.path))
-            for field in plan.fields
-        ]
         return avro_root(_parsed(plan.avro_schema), columns)
+    if plan.format == PROTOBUF and plan.protobuf_schema is not None:
+        return protobuf_root(plan.protobuf_schema, columns)
     raise FormatError(f"format '{plan.format}' is not known")
 
 

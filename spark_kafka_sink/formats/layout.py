@@ -27,7 +27,10 @@ class Node(NamedTuple):
     name: the bytes that come before its value, or, of a constant, are it
     source: which column it is, or which field of the struct that it is in; -1: none
     parameter, written_as, value_branch, null_branch: numbers for the kernel
-    symbols: those of an enum; path: what messages call it
+    symbols: those of an enum; numbers: what each of them is written as, or, without symbols, those
+        that the enum has; path: what messages call it
+    rules: of a Protobuf field, whose tag ``name`` is; rival: which field of the struct around it is
+        the next one of the same oneof, -1 if there is none
     """
 
     kind: int
@@ -39,6 +42,9 @@ class Node(NamedTuple):
     null_branch: int = -1
     offset_bytes: int = 0
     symbols: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = ()
+    rules: int = 0
+    rival: int = -1
     path: str = ""
     children: tuple[Node, ...] = ()
 
@@ -126,6 +132,14 @@ def array_at(arrow_batch: Any, path: tuple[str, ...]) -> Any:
     return pc.struct_field(array, list(path[1:])) if len(path) > 1 else array
 
 
+class Column(NamedTuple):
+    """A column of the DataFrame or a field of a struct in it. path: for messages"""
+
+    name: str
+    path: str
+    type: Any
+
+
 class Table:
     """The table of a tree of nodes: ``numbers`` is int64[nodes, NODE_FIELDS]."""
 
@@ -144,29 +158,38 @@ class Table:
             row[nodes.PARAMETER], row[nodes.WRITTEN_AS] = node.parameter, node.written_as
             row[nodes.VALUE_BRANCH] = node.value_branch
             row[nodes.NULL_BRANCH] = node.null_branch
+            row[nodes.RULES] = node.rules
+            row[nodes.TAG] = int.from_bytes(node.name[-8:].rjust(8, b"\0"), "little", signed=True)
             address += len(node.name)
-            if node.symbols:
-                row[nodes.PARAMETER] = self._keep_symbols(node.symbols)
+            if node.symbols or node.numbers:
+                row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers)
         self._number(root, 0)
 
-    def _keep_symbols(self, symbols: tuple[str, ...]) -> int:
-        """Address of int64[]: their count, then address and length of each."""
+    def _keep_symbols(self, symbols: tuple[str, ...], numbers: tuple[int, ...]) -> int:
+        """Address of int64[]: their count, address and length of each symbol, the numbers."""
         encoded = [symbol.encode() for symbol in symbols]
-        text = np.frombuffer(b"".join(encoded), np.uint8)
-        numbers, address = [len(encoded)], text.ctypes.data
+        text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+        kept, address = [len(encoded) or len(numbers)], text.ctypes.data
         for symbol in encoded:
-            numbers += [address, len(symbol)]
+            kept += [address, len(symbol)]
             address += len(symbol)
-        table = np.array(numbers, np.int64)
+        table = np.array([*kept, *numbers], np.int64)
         self._symbols += [text, table]
         return table.ctypes.data
 
     def _number(self, node: Node, index: int) -> int:
-        after = index + 1
+        after, places = index + 1, []
         for child in node.children:
+            places.append(after)
             after = self._number(child, after)
-        self.numbers[index, nodes.AFTER] = self.numbers.ctypes.data + after * nodes.NODE_BYTES
+        for child, place in zip(node.children, places):
+            if child.rival >= 0:
+                self.numbers[place, nodes.RIVAL] = self._address(places[child.rival])
+        self.numbers[index, nodes.AFTER] = self._address(after)
         return after
+
+    def _address(self, index: int) -> int:
+        return self.numbers.ctypes.data + index * nodes.NODE_BYTES
 
     def point_at(self, arrays: list[Any]) -> None:
         """Put the addresses of what is in ``arrays``, one for each column, into the table."""

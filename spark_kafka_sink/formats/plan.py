@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
+
 JSON = "json"
 AVRO = "avro"
+PROTOBUF = "protobuf"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class FormatPlan:
     fields: in the order in which they are written
     prefix: put before what each row is written as: a schema registry's five bytes
     avro_schema: the schema that is written, as JSON text; None for other formats
+    protobuf_schema: the messages that are written; None for other formats
     null_when: a boolean column whose rows that are true are written as null, or None
     """
 
@@ -53,3 +57,4 @@ class FormatPlan:
     avro_schema: str | None = None
     json_options: JsonOptions = JsonOptions()
     null_when: str | None = None
+    protobuf_schema: ProtobufSchema | None = None

@@ -127,6 +127,7 @@ ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark", "jobs", "metrics"},
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
+    "google": {"formats.protobuf_descriptors"},
     "requests": {"metrics.otlp.exporting"},
     "time": {"base.clock"},
     "socket": {

@@ -14,7 +14,6 @@ from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
     int64_array,
     load_float32,
-    load_int64,
     load_uint8,
     load_uint32,
     load_uint64,
@@ -74,6 +73,7 @@ from spark_kafka_sink.record.kernels.nodes import (
     integer_at,
     is_set,
     put_frame,
+    symbol_of,
 )
 
 # In NULL_BRANCH.
@@ -121,23 +121,6 @@ def _decimal_size(address: int) -> int:
             break
         count -= 1
     return count
-
-
-@called
-def _symbol_of(symbols: int, source: int, count: int) -> int:
-    """Number of the symbol that a string is, -1 if it is none."""
-    for number in range(load_int64(symbols)):
-        entry = symbols + 8 + 16 * number
-        if load_int64(entry + 8) == count:
-            address = load_int64(entry)
-            position = np.int64(0)
-            while position < count and load_uint8(address + position) == load_uint8(
-                source + position
-            ):
-                position += 1
-            if position == count:
-                return np.int64(number)
-    return np.int64(-1)
 
 
 @inlined
@@ -288,7 +271,7 @@ def write_avro(state_address: int) -> int:
                     most = count + state[SLACK]
                     break
                 if written_as == ENUM:
-                    symbol = _symbol_of(field(child, PARAMETER), data + start, count)
+                    symbol = symbol_of(field(child, PARAMETER), data + start, count)
                     if symbol < 0:
                         fault = np.int64(NO_SYMBOL)
                         break

@@ -14,11 +14,12 @@ from spark_kafka_sink.record.kernels import (
     nodes,
     numbers,
     partition,
+    protobuf_rows,
     sizing,
     split,
     text,
 )
 
-MODULES = (append, avro_rows, digest, json_rows, partition, sizing, split)
+MODULES = (append, avro_rows, digest, json_rows, partition, protobuf_rows, sizing, split)
 SHARED = (encoding, floating, hashing, json_values, nodes, numbers, text)
 """Helpers alone."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import inlined
+from spark_kafka_sink.record.kernels.declared import called, inlined
 from spark_kafka_sink.record.kernels.memory import (
     load_int8,
     load_int16,
@@ -60,7 +60,10 @@ PARAMETER = 9  # what each kind and format needs one for
 WRITTEN_AS = 10  # for formats where a kind can be written in several ways
 VALUE_BRANCH = 11  # of a union: the byte before a value, negative if there is none
 NULL_BRANCH = 12  # of a union: the byte for null, negative if there must be none
-NODE_FIELDS = 13
+TAG = 13  # of a Protobuf field: the bytes of NAME, at the end of eight
+RULES = 14  # of a Protobuf field: see ``protobuf_rows``
+RIVAL = 15  # of a Protobuf field: address of the next one of the same oneof, 0 if there is none
+NODE_FIELDS = 16
 NODE_BYTES = 8 * NODE_FIELDS
 
 # The state between calls, int64[STATE_FIELDS]. Addresses are of what its owner keeps.
@@ -77,7 +80,7 @@ FAULTS = 9  # address of int64[ROWS_COUNT], set for rows that could not be writt
 PREFIX = 10  # address of what comes before each value
 PREFIX_BYTES = 11
 SLACK = 12  # bytes that any name and number need at most, and all that ends with it
-NEEDED = 13  # bytes from the row's start for which there was no room
+NEEDED = 13  # bytes of the row for which there was no room, and those before them
 ZONES = 14  # address of int64[ZONES_COUNT, 2]: from when in seconds, seconds ahead of UTC
 ZONES_COUNT = 15
 FLAGS = 16
@@ -92,7 +95,9 @@ FRAME_MODE = 0
 FRAME_NODE = 1  # address of the next one
 FRAME_END = 2  # address of the node behind a struct, the index behind a list or map
 FRAME_INDEX = 3
-FRAME_FIELDS = 4
+FRAME_OWNER = 4  # address of the node that is written, where rows are written from their end
+FRAME_STOP = 5  # where what is written of it ends, likewise
+FRAME_FIELDS = 6
 FRAME_BYTES = 8 * FRAME_FIELDS
 
 IN_STRUCT = 0
@@ -139,3 +144,23 @@ def integer_at(kind: int, data: int, index: int) -> Any:
     if kind == INT16:
         return np.int64(load_int16(data + 2 * index))
     return np.int64(load_int8(data + index))
+
+
+@called
+def symbol_of(symbols: int, source: int, count: int) -> int:
+    """Number of the symbol that a string of ``count`` bytes is, -1 if it is none.
+
+    symbols: address of int64[]: their count, then address and length of each
+    """
+    for number in range(load_int64(symbols)):
+        entry = symbols + 8 + 16 * number
+        if load_int64(entry + 8) == count:
+            address = load_int64(entry)
+            position = np.int64(0)
+            while position < count and load_uint8(address + position) == load_uint8(
+                source + position
+            ):
+                position += 1
+            if position == count:
+                return np.int64(number)
+    return np.int64(-1)

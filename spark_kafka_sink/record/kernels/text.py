@@ -175,6 +175,38 @@ def _character_bytes(at: int, end: int, byte: int) -> int:
 
 
 @called
+def put_text(at: int, source: int, count: int) -> bool:
+    """Copy a string. False if it is not UTF-8."""
+    seen = np.uint64(0)
+    if count >= 8:
+        last = source + count - 8
+        position = source
+        while position < last:
+            word = load_uint64(position)
+            store_uint64(at + (position - source), np.int64(word))
+            seen |= word
+            position += 8
+        word = load_uint64(last)
+        store_uint64(at + count - 8, np.int64(word))
+        seen |= word
+    else:
+        for position in range(count):
+            byte = load_uint8(source + position)
+            store_uint8(at + position, np.int64(byte))
+            seen |= np.uint64(byte)
+    if (seen & np.uint64(_HIGHS)) == np.uint64(0):
+        return True
+    here, end = source, source + count
+    while here < end:
+        byte = np.int64(load_uint8(here))
+        length = np.int64(1) if byte < 128 else _character_bytes(here, end, byte)
+        if length < 0:
+            return False
+        here += length
+    return True
+
+
+@called
 def put_base64(at: int, source: int, count: int) -> int:
     """Write bytes as Base64 in quotes, padded: 4 for each 3, begun or whole, and 2."""
     store_uint8(at, 34)

@@ -1,0 +1,276 @@
+"""Protobuf messages as descriptors tell them: read by the official package, on the driver only.
+
+Source: Protobuf's ``descriptor.proto``.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.protobuf_schema import (
+    TYPES,
+    ProtobufEnum,
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
+)
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+_REPEATED, _REQUIRED = 3, 2
+_WELL_KNOWN = "google/protobuf/"
+_KNOWN_TO_REGISTRIES = (_WELL_KNOWN, "google/type/", "confluent/")
+_MOST_SHOWN = 20
+
+
+class ProtobufFile(NamedTuple):
+    """A .proto file as a registry takes it. name: that others import it by
+
+    text: a FileDescriptorProto in Base64; imports: those that a registry does not know by itself
+    """
+
+    name: str
+    text: str
+    imports: tuple[ProtobufFile, ...] = ()
+
+
+class DescribedMessage(NamedTuple):
+    """A message, and the file that it is in."""
+
+    schema: ProtobufSchema
+    file: ProtobufFile
+
+
+def check_installed(option: str) -> None:
+    """Raises ConfigError, which tells the command that installs it, without Protobuf's package."""
+    try:
+        import_module("google.protobuf.descriptor_pb2")
+    except ImportError as error:
+        raise ConfigError(
+            f"{option}=protobuf needs the Python package protobuf on the driver, to read "
+            "descriptors: pip install 'pykafka-sink[protobuf]'"
+        ) from error
+
+
+def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
+    """A message of a FileDescriptorSet, which ``protoc --descriptor_set_out`` writes.
+
+    message: its full name, or, of one that is in no other, its own. Raises FormatError.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = list(FileDescriptorSet.FromString(data).file)
+    except DecodeError as error:
+        raise FormatError(
+            "it is no descriptor set, which protoc --include_imports --descriptor_set_out=FILE "
+            f"writes ({error})"
+        ) from None
+    return _Files(files).described(message)
+
+
+def read_registered(
+    text: str, imports: Iterable[tuple[str, str]], message: str | None
+) -> DescribedMessage:
+    """A message of a FileDescriptorProto in Base64; its first one without ``message``.
+
+    imports: names and texts of the files that it imports, and that these do. Raises FormatError.
+    """
+    root = _parsed(text, "")
+    others = [_parsed(other, name) for name, other in imports]
+    files = _Files([*others, root])
+    if message is None:
+        if not root.message_type:
+            raise FormatError("the registry's Protobuf schema has no message")
+        first = root.message_type[0].name
+        message = f"{root.package}.{first}" if root.package else first
+    return files.described(message)
+
+
+def _parsed(text: str, name: str) -> FileDescriptorProto:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        found = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (DecodeError, ValueError) as error:
+        raise FormatError(f"it is no FileDescriptorProto in Base64 ({error})") from None
+    if name:
+        found.name = name
+    found.name = found.name or "registered.proto"
+    return found
+
+
+class _Files:
+    """Files of one set, with all that they import."""
+
+    def __init__(self, files: list[FileDescriptorProto]) -> None:
+        from google.protobuf.descriptor_pool import DescriptorPool
+
+        self._given = files
+        self._files = {file.name: file for file in files}
+        self._added: set[str] = set()
+        self._pool: Any = DescriptorPool()
+        for file in files:
+            self._add(file, ())
+
+    def _add(self, file: FileDescriptorProto, importers: tuple[str, ...]) -> None:
+        if file.name in self._added or file.name in importers:
+            return
+        for name in file.dependency:
+            self._add(self._imported(name, file.name), (*importers, file.name))
+        self._added.add(file.name)
+        try:
+            self._pool.Add(file)
+        except (TypeError, ValueError) as error:
+            raise FormatError(f"the descriptor of {file.name} is wrong: {error}") from None
+
+    def _imported(self, name: str, importer: str) -> FileDescriptorProto:
+        if name not in self._files:
+            self._files[name] = _well_known(name, importer)
+        return self._files[name]
+
+    def described(self, name: str) -> DescribedMessage:
+        """Raises FormatError where there is no such message."""
+        root = self._found(name)
+        indexes = _indexes(self._files[root.file.name], root)
+        schema = _Reading(self._files).schema(root, indexes)
+        return DescribedMessage(schema, self._file(root.file.name))
+
+    def _found(self, name: str) -> Descriptor:
+        try:
+            found: Descriptor = self._pool.FindMessageTypeByName(name)
+        except KeyError:
+            pass
+        else:
+            return found
+        known = []
+        for file in self._given:
+            for message in file.message_type:
+                full = f"{file.package}.{message.name}" if file.package else message.name
+                if message.name == name:
+                    found = self._pool.FindMessageTypeByName(full)
+                    return found
+                known.append(full)
+        raise FormatError(
+            f"it has no message '{name}': there are {', '.join(known[:_MOST_SHOWN]) or 'none'}"
+        )
+
+    def _file(self, name: str) -> ProtobufFile:
+        kept = type(self._files[name])()
+        kept.CopyFrom(self._files[name])
+        kept.ClearField("source_code_info")
+        imports = (i for i in kept.dependency if not i.startswith(_KNOWN_TO_REGISTRIES))
+        text = base64.b64encode(kept.SerializeToString(deterministic=True)).decode()
+        return ProtobufFile(name, text, tuple(self._file(i) for i in imports))
+
+
+def _well_known(name: str, importer: str) -> FileDescriptorProto:
+    """A file that comes with the package. Raises FormatError for others."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if name.startswith(_WELL_KNOWN) and name.endswith(".proto"):
+        try:
+            module = import_module(name[: -len(".proto")].replace("/", ".") + "_pb2")
+        except ImportError:
+            pass
+        else:
+            return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
+    raise FormatError(
+        f"{importer} imports {name}, which is not there: protoc needs --include_imports"
+    )
+
+
+def _indexes(file: FileDescriptorProto, message: Descriptor) -> tuple[int, ...]:
+    """Where a message is in its file: a number for each message around it, and its own."""
+    names: list[str] = []
+    around: Descriptor | None = message
+    while around is not None:
+        names.insert(0, around.name)
+        around = around.containing_type
+    indexes, messages = [], file.message_type
+    for name in names:
+        index = next(n for n, m in enumerate(messages) if m.name == name)
+        indexes.append(index)
+        messages = messages[index].nested_type
+    return tuple(indexes)
+
+
+class _Reading:
+    """What a message and all that it is made of are."""
+
+    def __init__(self, files: dict[str, FileDescriptorProto]) -> None:
+        self._files = files
+
+    def schema(self, root: Descriptor, indexes: tuple[int, ...]) -> ProtobufSchema:
+        messages: dict[str, ProtobufMessage] = {}
+        enums: dict[str, ProtobufEnum] = {}
+        waiting = [root]
+        while waiting:
+            message = waiting.pop()
+            if message.full_name in messages:
+                continue
+            fields = [*message.fields]
+            made = tuple(map(self._field, fields))
+            is_entry = bool(message.GetOptions().map_entry)
+            messages[message.full_name] = ProtobufMessage(message.full_name, made, is_entry)
+            waiting += [field.message_type for field in fields if field.message_type is not None]
+            for field in fields:
+                if field.enum_type is not None:
+                    enums[field.enum_type.full_name] = _enum(field.enum_type)
+        return ProtobufSchema(
+            root.full_name, tuple(messages.values()), tuple(enums.values()), indexes
+        )
+
+    def _field(self, field: FieldDescriptor) -> ProtobufField:
+        other = field.message_type or field.enum_type
+        oneof = field.containing_oneof
+        return ProtobufField(
+            field.name,
+            field.number,
+            TYPES[field.type],
+            other.full_name if other is not None else "",
+            is_repeated=_is(field, "is_repeated", _REPEATED),
+            is_required=_is(field, "is_required", _REQUIRED),
+            is_packed=self._is_packed(field),
+            has_presence=bool(field.has_presence),
+            # Of proto3's optional there is one of a single field.
+            oneof=oneof.name if oneof is not None and len(oneof.fields) > 1 else "",
+        )
+
+    def _is_packed(self, field: FieldDescriptor) -> bool:
+        if hasattr(field, "is_packed"):
+            return bool(field.is_packed)
+        # Before protobuf 5.29.
+        if not _is(field, "is_repeated", _REPEATED) or TYPES[field.type] in _NEVER_PACKED:
+            return False
+        file, options = self._files[field.file.name], field.GetOptions()
+        if file.syntax == "editions":
+            raise FormatError(f"{file.name} is of an edition, for which protobuf 5.29 is needed")
+        return bool(options.packed if options.HasField("packed") else file.syntax == "proto3")
+
+
+_NEVER_PACKED = ("string", "bytes", "message", "group")
+
+
+def _is(field: FieldDescriptor, name: str, label: int) -> bool:
+    """By the attribute that is there from protobuf 6.31 on, or by what was before."""
+    found = getattr(field, name, None)
+    return bool(getattr(field, "label", None) == label if found is None else found)
+
+
+def _enum(enum: EnumDescriptor) -> ProtobufEnum:
+    return ProtobufEnum(enum.full_name, tuple(_values(enum)))
+
+
+def _values(enum: EnumDescriptor) -> Iterator[tuple[str, int]]:
+    for value in enum.values:
+        yield value.name, value.number

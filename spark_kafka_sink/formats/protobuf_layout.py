@@ -1,0 +1,307 @@
+"""Which column is written as which field of a Protobuf message, and how.
+
+Fields are found by name, exactly or else without regard to case, as in Spark's
+``ProtobufSerializer``. A field that no column has is not written.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
+from spark_kafka_sink.formats.protobuf_schema import (
+    ENUM,
+    GROUP,
+    MESSAGE,
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
+)
+from spark_kafka_sink.record.kernels import nodes
+from spark_kafka_sink.record.kernels import protobuf_rows as rows
+
+_VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
+_INTEGERS = (nodes.INT8, nodes.INT16, nodes.INT32, nodes.INT64)
+_SMALL = _INTEGERS[:3]
+_TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+_WRAPPERS = {
+    "google.protobuf.DoubleValue": "double",
+    "google.protobuf.FloatValue": "float",
+    "google.protobuf.Int64Value": "int64",
+    "google.protobuf.UInt64Value": "uint64",
+    "google.protobuf.Int32Value": "int32",
+    "google.protobuf.UInt32Value": "uint32",
+    "google.protobuf.BoolValue": "bool",
+    "google.protobuf.StringValue": "string",
+    "google.protobuf.BytesValue": "bytes",
+}
+_MOST_DIGITS = 20
+"""Of a decimal that is an unsigned integer of 64 bits, as Spark reads those."""
+
+
+class _Type(NamedTuple):
+    """A scalar type. wire: its wire type; is_wide: of 64 bits, for integers"""
+
+    written_as: int
+    wire: int
+    is_wide: bool = False
+    is_signed: bool = True
+
+
+_TYPES = {
+    "int32": _Type(rows.VARINT, _VARINT),
+    "int64": _Type(rows.VARINT, _VARINT, True),
+    "uint32": _Type(rows.VARINT, _VARINT, is_signed=False),
+    "uint64": _Type(rows.VARINT, _VARINT, True, False),
+    "sint32": _Type(rows.ZIGZAG, _VARINT),
+    "sint64": _Type(rows.ZIGZAG, _VARINT, True),
+    "fixed32": _Type(rows.FIXED_4, _FOUR, is_signed=False),
+    "fixed64": _Type(rows.FIXED_8, _EIGHT, True, False),
+    "sfixed32": _Type(rows.FIXED_4, _FOUR),
+    "sfixed64": _Type(rows.FIXED_8, _EIGHT, True),
+}
+# (kind of the column, type of the field): where nothing else has to be looked at.
+_OTHERS = {
+    (nodes.BOOLEAN, "bool"): (rows.VARINT, _VARINT, 0),
+    (nodes.FLOAT, "float"): (rows.FIXED_4, _FOUR, 0),
+    (nodes.FLOAT, "double"): (rows.FIXED_8, _EIGHT, rows.AS_DOUBLE),
+    (nodes.DOUBLE, "double"): (rows.FIXED_8, _EIGHT, 0),
+    (nodes.STRING, "string"): (rows.VARINT, _LENGTH, rows.IS_TEXT),
+    (nodes.BINARY, "bytes"): (rows.VARINT, _LENGTH, 0),
+}
+
+
+def protobuf_root(schema: ProtobufSchema, columns: list[Column]) -> Node:
+    """The node of a row.
+
+    Raises FormatError for a column without a field that it fits, or a required field without a
+    column.
+    """
+    layout = _Layout(schema)
+    return Node(nodes.STRUCT, children=layout.fields(layout.message(schema.root), columns, ""))
+
+
+class _Layout:
+    def __init__(self, schema: ProtobufSchema) -> None:
+        self._messages = {message.name: message for message in schema.messages}
+        self._enums = {enum.name: enum for enum in schema.enums}
+
+    def message(self, name: str) -> ProtobufMessage:
+        return self._messages[name]
+
+    def fields(
+        self, message: ProtobufMessage, columns: list[Column], path: str
+    ) -> tuple[Node, ...]:
+        """In descending order of their numbers, as the kernel writes them."""
+        found = _matched(message, columns, path)
+        missing = [f.name for f in message.fields if f.is_required and f.number not in found]
+        if missing:
+            raise FormatError(
+                f"the Protobuf message {message.name} requires the field '{missing[0]}', and there "
+                f"is no column '{path + '.' if path else ''}{missing[0]}'. Add one"
+            )
+        taken = sorted((f for f in message.fields if f.number in found), key=lambda f: -f.number)
+        made = []
+        for place, field in enumerate(taken):
+            number = found[field.number]
+            node = self._field(field, columns[number])._replace(source=number)
+            if field.oneof:
+                later = (n for n in range(place + 1, len(taken)) if taken[n].oneof == field.oneof)
+                node = node._replace(rules=node.rules | rows.IN_ONEOF, rival=next(later, -1))
+            made.append(node)
+        return tuple(made)
+
+    def _field(self, field: ProtobufField, column: Column) -> Node:
+        if field.type == GROUP:
+            raise FormatError(
+                f"the Protobuf field '{field.name}' is a group (or of the message encoding "
+                f"DELIMITED), as which column '{column.path}' is not written: make it a message of "
+                "the usual encoding, or leave the column out"
+            )
+        if column.type == pa.null():
+            return Node(nodes.NULL, rules=_needed(field), path=column.path)
+        kind, offset_bytes = _kind_of(field, column)
+        if field.is_repeated:
+            return self._repeated(field, column, kind, offset_bytes)
+        if kind in (nodes.LIST, nodes.MAP):
+            raise _does_not_fit(field, column)
+        return self._value(field, column)
+
+    def _repeated(self, field: ProtobufField, column: Column, kind: int, offset_bytes: int) -> Node:
+        message = self._messages.get(field.type_name) if field.type == MESSAGE else None
+        is_entry = message is not None and message.is_entry
+        if kind != (nodes.MAP if is_entry else nodes.LIST):
+            raise _does_not_fit(field, column)
+        if is_entry:
+            assert message is not None
+            child = self._entry(field, message, column)
+        else:
+            inner = Column("", f"{column.path}[]", column.type.value_type)
+            if inner.type == pa.null():
+                child = Node(nodes.NULL, path=inner.path)
+            elif _kind_of(field, inner)[0] in (nodes.LIST, nodes.MAP):
+                raise _does_not_fit(field, inner)
+            else:
+                child = self._value(field, inner)
+        child = child._replace(rules=child.rules & ~rows.LEAVES_ZERO_OUT | rows.NEEDS_VALUE)
+        made = Node(nodes.LIST, offset_bytes=offset_bytes, path=column.path, children=(child,))
+        if not field.is_packed:
+            return made
+        tag = _tag(field.number, _LENGTH)
+        bare = child._replace(name=b"", rules=child.rules & ~(15 << rows.TAG_BYTES))
+        rules = rows.IS_PACKED | len(tag) << rows.TAG_BYTES
+        return made._replace(name=tag, rules=rules, children=(bare,))
+
+    def _entry(self, field: ProtobufField, message: ProtobufMessage, column: Column) -> Node:
+        """Of a map: a message whose two fields are always written."""
+        key, value = (
+            next(f for f in message.fields if f.number == number)._replace(has_presence=True)
+            for number in (1, 2)
+        )
+        parts = (
+            (1, value, Column("", f"{column.path}[]", column.type.item_type)),
+            (0, key, Column("", f"{column.path}'s key", column.type.key_type)),
+        )
+        children = []
+        for source, part, inner in parts:
+            node = self._field(part, inner)
+            children.append(node._replace(source=source, rules=node.rules | rows.NEEDS_VALUE))
+        return _tagged(
+            field, _LENGTH, Node(nodes.STRUCT, path=column.path, children=tuple(children))
+        )
+
+    def _value(self, field: ProtobufField, column: Column) -> Node:
+        """Of a field that is not repeated, or of an element of one that is."""
+        kind, offset_bytes = _kind_of(field, column)
+        node = Node(kind, offset_bytes=offset_bytes, path=column.path)
+        if field.type == ENUM:
+            return self._enum(field, column, node)
+        if field.type == MESSAGE:
+            return self._message_value(field, column, node)
+        made = _scalar(field.type, column.type, node)
+        if made is None:
+            raise _does_not_fit(field, column)
+        return _tagged(field, made[1], made[0])
+
+    def _enum(self, field: ProtobufField, column: Column, node: Node) -> Node:
+        values = self._enums[field.type_name].values
+        if node.kind == nodes.STRING:
+            node = node._replace(symbols=tuple(name for name, _ in values), rules=rows.IS_SYMBOL)
+        elif node.kind in _SMALL:
+            node = node._replace(rules=rows.IS_NUMBER)
+        else:
+            raise _does_not_fit(field, column)
+        numbers = tuple(number for _, number in values)
+        return _tagged(field, _VARINT, node._replace(numbers=numbers))
+
+    def _message_value(self, field: ProtobufField, column: Column, node: Node) -> Node:
+        kind, name = node.kind, field.type_name
+        if kind == nodes.STRUCT:
+            fields = [column.type.field(number) for number in range(column.type.num_fields)]
+            inner = [Column(f.name, f"{column.path}.{f.name}", f.type) for f in fields]
+            children = self.fields(self._messages[name], inner, column.path)
+            return _tagged(field, _LENGTH, node._replace(children=children))
+        times = {(nodes.TIMESTAMP, _TIMESTAMP): rows.SECONDS}
+        times[(nodes.INTERVAL, _DURATION)] = rows.SIGNED_SECONDS
+        if (kind, name) in times:
+            made = node._replace(kind=nodes.INT64, written_as=times[kind, name])
+            return _tagged(field, _LENGTH, made)
+        wrapped = _scalar(_WRAPPERS[name], column.type, node) if name in _WRAPPERS else None
+        if wrapped is None:
+            raise _does_not_fit(field, column)
+        made, wire = wrapped
+        inner_tag = (1 << 3 | wire) << rows.INNER_TAG
+        made = made._replace(rules=made.rules | rows.IS_WRAPPED | inner_tag)
+        return _tagged(field, _LENGTH, made)
+
+
+def _matched(message: ProtobufMessage, columns: list[Column], path: str) -> dict[int, int]:
+    """By the number of a field: which of the columns it is."""
+    exact = {field.name: field.number for field in message.fields}
+    lower: dict[str, list[int]] = {}
+    for field in message.fields:
+        lower.setdefault(field.name.lower(), []).append(field.number)
+    found: dict[int, int] = {}
+    for place, column in enumerate(columns):
+        near = lower.get(column.name.lower(), [])
+        number = exact.get(column.name, near[0] if len(near) == 1 else None)
+        if number is None or number in found:
+            why = "more than one column" if number in found else "no field"
+            names = [field.name for field in message.fields]
+            raise FormatError(
+                f"the Protobuf message {message.name} has {why} for '{column.path}': it has "
+                f"{names}. Leave this column out, or name it as the message does"
+            )
+        found[number] = place
+    return found
+
+
+def _kind_of(field: ProtobufField, column: Column) -> tuple[int, int]:
+    found = kind_of(column.type)
+    if found is None or is_variant(column.type):
+        given = "VARIANT" if found is not None else f"the Arrow type {column.type}"
+        raise FormatError(
+            f"column '{column.path}' has {given}, which cannot be written as the Protobuf field "
+            f"'{field.name}' ({field.words}). Cast it to another type, or leave it out"
+        )
+    return found
+
+
+def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
+    """The node and the wire type of a value of a scalar type. None for what it cannot hold."""
+    kind = nodes.INT32 if node.kind == nodes.DATE else node.kind
+    other = _OTHERS.get((kind, name))
+    if other is not None:
+        written_as, wire, rules = other
+        return node._replace(written_as=written_as, rules=rules), wire
+    found = _TYPES.get(name)
+    if found is None or (node.kind == nodes.DATE and found.is_wide):
+        return None
+    made = node._replace(kind=kind, written_as=found.written_as)
+    if kind == nodes.DECIMAL:
+        fits = arrow_type.scale == 0 and arrow_type.precision <= _MOST_DIGITS
+        return (made, found.wire) if fits and found.is_wide and not found.is_signed else None
+    if kind not in _INTEGERS:
+        return None
+    limit = 0
+    if kind == nodes.INT64 and not found.is_wide:
+        limit = rows.SIGNED_32 if found.is_signed else rows.UNSIGNED_32
+    elif kind in _SMALL and found.is_wide and not found.is_signed:
+        limit = rows.NOT_NEGATIVE
+    if limit:
+        return made._replace(parameter=limit, rules=rows.CHECKS_RANGE), found.wire
+    if not found.is_wide and not found.is_signed:
+        made = made._replace(rules=rows.OF_32_BITS)
+    return made, found.wire
+
+
+def _tagged(field: ProtobufField, wire: int, node: Node) -> Node:
+    """With what is said of the field itself."""
+    tag = _tag(field.number, wire)
+    rules = node.rules | len(tag) << rows.TAG_BYTES | _needed(field)
+    if not field.has_presence and not field.is_repeated:
+        rules |= rows.LEAVES_ZERO_OUT
+    return node._replace(name=tag, rules=rules)
+
+
+def _needed(field: ProtobufField) -> int:
+    return rows.NEEDS_VALUE if field.is_required else 0
+
+
+def _tag(number: int, wire: int) -> bytes:
+    rest, made = number << 3 | wire, bytearray()
+    while rest >= 128:
+        made.append(rest & 127 | 128)
+        rest >>= 7
+    made.append(rest)
+    return bytes(made)
+
+
+def _does_not_fit(field: ProtobufField, column: Column) -> FormatError:
+    return FormatError(
+        f"column '{column.path}' has the Arrow type {column.type}, which the Protobuf field "
+        f"'{field.name}' ({field.words}) cannot hold. Cast the column"
+    )

@@ -1,0 +1,388 @@
+"""The Protobuf kernel: rows of typed columns as Protobuf messages, written from their ends.
+
+What is inside a message comes after its length. So rows are written from the last to the first,
+each from its last byte to its first: when the length of a message is written, what is in it has
+been. No pass for sizes is needed, nor a table of them.
+
+The nodes of a message are its fields in descending order of their numbers. A map is a list of
+messages, of the fields 1 and 2.
+
+Source: "Encoding" of Protobuf's documentation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
+from spark_kafka_sink.record.kernels.encoding import load_offset, zigzag
+from spark_kafka_sink.record.kernels.memory import (
+    copy_bytes,
+    int64_array,
+    leading_zeros,
+    load_float32,
+    load_int64,
+    load_uint8,
+    load_uint32,
+    store_float64,
+    store_uint8,
+    store_uint32,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import (
+    AFTER,
+    ALL_WRITTEN,
+    BOOLEAN,
+    DATA,
+    DECIMAL,
+    FAULTS,
+    FAULTS_COUNT,
+    FIRST,
+    FLOAT,
+    FRAME_BYTES,
+    FRAME_OWNER,
+    FRAME_STOP,
+    FRAMES,
+    IN_LIST,
+    IN_STRUCT,
+    INT64,
+    KIND,
+    LIMIT,
+    NEED_ROOM,
+    NEEDED,
+    NEXT_ROW,
+    NODE_BYTES,
+    NODES,
+    NULL,
+    OFFSET_BYTES,
+    OFFSETS,
+    OUT,
+    PARAMETER,
+    PREFIX,
+    PREFIX_BYTES,
+    RIVAL,
+    ROWS_COUNT,
+    RULES,
+    SKIPPED,
+    SLACK,
+    STARTS,
+    STATE_FIELDS,
+    STRING,
+    STRUCT,
+    TAG,
+    VALIDITY,
+    WRITTEN_AS,
+    field,
+    frame_at,
+    integer_at,
+    is_set,
+    put_frame,
+    symbol_of,
+)
+from spark_kafka_sink.record.kernels.text import put_text
+
+# In WRITTEN_AS.
+VARINT = 0
+ZIGZAG = 1
+FIXED_4 = 2
+FIXED_8 = 3
+SECONDS = 4  # a message of seconds and nanos, of microseconds: nanos are positive
+SIGNED_SECONDS = 5  # the same, but both have the same sign
+
+# In RULES.
+LEAVES_ZERO_OUT = 1  # a field without presence
+NEEDS_VALUE = 2  # null is a fault
+IS_PACKED = 4  # of a list: a length before all elements
+IS_WRAPPED = 8  # in a message of its own, as the field 1
+IN_ONEOF = 16  # see RIVAL
+OF_32_BITS = 32  # an integer's lower half, as unsigned
+CHECKS_RANGE = 64  # PARAMETER: one of the ranges
+IS_TEXT = 128  # must be UTF-8
+IS_SYMBOL = 256  # a string. PARAMETER: address of symbols, followed by int64[]: their numbers
+IS_NUMBER = 512  # an integer. PARAMETER: address of int64[]: a count, and as many numbers
+AS_DOUBLE = 1024  # a float
+TAG_BYTES = 12  # from this bit on: bytes of the tag, 0 for elements without one
+INNER_TAG = 16  # from this bit on: the tag in what is wrapped
+
+# In PARAMETER of CHECKS_RANGE.
+SIGNED_32 = 1
+UNSIGNED_32 = 2
+NOT_NEGATIVE = 3
+
+# Why a row could not be written: FAULT_CAUSES times the node's number, and one of these.
+NULL_VALUE = 1
+OUT_OF_RANGE = 2
+NO_SYMBOL = 3
+TWO_OF_ONE = 4
+NOT_UTF8 = 5
+FAULT_CAUSES = 8
+
+WIDEST_FIELD = 64
+"""Bytes that all but the bytes of a string take at most, and what is used before them."""
+
+_MICROS = 1_000_000
+_SECONDS_TAG = 0x08
+_NANOS_TAG = 0x10
+
+
+@inlined
+def _before_varint(at: int, value: int) -> int:
+    """Write the 64 bits of ``value`` as a varint that ends at ``at``; returns where it begins."""
+    rest = np.uint64(value)
+    size = (70 - leading_zeros(rest | np.uint64(1))) // 7
+    at -= size
+    position = at
+    while rest >= np.uint64(128):
+        store_uint8(position, np.int64((rest & np.uint64(127)) | np.uint64(128)))
+        rest >>= np.uint64(7)
+        position += 1
+    store_uint8(position, np.int64(rest))
+    return at
+
+
+@inlined
+def _before_tag(at: int, tag: int, rules: int) -> int:
+    """Write a tag, or none: eight bytes of which all but the last ones are written over later."""
+    store_uint64(at - 8, tag)
+    return at - ((rules >> TAG_BYTES) & 15)
+
+
+@called
+def _before_seconds(at: int, micros: int, is_signed: bool) -> int:
+    """Write what is in google.protobuf.Timestamp, or, if signed, in Duration."""
+    seconds = micros // _MICROS
+    nanos = (micros - seconds * _MICROS) * 1000
+    if is_signed and seconds < 0 and nanos > 0:
+        seconds += 1
+        nanos -= 1000 * _MICROS
+    if nanos != 0:
+        at = _before_varint(at, nanos) - 1
+        store_uint8(at, _NANOS_TAG)
+    if seconds != 0:
+        at = _before_varint(at, seconds) - 1
+        store_uint8(at, _SECONDS_TAG)
+    return at
+
+
+@called
+def _is_in_range(value: int, limit: int) -> bool:
+    if limit == SIGNED_32:
+        return -(2**31) <= value < 2**31
+    if limit == UNSIGNED_32:
+        return 0 <= value < 2**32
+    return value >= 0
+
+
+@called
+def _is_known(numbers: int, value: int) -> bool:
+    """Is it one of the numbers of an enum?"""
+    for position in range(load_int64(numbers)):
+        if load_int64(numbers + 8 + 8 * position) == value:
+            return True
+    return False
+
+
+@called
+def _has_rival(child: int, index: int) -> bool:
+    """Has another field of the same oneof a value?"""
+    rival = field(child, RIVAL)
+    while rival != 0:
+        validity = field(rival, VALIDITY)
+        position = index + field(rival, FIRST)
+        if field(rival, KIND) != NULL and (validity == 0 or is_set(validity, position)):
+            return True
+        rival = field(rival, RIVAL)
+    return False
+
+
+@kernel
+def write_protobuf(state_address: int) -> int:
+    """Write the rows before NEXT_ROW, the last one first; see ``nodes`` for the state.
+
+    STARTS are counted from LIMIT, so that they are negative. Rows that cannot be written get a
+    number in FAULTS and no bytes. Returns ALL_WRITTEN; or NEED_ROOM, with NEXT_ROW the row behind
+    the one for which there is not enough.
+    """
+    state = int64_array(state_address, STATE_FIELDS)
+    root = state[NODES]
+    frames = state[FRAMES]
+    starts = int64_array(state[STARTS], state[ROWS_COUNT] + 1)
+    faults = int64_array(state[FAULTS], state[ROWS_COUNT])
+    skipped = state[SKIPPED]
+    limit = state[LIMIT]
+    least = state[OUT] + state[SLACK]
+    prefix, prefix_bytes = state[PREFIX], state[PREFIX_BYTES]
+    at = limit + starts[state[NEXT_ROW]]
+    row = state[NEXT_ROW]
+    while row > 0:
+        row -= 1
+        row_stop = at
+        if skipped != 0 and load_uint8(skipped + row) != 0:
+            starts[row] = at - limit
+            continue
+        frame = frames
+        mode, node, end = np.int64(IN_STRUCT), root + NODE_BYTES, field(root, AFTER)
+        # Of elements: the one behind the next one. Of fields: the row of all of them.
+        index = np.int64(row)
+        owner, stop = root, at
+        fault = np.int64(0)
+        most = np.int64(0)
+        child = node
+        while True:
+            if at < least:
+                most = state[SLACK]
+                break
+            # What is to be written next, and where in its column it is.
+            if mode == IN_STRUCT:
+                if node == end:
+                    if frame == frames:
+                        break
+                    at = _before_varint(at, stop - at)
+                    at = _before_tag(at, field(owner, TAG), field(owner, RULES))
+                    frame -= FRAME_BYTES
+                    mode, node, end, index = frame_at(frame)
+                    owner, stop = field(frame, FRAME_OWNER), field(frame, FRAME_STOP)
+                    continue
+                child = node
+                node = field(child, AFTER)
+                position = index + field(child, FIRST)
+            else:
+                if index == end:
+                    if at != stop:
+                        rules = field(owner, RULES)
+                        if rules & IS_PACKED != 0:
+                            at = _before_varint(at, stop - at)
+                            at = _before_tag(at, field(owner, TAG), rules)
+                    frame -= FRAME_BYTES
+                    mode, node, end, index = frame_at(frame)
+                    owner, stop = field(frame, FRAME_OWNER), field(frame, FRAME_STOP)
+                    continue
+                index -= 1
+                child = node
+                position = index + field(child, FIRST)
+            kind = field(child, KIND)
+            rules = field(child, RULES)
+            validity = field(child, VALIDITY)
+            if kind == NULL or (validity != 0 and not is_set(validity, position)):
+                if rules & NEEDS_VALUE != 0:
+                    fault = np.int64(NULL_VALUE)
+                    break
+                continue
+            if rules & IN_ONEOF != 0 and _has_rival(child, index):
+                fault = np.int64(TWO_OF_ONE)
+                break
+            if kind >= STRUCT:
+                put_frame(frame, mode, node, end, index)
+                store_uint64(frame + 8 * FRAME_OWNER, owner)
+                store_uint64(frame + 8 * FRAME_STOP, stop)
+                frame += FRAME_BYTES
+                node = child + NODE_BYTES
+                owner, stop = child, at
+                if kind == STRUCT:
+                    mode = np.int64(IN_STRUCT)
+                    end = field(child, AFTER)
+                    index = position
+                else:
+                    offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                    mode = np.int64(IN_LIST)
+                    end = load_offset(offsets, width, position)
+                    index = load_offset(offsets, width, position + 1)
+                continue
+            data = field(child, DATA)
+            value_stop = at
+            value = np.int64(0)
+            if kind >= STRING and rules & IS_SYMBOL == 0:
+                offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                start = load_offset(offsets, width, position)
+                count = load_offset(offsets, width, position + 1) - start
+                if count == 0 and rules & LEAVES_ZERO_OUT != 0:
+                    continue
+                if at - count < least:
+                    most = count + state[SLACK]
+                    break
+                at -= count
+                if rules & IS_TEXT == 0:
+                    copy_bytes(at, data + start, count)
+                elif not put_text(at, data + start, count):
+                    fault = np.int64(NOT_UTF8)
+                    break
+                if count > 0 or rules & IS_WRAPPED == 0:
+                    at = _before_varint(at, count)
+            else:
+                if kind <= INT64:
+                    if kind == BOOLEAN:
+                        value = np.int64(1) if is_set(data, position) else np.int64(0)
+                    else:
+                        value = integer_at(kind, data, position)
+                elif kind == FLOAT:
+                    value = np.int64(load_uint32(data + 4 * position))
+                    if rules & AS_DOUBLE != 0:
+                        store_float64(at - 8, np.float64(load_float32(data + 4 * position)))
+                        value = load_int64(at - 8)
+                elif kind == DECIMAL:
+                    value = load_int64(data + 16 * position)
+                    if load_int64(data + 16 * position + 8) != 0:
+                        fault = np.int64(OUT_OF_RANGE)
+                        break
+                elif kind == STRING:
+                    symbols = field(child, PARAMETER)
+                    offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                    start = load_offset(offsets, width, position)
+                    count = load_offset(offsets, width, position + 1) - start
+                    number = symbol_of(symbols, data + start, count)
+                    if number < 0:
+                        fault = np.int64(NO_SYMBOL)
+                        break
+                    numbers = symbols + 8 + 16 * load_int64(symbols)
+                    value = load_int64(numbers + 8 * number)
+                else:
+                    value = load_int64(data + 8 * position)
+                if rules & (CHECKS_RANGE | IS_NUMBER | OF_32_BITS) != 0:
+                    if rules & CHECKS_RANGE != 0:
+                        if not _is_in_range(value, field(child, PARAMETER)):
+                            fault = np.int64(OUT_OF_RANGE)
+                            break
+                    elif rules & IS_NUMBER != 0:
+                        if not _is_known(field(child, PARAMETER), value):
+                            fault = np.int64(NO_SYMBOL)
+                            break
+                    else:
+                        value &= 0xFFFFFFFF
+                if value == 0 and rules & (LEAVES_ZERO_OUT | IS_WRAPPED) != 0:
+                    if rules & LEAVES_ZERO_OUT != 0:
+                        continue
+                else:
+                    written_as = field(child, WRITTEN_AS)
+                    if written_as == VARINT:
+                        at = _before_varint(at, value)
+                    elif written_as == FIXED_8:
+                        at -= 8
+                        store_uint64(at, value)
+                    elif written_as == FIXED_4:
+                        at -= 4
+                        store_uint32(at, value)
+                    elif written_as == ZIGZAG:
+                        at = _before_varint(at, np.int64(zigzag(value)))
+                    else:
+                        at = _before_seconds(at, value, written_as == SIGNED_SECONDS)
+                        at = _before_varint(at, value_stop - at)
+            if rules & IS_WRAPPED != 0:
+                if at != value_stop:
+                    at -= 1
+                    store_uint8(at, rules >> INNER_TAG)
+                at = _before_varint(at, value_stop - at)
+            at = _before_tag(at, field(child, TAG), rules)
+        if fault != 0:
+            faults[row] = fault + FAULT_CAUSES * ((child - root) // NODE_BYTES)
+            state[FAULTS_COUNT] += 1
+            at = row_stop
+        elif most != 0:
+            state[NEXT_ROW] = row + 1
+            state[NEEDED] = row_stop - at + most
+            return np.int64(NEED_ROOM)
+        elif prefix_bytes > 0:
+            at -= prefix_bytes
+            copy_bytes(at, prefix, prefix_bytes)
+        starts[row] = at - limit
+    state[NEXT_ROW] = 0
+    return np.int64(ALL_WRITTEN)
