@@ -16,8 +16,8 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 
-RAW, STRING, JSON, AVRO = "raw", "string", "json", "avro"
-FORMATS = (RAW, STRING, JSON, AVRO)
+RAW, STRING, JSON, AVRO, PROTOBUF = "raw", "string", "json", "avro", "protobuf"
+FORMATS = (RAW, STRING, JSON, AVRO, PROTOBUF)
 PREFIX, HEADER = "prefix", "header"
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -33,7 +33,7 @@ def _of_part(part: str, importance: Importance) -> Iterator[ConfigKey]:
         one_of(*FORMATS),
         importance,
         f"What a record's {part} is made of columns as: raw, one column of bytes or text as it is; "
-        "string, the text of one column; json, as to_json(struct(...)) makes it; avro: "
+        "string, the text of one column; json, as to_json(struct(...)) makes it; avro; protobuf: "
         "docs/formats.md."
         + (" None: string if key.columns names a column, else raw." if part == "key" else ""),
         convert=in_usual_case(*FORMATS),
@@ -64,7 +64,8 @@ def _of_ids(part: str) -> Iterator[ConfigKey]:
         None,
         _MEDIUM,
         f"Put the id of a schema in a schema registry before each {part}, as Confluent's "
-        "serializers do. Default: true for avro with schema.registry.url. true for raw: before "
+        "serializers do. Default: true for avro and protobuf with schema.registry.url. true for "
+        "raw: before "
         "bytes that are encoded already, as by to_avro.",
     )
     yield ConfigKey(
@@ -96,6 +97,28 @@ def _of_avro(part: str) -> Iterator[ConfigKey]:
         non_empty,
         _MEDIUM,
         f"A file, on the driver, with the schema of {part}.avro.schema.",
+    )
+
+
+def _of_protobuf(part: str) -> Iterator[ConfigKey]:
+    yield ConfigKey(
+        f"{part}.protobuf.descriptor.file",
+        _TEXT,
+        None,
+        non_empty,
+        _MEDIUM,
+        f"A file, on the driver, with the descriptors of the Protobuf message that a {part} is "
+        "written as: what protoc --include_imports --descriptor_set_out writes. to_protobuf's "
+        "descFilePath. Default: what use.latest.version or use.schema.id finds.",
+    )
+    yield ConfigKey(
+        f"{part}.protobuf.message",
+        _TEXT,
+        None,
+        non_empty,
+        _MEDIUM,
+        "The full name of that message: to_protobuf's messageName. Default, without a file: the "
+        "first message of the registry's schema.",
     )
 
 
@@ -162,6 +185,8 @@ FORMAT_KEYS = (
     *_of_json("key"),
     *_of_avro("value"),
     *_of_avro("key"),
+    *_of_protobuf("value"),
+    *_of_protobuf("key"),
     ConfigKey(
         "avro.record.name",
         _TEXT,

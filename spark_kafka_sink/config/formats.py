@@ -9,11 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.format_keys import AVRO, FORMAT_KEYS, JSON, RAW, STRING
+from spark_kafka_sink.config.format_keys import (
+    AVRO,
+    FORMAT_KEYS,
+    JSON,
+    PROTOBUF,
+    RAW,
+    STRING,
+)
 
 VALUE, KEY = "value", "key"
 OTHER_PARTS = ("topic", "partition", "headers", "timestamp")
-_GIVES_FIELDS = (JSON, AVRO)
+_GIVES_FIELDS = (JSON, AVRO, PROTOBUF)
 _NAMES = frozenset(key.name for key in FORMAT_KEYS)
 
 
@@ -34,6 +41,7 @@ class PartOptions(NamedTuple):
     columns: what it is made of; empty where nothing is said
     has_id: whether the id of a schema goes with it; None where nothing is said
     avro_schema: the text of a schema, or of the name of a file with one if ``is_file``
+    descriptor_file: with the descriptors of Protobuf messages; message: the name of one
     """
 
     part: str
@@ -45,6 +53,8 @@ class PartOptions(NamedTuple):
     id_location: str
     avro_schema: str | None
     is_file: bool
+    descriptor_file: str | None
+    message: str | None
 
     @property
     def has_fields(self) -> bool:
@@ -85,7 +95,7 @@ def _value(sink: Mapping[str, Any]) -> PartOptions:
     if value.format in (RAW, STRING) and len(value.columns) > 1:
         raise ConfigError(
             f"value.columns names {len(value.columns)} columns, of which value.format="
-            f"{value.format} cannot make a value: set value.format to json or avro"
+            f"{value.format} cannot make a value: set value.format to json, avro or protobuf"
         )
     return value
 
@@ -98,7 +108,7 @@ def _key(sink: Mapping[str, Any]) -> PartOptions:
         what = "without key.format" if chosen is None else f"with key.format={chosen}"
         raise ConfigError(
             f"key.columns names {len(columns)} columns, which is no key {what}: set key.format to "
-            "json or avro"
+            "json, avro or protobuf"
         )
     return key
 
@@ -117,6 +127,15 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         raise ConfigError(
             f"Both {part}.avro.schema and {part}.avro.schema.file are given: leave one of them out"
         )
+    descriptors, message = (
+        sink[f"{part}_protobuf_descriptor_file"],
+        sink[f"{part}_protobuf_message"],
+    )
+    if chosen == PROTOBUF and descriptors is not None and message is None:
+        raise ConfigError(
+            f"{part}.protobuf.descriptor.file needs {part}.protobuf.message, the full name of the "
+            "message to write"
+        )
     return PartOptions(
         part=part,
         format=chosen,
@@ -133,6 +152,8 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         id_location=sink[f"{part}_schema_id_location"],
         avro_schema=schema if file is None else file,
         is_file=file is not None,
+        descriptor_file=descriptors,
+        message=message,
     )
 
 
@@ -142,10 +163,9 @@ def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Itera
         return
     for part in (formats.value, formats.key):
         for name in own:
-            if name.startswith(f"{part.part}.{JSON}.") and part.format != JSON:
-                yield f"option '{name}' has no effect without {part.part}.format={JSON}"
-            if name.startswith(f"{part.part}.{AVRO}.") and part.format != AVRO:
-                yield f"option '{name}' has no effect without {part.part}.format={AVRO}"
+            for chosen in _GIVES_FIELDS:
+                if name.startswith(f"{part.part}.{chosen}.") and part.format != chosen:
+                    yield f"option '{name}' has no effect without {part.part}.format={chosen}"
     if AVRO not in (formats.value.format, formats.key.format):
         for name in ("avro.record.name", "avro.namespace"):
             if name in own:

@@ -8,7 +8,7 @@ from typing import Any
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.format_keys import AVRO, HEADER, STRING
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, PROTOBUF, STRING
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry_keys import (
     OAUTHBEARER,
@@ -107,7 +107,16 @@ def _schema_of(
 ) -> SchemaOptions | None:
     """What schema goes with keys or values; None for none. Raises ConfigError."""
     name, urls = part.part, sink["schema_registry_url"]
-    is_asked_for = part.has_id if part.has_id is not None else part.format == AVRO and bool(urls)
+    has_schema = part.format in (AVRO, PROTOBUF)
+    is_asked_for = part.has_id if part.has_id is not None else has_schema and bool(urls)
+    latest = sink["use_latest_version"]
+    is_in_registry = is_asked_for and bool(urls) and (latest or schema_id is not None)
+    if part.format == PROTOBUF and part.descriptor_file is None and not is_in_registry:
+        raise ConfigError(
+            f"{name}.format=protobuf needs {name}.protobuf.descriptor.file and "
+            f"{name}.protobuf.message; or schema.registry.url with use.latest.version=true or "
+            f"{_id_option(name)}. No message is derived from columns"
+        )
     if not is_asked_for:
         return None
     prefix = f"{name}.schema.id.prefix=true"
@@ -115,12 +124,10 @@ def _schema_of(
         raise ConfigError(f"{prefix}: {name}.format=string has no schema. Leave it out")
     if not urls and (schema_id is None or part.format == AVRO or part.id_location == HEADER):
         raise ConfigError(f"{prefix} needs schema.registry.url, where its schema is")
-    latest = sink["use_latest_version"]
-    if part.format != AVRO and schema_id is None and not latest:
-        own = "" if name == "value" else "key."
+    if not has_schema and schema_id is None and not latest:
         raise ConfigError(
             f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
-            f"of a schema in {own}use.schema.id: a schema is derived "
+            f"of a schema in {_id_option(name)}: a schema is derived "
             "from columns for avro only"
         )
     if (schema_id is not None or latest) and part.avro_schema is not None:
@@ -136,6 +143,10 @@ def _schema_of(
         sink["auto_register_schemas"] and not latest and schema_id is None,
         sink["normalize_schemas"],
     )
+
+
+def _id_option(part: str) -> str:
+    return "use.schema.id" if part == "value" else "key.use.schema.id"
 
 
 def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:

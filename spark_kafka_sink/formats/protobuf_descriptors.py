@@ -159,7 +159,8 @@ class _Files:
                 if message.name == name:
                     found = self._pool.FindMessageTypeByName(full)
                     return found
-                known.append(full)
+                if not file.name.startswith(_WELL_KNOWN):
+                    known.append(full)
         raise FormatError(
             f"it has no message '{name}': there are {', '.join(known[:_MOST_SHOWN]) or 'none'}"
         )

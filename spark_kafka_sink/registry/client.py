@@ -37,6 +37,7 @@ _PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")
 _JSON = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
 _MOST_SHOWN = 600
+_SERIALIZED = "?format=serialized"
 
 
 class Schema(NamedTuple):
@@ -44,6 +45,7 @@ class Schema(NamedTuple):
 
     id: in that registry; None where that was not asked for. guid: None where it has none
     kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` builds on
+    files: of Protobuf: names and texts of these, and of those that they build on
     """
 
     id: int | None
@@ -52,6 +54,7 @@ class Schema(NamedTuple):
     guid: str | None = None
     version: int | None = None
     references: tuple[tuple[str, str, int], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
 
 class RegistryClient:
@@ -87,14 +90,21 @@ class RegistryClient:
         found = self._schema_at("POST", path, schema)
         return schema._replace(id=found.id, guid=found.guid, version=found.version)
 
-    def version(self, subject: str, number: int | None = None) -> Schema:
-        """A version of a subject; the latest without ``number``. Raises RegistryRefusedError."""
-        which = "latest" if number is None else str(number)
-        return self._schema_at("GET", f"{_versions(subject, False)}/{which}")
+    def version(
+        self, subject: str, number: int | None = None, is_serialized: bool = False
+    ) -> Schema:
+        """A version of a subject; the latest without ``number``. Raises RegistryRefusedError.
 
-    def by_id(self, schema_id: int) -> Schema:
+        is_serialized: Protobuf as a FileDescriptorProto in Base64, where the registry can do that
+        """
+        which = "latest" if number is None else str(number)
+        path = f"{_versions(subject, False)}/{which}"
+        return self._schema_at("GET", path + (_SERIALIZED if is_serialized else ""))
+
+    def by_id(self, schema_id: int, is_serialized: bool = False) -> Schema:
         """Raises RegistryRefusedError."""
-        return self._schema_at("GET", f"/schemas/ids/{schema_id}")._replace(id=schema_id)
+        path = f"/schemas/ids/{schema_id}" + (_SERIALIZED if is_serialized else "")
+        return self._schema_at("GET", path)._replace(id=schema_id)
 
     def subjects(self) -> list[str]:
         """Names of all that these credentials may see."""

@@ -1,4 +1,6 @@
-"""Avro schemas that build on others: with the definitions in the places of their names."""
+"""Schemas that build on others: Avro's with the definitions in the places of their names,
+Protobuf's with the files that they import.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,25 @@ _NAMED = ("record", "enum", "fixed")
 
 
 def with_references(client: RegistryClient, schema: Schema) -> Schema:
-    """``schema`` as one text that needs no others; as it is where it builds on none.
+    """``schema`` as one text that needs no others, or, of Protobuf, with ``files``; as it is where
+    it builds on none.
 
     Raises RegistryError.
     """
+    if schema.kind == "PROTOBUF":
+        found = _referenced(client, schema, is_serialized=True)
+        return schema._replace(files=tuple((name, other.text) for name, other in found.items()))
     if not schema.references or schema.kind != "AVRO":
         return schema
-    definitions: dict[str, Any] = {}
+    others = _referenced(client, schema, is_serialized=False)
+    definitions = {name: json.loads(other.text) for name, other in others.items()}
+    whole = _Inlining(definitions).of(json.loads(schema.text), "")
+    return schema._replace(text=json.dumps(whole))
+
+
+def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
+    """By name, what ``schema`` builds on, directly or not."""
+    all_found: dict[str, Schema] = {}
     waiting, seen = list(schema.references), set()
     while waiting:
         name, subject, version = waiting.pop()
@@ -30,11 +44,9 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
         seen.add((subject, version))
         if len(seen) > _MOST_REFERENCES:
             raise RegistryError(f"a schema builds on more than {_MOST_REFERENCES} others")
-        found = client.version(subject, version)
-        definitions[name] = json.loads(found.text)
-        waiting += found.references
-    whole = _Inlining(definitions).of(json.loads(schema.text), "")
-    return schema._replace(text=json.dumps(whole))
+        all_found[name] = client.version(subject, version, is_serialized)
+        waiting += all_found[name].references
+    return all_found
 
 
 class _Inlining:

@@ -34,10 +34,20 @@ _LATEST_IS_KNOWN_FOR_MS = 300_000
 _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
 
 
+class SchemaFile(NamedTuple):
+    """What a schema imports. name: that it is imported by, and under which it is registered"""
+
+    name: str
+    text: str
+    files: tuple[SchemaFile, ...] = ()
+
+
 class Wanted(NamedTuple):
     """The schema of one part of the records. part: value or key; topic: None where a column has it
 
-    text: of the Avro schema to write with, None where the registry's is taken
+    text: of the schema to write with, None where the registry's is taken
+    kind: AVRO or PROTOBUF; record: name of a Protobuf message, where it is known; files: that
+        ``text`` imports
     """
 
     part: str
@@ -45,6 +55,9 @@ class Wanted(NamedTuple):
     text: str | None
     location: str
     options: SchemaOptions
+    kind: str = "AVRO"
+    record: str | None = None
+    files: tuple[SchemaFile, ...] = ()
 
     def subject(self, text: str | None) -> str:
         """Under which the schema is. Raises ConfigError."""
@@ -57,12 +70,14 @@ class Wanted(NamedTuple):
             )
         if strategy == TOPIC_NAME:
             return f"{self.topic}-{self.part}"
-        if text is None:
+        is_avro = self.kind == "AVRO"
+        name = self.record if not is_avro or text is None else record_name(text)
+        if name is None:
+            option = "avro.schema" if is_avro else "protobuf.message"
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs the name of a record: set "
-                f"{self.part}.avro.schema"
+                f"{self.part}.{option}"
             )
-        name = record_name(text)
         return name if strategy == RECORD_NAME else f"{self.topic}-{name}"
 
 
@@ -94,21 +109,43 @@ def find(
     return found
 
 
-def prefix_of(schema: Schema) -> bytes:
-    """What stands before a value of this schema."""
+def prefix_of(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
+    """What stands before a value of this schema.
+
+    indexes: where a Protobuf message is in its file
+    """
     assert schema.id is not None
-    indexes = _FIRST_MESSAGE if schema.kind == "PROTOBUF" else b""
-    return _MAGIC + schema.id.to_bytes(4, "big") + indexes
+    return _MAGIC + schema.id.to_bytes(4, "big") + _indexes_of(schema, indexes)
 
 
-def header_of(part: str, schema: Schema) -> tuple[str, bytes]:
+def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
+    """As Confluent's ``MessageIndexes``: a count and the indexes, or one byte for the first one."""
+    if schema.kind != "PROTOBUF":
+        return b""
+    if indexes == (0,):
+        return _FIRST_MESSAGE
+    return b"".join(map(_varint, (len(indexes), *indexes)))
+
+
+def _varint(number: int) -> bytes:
+    """Zigzag, of what is not negative."""
+    rest, made = 2 * number, bytearray()
+    while rest >= 128:
+        made.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*made, rest])
+
+
+def header_of(part: str, schema: Schema, indexes: tuple[int, ...] = (0,)) -> tuple[str, bytes]:
     """The header that says it instead. Raises RegistryError where the registry has no GUIDs."""
     if schema.guid is None:
         raise RegistryError(
             f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
             f"not give: leave {part}.schema.id.location out, so that ids go before each {part}"
         )
-    return f"__{part}_schema_id", _MAGIC_OF_GUID + UUID(schema.guid).bytes
+    return f"__{part}_schema_id", _MAGIC_OF_GUID + UUID(schema.guid).bytes + _indexes_of(
+        schema, indexes
+    )
 
 
 def record_name(text: str) -> str:
@@ -129,18 +166,44 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
         return _of_id(client, wanted, options.schema_id)
     subject = wanted.subject(wanted.text)
     if options.is_latest:
-        found = _latest(client, subject)
+        found = _latest(client, subject, wanted.kind == "PROTOBUF")
     else:
         assert wanted.text is not None
-        found = _own(client, subject, Schema(None, wanted.text), options)
+        references = _registered(client, wanted.files, options)
+        schema = Schema(None, wanted.text, wanted.kind, references=references)
+        return _with_guid(client, wanted, _own(client, subject, schema, options))
+    return with_references(client, _with_guid(client, wanted, found))
+
+
+def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
     if wanted.location == HEADER and found.guid is None and found.id is not None:
-        found = found._replace(guid=client.by_id(found.id).guid)
-    return with_references(client, found)
+        return found._replace(guid=client.by_id(found.id).guid)
+    return found
+
+
+def _registered(
+    client: RegistryClient, files: tuple[SchemaFile, ...], options: SchemaOptions
+) -> tuple[tuple[str, str, int], ...]:
+    """References to files that a schema imports: registered if that is asked for."""
+    found = []
+    for file in files:
+        references = _registered(client, file.files, options)
+        schema = Schema(None, file.text, "PROTOBUF", references=references)
+        version = _own(client, file.name, schema, options).version
+        if version is None:  # which some registries do not tell when they register
+            version = client.look_up(file.name, schema, options.is_normalized).version
+        if version is None:
+            raise RegistryError(
+                f"the schema registry {client.name} does not tell which version of subject "
+                f"'{file.name}' the schema is"
+            )
+        found.append((file.name, file.name, version))
+    return tuple(found)
 
 
 def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
     try:
-        found = client.by_id(schema_id)
+        found = client.by_id(schema_id, wanted.kind == "PROTOBUF")
     except RegistryRefusedError as refusal:
         name = "use.schema.id" if wanted.part == "value" else "key.use.schema.id"
         if refusal.code in NOT_FOUND:
@@ -151,9 +214,9 @@ def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
     return with_references(client, found)
 
 
-def _latest(client: RegistryClient, subject: str) -> Schema:
+def _latest(client: RegistryClient, subject: str, is_serialized: bool) -> Schema:
     try:
-        return client.version(subject)
+        return client.version(subject, is_serialized=is_serialized)
     except RegistryRefusedError as refusal:
         if refusal.code in NOT_FOUND:
             raise RegistryError(

@@ -30,10 +30,11 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.format_keys import AVRO, RAW, STRING
+from spark_kafka_sink.config.format_keys import AVRO, PROTOBUF, RAW, STRING
 from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
 from spark_kafka_sink.spark.input_schema import check_handed_over, check_type, find_columns
 
@@ -187,7 +188,7 @@ class _Planning:
             if VALUE not in self._numbers:
                 raise SchemaError(
                     "Required attribute 'value' not found. To write all columns as one value, set "
-                    "value.format to json or avro; to write one as it is, value.column"
+                    "value.format to json, avro or protobuf; to write one as it is, value.column"
                 )
             return self._of_column(options, self._numbers[VALUE])
         left = [n for n in range(len(self._schema.fields)) if n not in taken]
@@ -253,6 +254,7 @@ class _Planning:
             options.format,
             tuple(PlannedField(f.path, f.field.name, f.field.dataType.json()) for f in fields),
             avro_schema=self._avro_schema(options, struct) if options.format == AVRO else None,
+            protobuf_schema=_protobuf_schema(options),
             json_options=JsonOptions(
                 text.ignore_null_fields,
                 text.time_zone or "UTC",
@@ -352,6 +354,15 @@ def check_encodable(rows: PlannedRows) -> None:
         RowEncoder(plan, arrow_schema(schema))
         _checked.append((plan, schema))
         del _checked[:-_MOST_CHECKED]
+
+
+def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:
+    """That of a file with descriptors; None where a registry has it, and of other formats."""
+    if options.format != PROTOBUF or options.descriptor_file is None:
+        return None
+    from spark_kafka_sink.spark.descriptors import described
+
+    return described(options).schema
 
 
 def _is_column(part: PartPlan) -> bool:

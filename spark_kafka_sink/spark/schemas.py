@@ -9,16 +9,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.config.format_keys import AVRO, HEADER
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, PROTOBUF
 from spark_kafka_sink.config.formats import PartOptions
 from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
+from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import Wanted, find, header_of, prefix_of
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
+    from spark_kafka_sink.formats.protobuf_descriptors import ProtobufFile
+    from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 
 
 def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
@@ -37,12 +40,15 @@ def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
         if asked is None or made is None:
             continue
         schema = _schema(part, asked, registry, made, options.topic)
-        if part.format == AVRO:
+        if part.format in (AVRO, PROTOBUF):
             made = _of_schema(part, made, schema, asked)
+        indexes: tuple[int, ...] = (0,)
+        if made.plan is not None and made.plan.protobuf_schema is not None:
+            indexes = made.plan.protobuf_schema.indexes
         if part.id_location == HEADER:
-            headers.append(header_of(part.part, schema))
+            headers.append(header_of(part.part, schema, indexes))
         else:
-            made = _with_prefix(made, prefix_of(schema))
+            made = _with_prefix(made, prefix_of(schema, indexes))
         parts[part.part] = made
     value = parts["value"]
     assert value is not None
@@ -76,7 +82,9 @@ def _schema(
     topic: str | None,
 ) -> Schema:
     if registry.config is None:  # the id is given, and nobody to be asked for its schema
-        return Schema(asked.schema_id, "")
+        return Schema(asked.schema_id, "", "PROTOBUF" if part.format == PROTOBUF else "AVRO")
+    if part.format == PROTOBUF:
+        return find(registry.config, _protobuf(part, asked, topic))
     is_own = made.plan is not None and not asked.is_latest and asked.schema_id is None
     text = made.plan.avro_schema if made.plan is not None else None
     # What decides where the schema is looked for, or what is registered.
@@ -84,17 +92,54 @@ def _schema(
     return find(registry.config, Wanted(part.part, topic, shown, part.id_location, asked))
 
 
+def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wanted:
+    wanted = Wanted(part.part, topic, None, part.id_location, asked, "PROTOBUF", part.message)
+    if part.descriptor_file is None:
+        return wanted
+    from spark_kafka_sink.spark.descriptors import described
+
+    message = described(part)
+    wanted = wanted._replace(record=message.schema.root)
+    if asked.is_latest or asked.schema_id is not None:
+        return wanted
+    file = _schema_file(message.file)
+    return wanted._replace(text=file.text, files=file.files)
+
+
+def _schema_file(file: ProtobufFile) -> SchemaFile:
+    return SchemaFile(file.name, file.text, tuple(map(_schema_file, file.imports)))
+
+
 def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
     """To be written with the registry's schema, where that was asked for."""
     assert made.plan is not None
     if not asked.is_latest and asked.schema_id is None:
         return made
-    if schema.kind != "AVRO":
+    if schema.kind != part.format.upper():
         raise SchemaError(
-            f"{part.part}.format=avro: the registry's schema {schema.id} is of the kind "
+            f"{part.part}.format={part.format}: the registry's schema {schema.id} is of the kind "
             f"{schema.kind}"
         )
+    if part.format == PROTOBUF:
+        if part.descriptor_file is not None:
+            return made
+        return made._replace(plan=replace(made.plan, protobuf_schema=_registered(part, schema)))
     return made._replace(plan=replace(made.plan, avro_schema=schema.text))
+
+
+def _registered(part: PartOptions, schema: Schema) -> ProtobufSchema:
+    """The message of a schema that the registry has. Raises FormatError."""
+    from spark_kafka_sink.formats.protobuf_descriptors import check_installed, read_registered
+
+    check_installed(f"{part.part}.format")
+    try:
+        return read_registered(schema.text, schema.files, part.message).schema
+    except FormatError as error:
+        raise FormatError(
+            f"the registry's schema {schema.id} cannot be taken as it is: {error}. A registry that "
+            "does not turn the text of .proto files into descriptors (format=serialized) needs "
+            f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well"
+        ) from None
 
 
 def _with_prefix(made: PartPlan, prefix: bytes) -> PartPlan:

@@ -27,6 +27,7 @@ class Registry:
 
     fails: an answer for all requests instead, by status, and a JSON object or a text
     refuses: subjects whose next schema is incompatible
+    serialized: by the text of a .proto file, what format=serialized makes of it
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class Registry:
         self.asked: list[Asked] = []
         self.fails: Answer | None = None
         self.refuses: set[str] = set()
+        self.serialized: dict[str, str] = {}
         self.has_guids = True
         self.waits_for: threading.Event | None = None
         self.url = ""
@@ -51,6 +53,12 @@ class Registry:
     def answer(self, asked: Asked) -> Answer:
         if self.fails is not None:
             return self.fails
+        status, content = self._found(asked)
+        if "format=serialized" in asked.path and content.get("schema") in self.serialized:
+            content = {**content, "schema": self.serialized[content["schema"]]}
+        return status, content
+
+    def _found(self, asked: Asked) -> Answer:
         parts = [unquote(part) for part in urlsplit(asked.path).path.strip("/").split("/")]
         if parts == ["subjects"]:
             return 200, [*self.subjects]
@@ -72,7 +80,8 @@ class Registry:
         if asked.method == "POST":
             if asked.body not in self.schemas:
                 return 404, {"error_code": 40403, "message": "Schema not found"}
-            return 200, self._told(self.schemas.index(asked.body) + 1)
+            number = self.schemas.index(asked.body) + 1
+            return 200, {**self._told(number), "version": versions.index(number) + 1}
         number = versions[-1] if parts[-1] == "latest" else versions[int(parts[-1]) - 1]
         return 200, {**self._told(number), "version": versions.index(number) + 1}
 

@@ -75,8 +75,10 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.daemon": {"record.kernels.library", "spark.task"},
     "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.row_planning": {
-        *("columns.positions", "config", "formats", "spark.input_schema", "spark.versions"),
+        *("columns.positions", "config", "formats", "spark.descriptors", "spark.input_schema"),
+        "spark.versions",
     },
+    "spark.descriptors": {"config", "formats.errors", "formats.protobuf_descriptors"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
@@ -107,7 +109,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     },
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.schemas": {
-        *("config", "formats.rows", "registry", "spark.row_planning"),
+        *("config", "formats", "registry", "spark.descriptors", "spark.row_planning"),
     },
     "spark.partition": {
         *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),

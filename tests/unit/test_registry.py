@@ -7,14 +7,16 @@ import json
 import pickle
 import threading
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
-from spark_kafka_sink.registry.schemas import header_of, prefix_of
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
 from tests.unit.registry_asking import (  # noqa: F401
     HUSH,
     OTHER,
@@ -135,6 +137,62 @@ def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> N
 
 def test_protobuf_has_the_index_of_its_message_behind_the_id() -> None:
     assert prefix_of(Schema(258, "", "PROTOBUF")) == b"\0\0\0\1\2\0"
+    schema = Schema(1, "", "PROTOBUF", str(UUID(int=1)))
+    assert prefix_of(schema, (1,)) == b"\0\0\0\0\1\x02\x02"
+    assert prefix_of(schema, (0, 64)) == b"\0\0\0\0\1\x04\x00\x80\x01"
+    _, header = header_of("value", schema, (0,))
+    assert header == b"\1" + bytes(15) + b"\1" + b"\0"
+
+
+def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig, Wanted]:
+    assert given.registry is not None
+    assert given.registry.config is not None
+    assert given.registry.value is not None
+    wanted = Wanted("value", "t", None, "prefix", given.registry.value, "PROTOBUF")
+    return given.registry.config, wanted._replace(**more)
+
+
+def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(
+    registry: Registry,
+) -> None:
+    deepest = SchemaFile("c.proto", "CCCC")
+    files = (SchemaFile("b.proto", "BBBB", (deepest,)), deepest)
+    asked = wanted_protobuf(options(registry.url), text="AAAA", files=files)
+    assert find(*asked).id == 3
+    assert [*registry.subjects] == ["c.proto", "b.proto", "t-value"]
+    assert [len(s.get("references", ())) for s in registry.schemas] == [0, 1, 2]
+    assert all(schema["schemaType"] == "PROTOBUF" for schema in registry.schemas)
+    schemas._known.clear()
+    is_looked_up = options(registry.url, auto_register_schemas="false")
+    assert find(*wanted_protobuf(is_looked_up, text="AAAA", files=files)).id == 3
+    assert len(registry.schemas) == 3
+
+
+def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(
+    registry: Registry,
+) -> None:
+    registry.add("c", {"schema": "text of c", "schemaType": "PROTOBUF"})
+    of_c = {"name": "c.proto", "subject": "c", "version": 1}
+    schema = {"schema": "text of b", "schemaType": "PROTOBUF", "references": [of_c]}
+    registry.add("b", schema)
+    of_b = {"name": "b.proto", "subject": "b", "version": 1}
+    schema = {"schema": "text of a", "schemaType": "PROTOBUF", "references": [of_b]}
+    number = registry.add("t-value", schema)
+    registry.serialized = {f"text of {name}": name * 4 for name in "abc"}
+    for more in ({"use_latest_version": "true"}, {"use_schema_id": str(number)}):
+        given = options(registry.url, value_format="protobuf", **more)
+        found = find(*wanted_protobuf(given))
+        assert (found.text, found.files) == ("aaaa", (("b.proto", "bbbb"), ("c.proto", "cccc")))
+
+
+def test_the_subject_of_a_protobuf_message(registry: Registry) -> None:
+    more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
+    given = options(registry.url, **more)
+    find(*wanted_protobuf(given, text="AAAA", record="pkg.M"))
+    assert [*registry.subjects] == ["t-pkg.M"]
+    _, wanted = wanted_protobuf(given)
+    with pytest.raises(KafkaSinkError, match=r"set value\.protobuf\.message"):
+        wanted.subject(None)
 
 
 # --- who asks ---------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import (
@@ -23,7 +25,9 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import PartPlan
 from spark_kafka_sink.spark.input_schema import find_columns
-from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+from spark_kafka_sink.spark.row_planning import PlannedRows, check_encodable, plan_rows
+from tests.formats.official import descriptor_set
+from tests.formats.protobuf_files import add_field, one_message
 
 HOME = StructType([StructField("city", StringType()), StructField("zip", IntegerType(), False)])
 PEOPLE = StructType(
@@ -179,9 +183,15 @@ def test_an_empty_name_makes_a_column_one_like_others() -> None:
         ({"value_format": "json", "topic_column": "where"}, "topic.column=where: the DataFrame has no column"),
         ({"value_format": "string"}, "makes a value of one column, and 4 are left"),
         ({"value_format": "json", "headers_column": "name"}, "headers.column=name: headers attribute unsupported"),
-        ({"value_format": "xml"}, "must be one of raw, string, json, avro"),
+        ({"value_format": "xml"}, "must be one of raw, string, json, avro, protobuf"),
         ({"value_column": "name", "key_format": "string"}, "key.format=string needs columns"),
-        ({"value_columns": "id,name"}, "set value.format to json or avro"),
+        ({"value_columns": "id,name"}, "set value.format to json, avro or protobuf"),
+        ({"value_format": "protobuf"}, "value.format=protobuf needs value.protobuf.descriptor.file and value.protobuf.message; or schema.registry.url with use.latest.version=true or use.schema.id"),
+        ({"value_format": "protobuf", "schema_registry_url": "http://r"}, "No message is derived from columns"),
+        ({"value_format": "protobuf", "use_schema_id": "7", "value_schema_id_prefix": "true"}, "needs value.protobuf.descriptor.file"),
+        ({"value_format": "json", "key_columns": "id", "key_format": "protobuf"}, "with use.latest.version=true or key.use.schema.id"),
+        ({"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere"}, "needs value.protobuf.message, the full name"),
+        ({"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere", "value_protobuf_message": "M"}, "value.protobuf.descriptor.file=/nowhere: it cannot be read on the driver"),
         ({"value_format": "avro", "value_avro_schema_file": "/nowhere"}, "value.avro.schema.file=/nowhere"),
     ],
 )  # fmt: skip
@@ -225,3 +235,84 @@ def test_options_without_effect_are_told() -> None:
     assert not any("avro.namespace" in note for note in notes)
     notes = options(value_format="json", avro_namespace="a").notes
     assert any("option 'avro.namespace' has no effect" in note for note in notes)
+
+
+@pytest.fixture
+def descriptors(tmp_path: Path) -> Path:
+    """With the message pkg.Root, a person, and pkg.Root.Id, which is in it."""
+    file = one_message(id="int64", name="string", gone="bool", home="pkg.Home")
+    home = file.message_type.add(name="Home")
+    add_field(home, "city", "string")
+    add_field(home, "zip", "int32")
+    add_field(file.message_type[0].nested_type.add(name="Id"), "id", "int64")
+    made = tmp_path / "made.desc"
+    made.write_bytes(descriptor_set([file]))
+    return made
+
+
+def test_messages_are_those_of_a_file(descriptors: Path) -> None:
+    found = planned(
+        PEOPLE,
+        value_format="protobuf",
+        value_protobuf_descriptor_file=str(descriptors),
+        value_protobuf_message="pkg.Root",
+        key_format="Protobuf",
+        key_columns="id",
+        key_protobuf_descriptor_file=str(descriptors),
+        key_protobuf_message="pkg.Root.Id",
+    )
+    check_encodable(found)
+    assert found.plan is not None
+    assert found.plan.value.plan is not None
+    assert found.plan.value.plan.protobuf_schema is not None
+    assert found.plan.value.plan.protobuf_schema.root == "pkg.Root"
+    assert found.plan.key is not None
+    assert found.plan.key.plan is not None
+    assert found.plan.key.plan.protobuf_schema is not None
+    assert found.plan.key.plan.protobuf_schema.indexes == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "columns", "words"),
+    [
+        ("pkg.Other", "id", "made.desc: it has no message 'pkg.Other': there are pkg.Root, "),
+        ("pkg.Home", "home.city,id", "message pkg.Home has no field for 'id'"),
+        ("pkg.Root", "home.zip,name,id", "message pkg.Root has no field for 'home.zip'"),
+    ],
+)
+def test_what_does_not_fit_a_message(
+    descriptors: Path, message: str, columns: str, words: str
+) -> None:
+    with pytest.raises(SchemaError) as refused:
+        check_encodable(
+            planned(
+                PEOPLE,
+                value_format="protobuf",
+                value_columns=columns,
+                value_protobuf_descriptor_file=str(descriptors),
+                value_protobuf_message=message,
+            )
+        )
+    assert words in str(refused.value)
+
+
+def test_a_file_that_is_no_descriptor_set_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "made.proto"
+    file.write_text('syntax = "proto3"; message M {}')
+    more = {"value_protobuf_descriptor_file": str(file), "value_protobuf_message": "M"}
+    words = refusal(PEOPLE, value_format="protobuf", **more)
+    assert "made.proto: it is no descriptor set, which protoc --include_imports" in words
+
+
+def test_without_protobufs_package_its_installation_is_told(
+    descriptors: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
+    more = {"value_protobuf_descriptor_file": str(descriptors), "value_protobuf_message": "M"}
+    words = refusal(PEOPLE, value_format="protobuf", **more)
+    assert "pip install 'pykafka-sink[protobuf]'" in words
+
+
+def test_options_of_another_format_have_no_effect() -> None:
+    notes = options(value_format="json", value_protobuf_message="M").notes
+    assert any("option 'value.protobuf.message' has no effect" in note for note in notes)

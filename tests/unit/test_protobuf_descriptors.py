@@ -1,0 +1,175 @@
+"""Descriptors → what is known of messages, and the files that a registry takes."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from google.protobuf import descriptor_pb2
+
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set, read_registered
+from tests.formats.official import descriptor_set
+from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of, one_message
+
+
+def base64_of(file) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+def fields_of(file, name="pkg.Root"):
+    schema = read_descriptor_set(descriptor_set([file]), name).schema
+    return {field.name: field for message in schema.messages for field in message.fields}
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_what_is_known_of_fields(syntax):
+    file = file_of(syntax=syntax)
+    root = file.message_type.add(name="Root")
+    add_enum(file, "Kind", ZERO=0, ONE=1)
+    add_map(root, "map", "string", "int32")
+    add_field(root, "plain", "sint32", 7)
+    add_field(root, "many", "repeated int64", 8)
+    add_field(root, "texts", "repeated string", 9)
+    add_field(root, "other", "repeated int64", 10).options.packed = syntax == "proto2"
+    add_field(root, "kind", "enum pkg.Kind", 11)
+    add_field(root, "at", "google.protobuf.Timestamp", 12)
+    root.oneof_decl.add(name="choice")
+    for number, name in ((20, "a"), (21, "b")):
+        add_field(root, name, "int32", number, oneof_index=0)
+    if syntax == "proto2":
+        add_field(root, "must", "required int32", 30)
+    else:
+        root.oneof_decl.add(name="_given")
+        add_field(root, "given", "int32", 30, proto3_optional=True, oneof_index=1)
+    found = fields_of(file)
+    is_new = syntax == "proto3"
+    assert [found[name].has_presence for name in ("plain", "kind")] == [not is_new] * 2
+    assert found["plain"][:4] == ("plain", 7, "sint32", "")
+    assert found["kind"][2:4] == ("enum", "pkg.Kind")
+    assert found["at"][2:4] == ("message", "google.protobuf.Timestamp")
+    assert [found[n].is_packed for n in ("many", "texts", "other")] == [is_new, False, not is_new]
+    assert [found[n].is_repeated for n in ("many", "map", "plain")] == [True, True, False]
+    assert [found[n].oneof for n in ("a", "b", "plain")] == ["choice", "choice", ""]
+    if is_new:
+        assert (found["given"].has_presence, found["given"].oneof) == (True, "")
+    else:
+        assert found["must"].is_required
+    schema = read_descriptor_set(descriptor_set([file]), "pkg.Root").schema
+    assert [message.is_entry for message in schema.messages].count(True) == 1
+    assert [enum.values for enum in schema.enums] == [(("ZERO", 0), ("ONE", 1))]
+
+
+def test_an_edition_says_itself_what_its_fields_are():
+    if not hasattr(descriptor_pb2, "FeatureSet"):
+        pytest.skip("this protobuf knows no editions")
+    file = file_of(syntax="editions")
+    file.edition = descriptor_pb2.Edition.EDITION_2023
+    features = descriptor_pb2.FeatureSet
+    root = file.message_type.add(name="Root")
+    add_field(root, "given", "int32")
+    add_field(root, "implicit", "int32").options.features.field_presence = features.IMPLICIT
+    field = add_field(root, "must", "int32")
+    field.options.features.field_presence = features.LEGACY_REQUIRED
+    add_field(root, "many", "repeated int32")
+    field = add_field(root, "expanded", "repeated int32")
+    field.options.features.repeated_field_encoding = features.EXPANDED
+    found = fields_of(file)
+    assert [found[n].has_presence for n in ("given", "implicit")] == [True, False]
+    assert found["must"].is_required
+    assert [found[n].is_packed for n in ("many", "expanded")] == [True, False]
+
+
+def test_messages_are_found_by_name_and_know_where_they_are():
+    file = file_of()
+    for name in ("First", "Second"):
+        inner = file.message_type.add(name=name).nested_type.add(name="Inner")
+        inner.nested_type.add(name="Deep0")
+        add_field(inner.nested_type.add(name="Deep"), "x", "int32")
+    data = descriptor_set([file])
+    for name, indexes in (
+        ("pkg.First", (0,)),
+        ("Second", (1,)),
+        ("pkg.Second.Inner", (1, 0)),
+        ("pkg.Second.Inner.Deep", (1, 0, 1)),
+    ):
+        schema = read_descriptor_set(data, name).schema
+        assert schema.indexes == indexes
+        assert schema.root.endswith(name)
+
+
+def imported_files():
+    """main imports other, which imports deep; in reverse order."""
+    deep = file_of("deep.proto", package="deep")
+    add_field(deep.message_type.add(name="Deep"), "x", "int32")
+    other = file_of("dir/other.proto", package="other")
+    other.dependency.append("deep.proto")
+    add_field(other.message_type.add(name="Other"), "deep", "deep.Deep")
+    main = file_of("main.proto")
+    main.dependency.append("dir/other.proto")
+    add_field(main.message_type.add(name="Root"), "other", "other.Other")
+    main.source_code_info.location.add(span=[1, 2, 3])
+    return [main, other, deep]
+
+
+@pytest.mark.parametrize("with_imports", [True, False])
+def test_imports_are_followed_and_registered_but_for_well_known_ones(with_imports):
+    main, other, deep = imported_files()
+    found = read_descriptor_set(descriptor_set([main, other, deep], with_imports), "Root")
+    names = {message.name for message in found.schema.messages}
+    assert names == {"pkg.Root", "other.Other", "deep.Deep"}
+    assert found.file.name == "main.proto"
+    (first,) = found.file.imports
+    assert (first.name, [file.name for file in first.imports]) == (
+        "dir/other.proto",
+        ["deep.proto"],
+    )
+    assert first.text == base64_of(other)
+    main.ClearField("source_code_info")
+    assert found.file.text == base64_of(main)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "message"),
+    [
+        (b"syntax", "Root", "it is no descriptor set"),
+        (b"", "Root", "no message 'Root': there are none"),
+        (descriptor_set(imported_files()[:1]), "Root", "main.proto imports dir/other.proto, which"),
+        (
+            descriptor_set([one_message(c="int32")]),
+            "root",
+            "no message 'root': there are .*pkg.Root, pkg.Inner",
+        ),
+        (
+            descriptor_set([one_message(c="pkg.Nowhere")]),
+            "Root",
+            "the descriptor of made.proto is wrong",
+        ),
+    ],
+)
+def test_sets_that_are_refused(data, name, message):
+    with pytest.raises(FormatError, match=message):
+        read_descriptor_set(data, name)
+
+
+def test_a_registered_file_has_its_first_message_or_the_one_that_is_asked_for():
+    main, *others = imported_files()
+    add_field(main.message_type.add(name="Second"), "x", "int32")
+    main.name = ""  # which registries do not keep
+    imports = [(file.name, base64_of(file)) for file in others]
+    found = read_registered(base64_of(main), imports, None)
+    assert (found.schema.root, found.schema.indexes) == ("pkg.Root", (0,))
+    assert read_registered(base64_of(main), imports, "pkg.Second").schema.indexes == (1,)
+    with pytest.raises(FormatError, match="no message 'third'"):
+        read_registered(base64_of(main), imports, "third")
+
+
+@pytest.mark.parametrize("text", ['syntax = "proto3";', "YWFhYQ==", "abc"])
+def test_text_is_no_registered_descriptor(text):
+    with pytest.raises(FormatError, match="no FileDescriptorProto in Base64"):
+        read_registered(text, (), None)
+
+
+def test_a_registered_file_without_messages_is_refused():
+    with pytest.raises(FormatError, match="has no message"):
+        read_registered(base64_of(file_of()), (), None)
