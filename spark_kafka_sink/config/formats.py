@@ -127,27 +127,13 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         raise ConfigError(
             f"Both {part}.avro.schema and {part}.avro.schema.file are given: leave one of them out"
         )
-    descriptors, message = (
-        sink[f"{part}_protobuf_descriptor_file"],
-        sink[f"{part}_protobuf_message"],
-    )
-    if chosen == PROTOBUF and descriptors is not None and message is None:
-        raise ConfigError(
-            f"{part}.protobuf.descriptor.file needs {part}.protobuf.message, the full name of the "
-            "message to write"
-        )
+    descriptors, message = _message(sink, part, chosen)
     return PartOptions(
         part=part,
         format=chosen,
         column=column,
         columns=columns,
-        json=JsonText(
-            sink[f"{part}_json_ignorenullfields"],
-            sink[f"{part}_json_timestampformat"],
-            sink[f"{part}_json_timestampntzformat"],
-            sink[f"{part}_json_dateformat"],
-            sink[f"{part}_json_timezone"],
-        ),
+        json=_json_text(sink, part),
         has_id=sink[f"{part}_schema_id_prefix"],
         id_location=sink[f"{part}_schema_id_location"],
         avro_schema=schema if file is None else file,
@@ -155,6 +141,27 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         descriptor_file=descriptors,
         message=message,
     )
+
+
+def _json_text(sink: Mapping[str, Any], part: str) -> JsonText:
+    return JsonText(
+        sink[f"{part}_json_ignorenullfields"],
+        sink[f"{part}_json_timestampformat"],
+        sink[f"{part}_json_timestampntzformat"],
+        sink[f"{part}_json_dateformat"],
+        sink[f"{part}_json_timezone"],
+    )
+
+
+def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | None, str | None]:
+    """The file with descriptors, and the name of a message."""
+    file, message = sink[f"{part}_protobuf_descriptor_file"], sink[f"{part}_protobuf_message"]
+    if chosen == PROTOBUF and file is not None and message is None:
+        raise ConfigError(
+            f"{part}.protobuf.descriptor.file needs {part}.protobuf.message, the full name of the "
+            "message to write"
+        )
+    return file, message
 
 
 def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Iterator[str]:

@@ -110,13 +110,8 @@ def _schema_of(
     has_schema = part.format in (AVRO, PROTOBUF)
     is_asked_for = part.has_id if part.has_id is not None else has_schema and bool(urls)
     latest = sink["use_latest_version"]
-    is_in_registry = is_asked_for and bool(urls) and (latest or schema_id is not None)
-    if part.format == PROTOBUF and part.descriptor_file is None and not is_in_registry:
-        raise ConfigError(
-            f"{name}.format=protobuf needs {name}.protobuf.descriptor.file and "
-            f"{name}.protobuf.message; or schema.registry.url with use.latest.version=true or "
-            f"{_id_option(name)}. No message is derived from columns"
-        )
+    if not (is_asked_for and urls and (latest or schema_id is not None)):
+        _check_message(part)
     if not is_asked_for:
         return None
     prefix = f"{name}.schema.id.prefix=true"
@@ -143,6 +138,17 @@ def _schema_of(
         sink["auto_register_schemas"] and not latest and schema_id is None,
         sink["normalize_schemas"],
     )
+
+
+def _check_message(part: PartOptions) -> None:
+    """Raise ConfigError for Protobuf of which no registry is asked for the message, nor a file."""
+    name = part.part
+    if part.format == PROTOBUF and part.descriptor_file is None:
+        raise ConfigError(
+            f"{name}.format=protobuf needs {name}.protobuf.descriptor.file and "
+            f"{name}.protobuf.message; or schema.registry.url with use.latest.version=true or "
+            f"{_id_option(name)}. No message is derived from columns"
+        )
 
 
 def _id_option(part: str) -> str:

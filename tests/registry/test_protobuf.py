@@ -1,0 +1,241 @@
+"""Protobuf with a real registry and a real Kafka; Confluent's own deserializer reads it.
+
+make test-registry
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.registry import schemas
+from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.spark.task import write_rows
+from tests.formats import official
+from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of
+from tests.reading import read_topic
+from tests.registry.apicurio import Apicurio, running_apicurio
+
+registry_client = pytest.importorskip("confluent_kafka.schema_registry")
+protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
+serialization = pytest.importorskip("confluent_kafka.serialization")
+
+# Confluent's client leaves its connections to the garbage collection.
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+COLUMNS = t.StructType(
+    [
+        t.StructField("id", t.LongType()),
+        t.StructField("dest", t.StringType()),
+        t.StructField("kind", t.StringType()),
+        t.StructField("at", t.TimestampType()),
+        t.StructField("stops", t.ArrayType(t.StringType())),
+        t.StructField("seats", t.MapType(t.StringType(), t.IntegerType())),
+        t.StructField("crew", t.StructType([t.StructField("captain", t.StringType())])),
+    ]
+)
+ARROW = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("dest", pa.string()),
+        ("kind", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("stops", pa.list_(pa.string())),
+        ("seats", pa.map_(pa.string(), pa.int32())),
+        ("crew", pa.struct([("captain", pa.string())])),
+    ]
+)
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": 1,
+        "dest": "IAH",
+        "kind": "CARGO",
+        "at": 1_357_017_420_000_001,
+        "stops": ["a", "ä"],
+        "seats": [("first", 4)],
+        "crew": {"captain": "Kirk"},
+    },
+    dict.fromkeys(ARROW.names),
+]
+
+
+def flights() -> list[Any]:
+    """air.Flight, the first message, and air.Outer.Flight, of the same fields; the crew's is in another
+    file."""
+    crew = file_of("air/crew.proto", package="air")
+    add_field(crew.message_type.add(name="Crew"), "captain", "string")
+    file = file_of("air/flight.proto", package="air")
+    file.dependency.append("air/crew.proto")
+    add_enum(file, "Kind", PASSENGER=0, CARGO=1)
+    fill(file.message_type.add(name="Flight"), "air.Flight")
+    outer = file.message_type.add(name="Outer")
+    outer.nested_type.add(name="Nothing")
+    fill(outer.nested_type.add(name="Flight"), "air.Outer.Flight")
+    return [crew, file]
+
+
+def fill(message: Any, name: str) -> None:
+    for field, kind in (
+        ("id", "int64"),
+        ("dest", "string"),
+        ("kind", "enum air.Kind"),
+        ("at", "google.protobuf.Timestamp"),
+        ("stops", "repeated string"),
+        ("crew", "air.Crew"),
+    ):
+        add_field(message, field, kind)
+    add_map(message, "seats", "string", "int32", name.rpartition(".")[0])
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Apicurio]:
+    with running_apicurio() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    schemas._known.clear()
+
+
+class Writing:
+    """Plans and writes as Spark has it done."""
+
+    def __init__(self, kafka: LocalKafka, registry: Apicurio, topic: str, folder: Path) -> None:
+        self.kafka, self.registry, self.topic = kafka, registry, topic
+        self.client = registry_client.SchemaRegistryClient({"url": registry.url})
+        self.file = folder / "flights.desc"
+        self.data = official.descriptor_set(flights())
+        self.file.write_bytes(self.data)
+
+    def write(self, has_file: bool = True, **more: str) -> None:
+        message = more.pop("message", "air.Flight")
+        given = {
+            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
+            "topic": self.topic,
+            "schema.registry.url": self.registry.url,
+            "value.format": "protobuf",
+            **{name.replace("_", "."): value for name, value in more.items()},
+        }
+        if has_file:
+            given["value.protobuf.descriptor.file"] = str(self.file)
+            given["value.protobuf.message"] = message
+        options = SinkOptions.parse(given)
+        planned, options = plan_schemas(plan_rows(COLUMNS, options), options)
+        commit = KafkaCommitMessage(0, 0)
+        arrays = [pa.array([row[f.name] for row in ROWS], f.type) for f in ARROW]
+        batch = pa.record_batch(arrays, schema=ARROW)
+        write_rows([batch], options, planned.positions, commit, None, planned.plan)
+
+    def values(self, name: str = "air.Flight") -> list[Any]:
+        """By Confluent's own deserializer, which asks the registry for the schema of the id."""
+        kind = official.message_class(self.data, name)
+        read = protobuf.ProtobufDeserializer(kind, {"use.deprecated.format": False}, self.client)
+        context = serialization.SerializationContext(self.topic, serialization.MessageField.VALUE)
+        return [
+            read(record.value, context)
+            for record in read_topic(self.kafka.bootstrap_servers, self.topic)
+        ]
+
+    def expected(self, name: str = "air.Flight") -> list[Any]:
+        kind = official.message_class(self.data, name)
+        return [official.fill(kind(), row) for row in ROWS]
+
+
+@pytest.fixture
+def writing(
+    kafka: LocalKafka, registry: Apicurio, request: pytest.FixtureRequest, tmp_path: Path
+) -> Writing:
+    topic = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    kafka.create_topic(topic, 1)
+    return Writing(kafka, registry, topic, tmp_path)
+
+
+def as_text(messages: list[Any]) -> list[str]:
+    return [str(message) for message in messages]
+
+
+@pytest.mark.parametrize("name", ["air.Flight", "air.Outer.Flight"])
+def test_confluents_deserializer_reads_what_was_written(writing: Writing, name: str) -> None:
+    """Its schema, and that of the file that it imports, are registered once."""
+    writing.write(message=name)
+    assert as_text(writing.values(name)) == as_text(writing.expected(name))
+    schemas._known.clear()
+    writing.write(message=name)
+    for subject in (f"{writing.topic}-value", "air%2Fcrew.proto"):
+        assert writing.registry.ask("GET", f"/subjects/{subject}/versions") == [1]
+    found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/1")
+    assert found["references"] == [
+        {"name": "air/crew.proto", "subject": "air/crew.proto", "version": 1}
+    ]
+
+
+def test_what_confluents_serializer_registers_is_found_again(writing: Writing) -> None:
+    kind = official.message_class(writing.data, "air.Flight")
+    write = protobuf.ProtobufSerializer(kind, writing.client, {"use.deprecated.format": False})
+    context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
+    expected = [write(official.fill(kind(), row), context) for row in ROWS]
+    writing.write(auto_register_schemas="false")
+    records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
+    assert [record.value for record in records] == expected
+
+
+@pytest.mark.parametrize("by", ["use.latest.version", "use.schema.id"])
+@pytest.mark.parametrize("has_file", [True, False])
+def test_the_schema_that_a_registry_has(writing: Writing, by: str, has_file: bool) -> None:
+    crew, file = (base64.b64encode(f.SerializeToString()).decode() for f in flights())
+    body: dict[str, Any] = {"schema": crew, "schemaType": "PROTOBUF"}
+    writing.registry.ask("POST", "/subjects/crew/versions", body)
+    reference = {"name": "air/crew.proto", "subject": "crew", "version": 1}
+    body = {"schema": file, "schemaType": "PROTOBUF", "references": [reference]}
+    number = writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)["id"]
+    writing.write(has_file, **{by: "true" if by == "use.latest.version" else str(number)})
+    assert as_text(writing.values()) == as_text(writing.expected())
+
+
+TEXT = """syntax = "proto3"; package air; import "google/protobuf/timestamp.proto";
+enum Kind { PASSENGER = 0; CARGO = 1; } message Crew { string captain = 1; }
+message Flight { int64 id = 1; string dest = 2; Kind kind = 3; google.protobuf.Timestamp at = 4;
+  repeated string stops = 5; Crew crew = 6; map<string, int32> seats = 7; }"""
+
+
+def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing: Writing) -> None:
+    """Apicurio does not turn it into descriptors, as Confluent's registry does."""
+    body = {"schema": TEXT, "schemaType": "PROTOBUF"}
+    subject = f"/subjects/{writing.topic}-value/versions"
+    number = writing.registry.ask("POST", subject, body)["id"]
+    with pytest.raises(SchemaError, match=r"needs value\.protobuf\.descriptor\.file and value\."):
+        writing.write(has_file=False, use_latest_version="true")
+    writing.write(use_latest_version="true")
+    records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
+    prefix = b"\0" + number.to_bytes(4, "big") + b"\0"
+    assert [record.value[:6] for record in records] == [prefix, prefix]
+    kind = official.message_class(writing.data, "air.Flight")
+    found = [kind.FromString(record.value[6:]) for record in records]
+    assert as_text(found) == as_text(writing.expected())
+
+
+def test_a_schema_of_another_kind_and_one_that_is_missing_are_refused(writing: Writing) -> None:
+    with pytest.raises(RegistryError, match="has no subject"):
+        writing.write(use_latest_version="true")
+    with pytest.raises(RegistryError, match=r"auto\.register\.schemas=false"):
+        writing.write(auto_register_schemas="false")
+    body = {"schema": '"string"'}
+    writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)
+    with pytest.raises(SchemaError, match=r"value\.format=protobuf: .* of the kind AVRO"):
+        writing.write(use_latest_version="true")
