@@ -16,12 +16,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.protobuf_schema import ProtobufField, ProtobufMessage, ProtobufSchema
 
 ROWS = 10_000
 COLUMNS = 10
 REPEATS = 30
-FORMATS = (JSON, AVRO)
+NOT_IN_PROTOBUF = ("timestamp_ntz", "decimal(10,2)")
+FORMATS = (JSON, AVRO, PROTOBUF)
 
 
 def flights() -> pa.RecordBatch:
@@ -67,11 +69,54 @@ def columns_of_types() -> dict[str, Any]:
 def encoder_of(batch: pa.RecordBatch, name: str) -> RowEncoder:
     fields = tuple(PlannedField((column,), column) for column in batch.schema.names)
     schema = avro_schema_of(batch.schema) if name == AVRO else None
-    return RowEncoder(FormatPlan(name, fields, avro_schema=schema), batch.schema)
+    message = Messages(batch.schema).schema if name == PROTOBUF else None
+    plan = FormatPlan(name, fields, avro_schema=schema, protobuf_schema=message)
+    return RowEncoder(plan, batch.schema)
 
 
 def avro_schema_of(schema: pa.Schema) -> str:
     return derived_schema(from_arrow_schema(schema).json())
+
+
+_TYPES = {
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.date32()), "int32"),
+    pa.int64(): "int64",
+    pa.bool_(): "bool",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+}
+
+
+class Messages:
+    """Of proto3, for columns of an Arrow schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._messages = [ProtobufMessage("google.protobuf.Timestamp", ())]
+        self._add("Root", [*schema])
+        self.schema = ProtobufSchema("Root", tuple(self._messages))
+
+    def _add(self, name: str, fields: list[pa.Field], is_entry: bool = False) -> None:
+        made = (self._field(f"{name}.{f.name}", f, n) for n, f in enumerate(fields, 1))
+        self._messages.append(ProtobufMessage(name, tuple(made), is_entry))
+
+    def _field(self, path: str, field: pa.Field, number: int) -> ProtobufField:
+        kind = field.type
+        if pa.types.is_map(kind):
+            entry = [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+            self._add(path, entry, True)
+            return ProtobufField(field.name, number, "message", path, is_repeated=True)
+        if pa.types.is_list(kind):
+            made = self._field(path, pa.field(field.name, kind.value_type), number)
+            return made._replace(is_repeated=True, is_packed=not made.type_name)
+        if pa.types.is_struct(kind):
+            self._add(path, [*kind])
+            return ProtobufField(field.name, number, "message", path, has_presence=True)
+        if pa.types.is_timestamp(kind):
+            name = "google.protobuf.Timestamp"
+            return ProtobufField(field.name, number, "message", name, has_presence=True)
+        return ProtobufField(field.name, number, _TYPES[kind])
 
 
 def cpu_ns(job: Callable[[], Any]) -> int:
@@ -90,7 +135,7 @@ def tell(label: str, name: str, batch: pa.RecordBatch) -> None:
     fields = batch.num_rows * batch.num_columns
     written = encoder.encode(batch).values.nbytes
     print(
-        f"{name:5} {label:20} {ns / batch.num_rows:8.1f} ns/row {ns / fields:7.1f} ns/field"
+        f"{name:8} {label:20} {ns / batch.num_rows:8.1f} ns/row {ns / fields:7.1f} ns/field"
         f" {written / batch.num_rows:7.0f} B/row {written / ns:6.2f} GB/s"
     )
 
@@ -99,6 +144,8 @@ def main() -> None:
     for name in FORMATS:
         tell("flights", name, flights())
         for label, array in columns_of_types().items():
+            if name == PROTOBUF and label in NOT_IN_PROTOBUF:
+                continue
             names = [f"column{number}" for number in range(COLUMNS)]
             tell(label, name, pa.record_batch([array] * COLUMNS, names))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,9 @@ from pyspark.sql import functions as f
 
 import spark_kafka_sink
 from spark_kafka_sink.localkafka import LocalKafka
+from tests.formats import official
+from tests.formats.protobuf_files import add_field, add_map, file_of
+from tests.reading import read_topic
 
 ZONE = "America/New_York"
 
@@ -123,3 +128,95 @@ def test_the_text_of_a_key_is_what_cast_makes(
     found = {row[0]: row[1] for row in rows.collect()}
     made = frame.select(f.to_json(f.struct("n")), f.col(key).cast("string")).collect()
     assert found == {row[0]: row[1] for row in made}
+
+
+def person_file() -> Any:
+    """demo.Row, which fits the columns of ``typed``, and demo.Key, in proto3."""
+    file = file_of("demo.proto", package="demo")
+    key = file.message_type.add(name="Key")
+    add_field(key, "n", "sint32")
+    row = file.message_type.add(name="Row")
+    for name, kind in (
+        ("at", "google.protobuf.Timestamp"),
+        ("n", "int64"),
+        ("text", "string"),
+        ("big", "google.protobuf.Int64Value"),
+        ("is_even", "bool"),
+        ("day", "int32"),
+        ("nested", "demo.Nested"),
+        ("not_there", "string"),
+    ):
+        add_field(row, name, kind, 100 - len(row.field))
+    add_map(row, "lengths", "string", "double", "demo")
+    nested = file.message_type.add(name="Nested")
+    add_field(nested, "a", "fixed64")
+    add_field(nested, "b", "repeated string")
+    return file
+
+
+def test_protobuf_is_read_by_its_official_package(
+    typed: DataFrame,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    kafka: LocalKafka,
+    tmp_path: Path,
+) -> None:
+    data = official.descriptor_set([person_file()])
+    file = tmp_path / "demo.desc"
+    file.write_bytes(data)
+    topic = new_topic()
+    at = f.create_map(f.col("text"), f.col("n") / 4)
+    options = {"value.format": "protobuf", "key.format": "protobuf", "key.columns": "n"}
+    for part, message in (("value", "demo.Row"), ("key", "demo.Key")):
+        options[f"{part}.protobuf.descriptor.file"] = str(file)
+        options[f"{part}.protobuf.message"] = message
+    write(typed.withColumn("lengths", at), topic, **options, **{"value.null.when": "gone"})
+    kind, key = (official.message_class(data, name) for name in ("demo.Row", "demo.Key"))
+    found = {
+        key.FromString(record.key or b"").n: record.value and kind.FromString(record.value)
+        for record in read_topic(kafka.bootstrap_servers, topic)
+    }
+    numbers = typed.withColumns({"at": f.unix_micros("at"), "day": f.unix_date("day")})
+    assert len(found) == 1000
+    for row in numbers.withColumn("lengths", at).collect():
+        values = row.asDict(recursive=True)
+        values["lengths"] = list(values["lengths"].items())
+        expected = None if values.pop("gone") else official.fill(kind(), values)
+        assert found[row.n] == expected
+
+
+def test_what_a_message_cannot_have_fails_before_the_first_task(
+    typed: DataFrame, new_topic: Callable[..., str], write: Callable[..., None], tmp_path: Path
+) -> None:
+    file = tmp_path / "demo.desc"
+    file.write_bytes(official.descriptor_set([person_file()]))
+    given = {"value.format": "protobuf", "value.protobuf.message": "demo.Row"}
+    given["value.protobuf.descriptor.file"] = str(file)
+    with pytest.raises(Exception, match=r"message demo\.Row has no field for 'gone'"):
+        write(typed, new_topic(), **given)
+    with pytest.raises(Exception, match=r"field 'nested' \(demo\.Nested\) cannot hold"):
+        write(typed.select(f.col("n").alias("nested")), new_topic(), **given)
+
+
+def test_a_row_that_a_message_cannot_have_is_a_dead_letter(
+    typed: DataFrame,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    kafka: LocalKafka,
+    tmp_path: Path,
+) -> None:
+    data = official.descriptor_set([person_file()])
+    file = tmp_path / "demo.desc"
+    file.write_bytes(data)
+    topic, letters = new_topic(), new_topic()
+    given = {"value.format": "protobuf", "value.protobuf.message": "demo.Key"}
+    given["value.protobuf.descriptor.file"] = str(file)
+    given["errors.deadletterqueue.topic.name"] = letters
+    rows = typed.select((f.col("n").cast("long") + 2**31 - 10).alias("n"))
+    given |= {"errors.tolerance": "all", "errors.deadletterqueue.max.ratio": "1"}
+    write(rows, topic, **given)
+    kind = official.message_class(data, "demo.Key")
+    found = [kind.FromString(r.value).n for r in read_topic(kafka.bootstrap_servers, topic)]
+    assert sorted(found) == [*range(2**31 - 10, 2**31)]
+    told = read_topic(kafka.bootstrap_servers, letters)
+    assert sorted(json.loads(letter.value)["n"] for letter in told) == [*range(2**31, 2**31 + 990)]
