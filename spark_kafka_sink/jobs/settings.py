@@ -78,7 +78,7 @@ class JobArguments:
             help="short for --option kafka.bootstrap.servers=…",
         )
         add("--topic", help="short for --option topic=…")
-        add("--value-format", help="short for --option value.format=…, e.g. avro")
+        add("--value-format", help="short for --option value.format=…, json, avro, protobuf")
         add("--key-columns", help="short for --option key.columns=…")
         add(
             "--option",

@@ -1,6 +1,7 @@
 """``python -m tests.formats.generate_protobuf JAR``: what Spark's to_protobuf makes of rows.
 
-JAR: of spark-protobuf for this Spark. The cases' rows are kept as Arrow has them, so that tests need
+JAR: of spark-protobuf for this Spark; the cases that are kept were made with ``ProtobufSerializer``
+of Spark's sources, compiled against it. The cases' rows are kept as Arrow has them, so that tests need
 no Spark. Each row is written alone: where Spark fails, the case has its error.
 """
 

@@ -33,7 +33,10 @@ def message_class(data: bytes, name: str) -> Any:
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    found = pool.FindMessageTypeByName(name)
+    if hasattr(message_factory, "GetMessageClass"):
+        return message_factory.GetMessageClass(found)
+    return message_factory.MessageFactory(pool).GetPrototype(found)  # before protobuf 4.22
 
 
 def fill(message: Any, row: dict[str, Any]) -> Any:
@@ -53,7 +56,7 @@ def put(message: Any, field: Any, value: Any) -> None:
                 target[scalar(inner.fields_by_name["key"], key)] = scalar(kind, item)
             else:
                 put_message(target[scalar(inner.fields_by_name["key"], key)], item)
-    elif field.is_repeated:
+    elif is_repeated(field):
         for item in value:
             if inner is None:
                 getattr(message, field.name).append(scalar(field, item))
@@ -63,6 +66,12 @@ def put(message: Any, field: Any, value: Any) -> None:
         setattr(message, field.name, scalar(field, value))
     else:
         put_message(getattr(message, field.name), value)
+
+
+def is_repeated(field: Any) -> bool:
+    if hasattr(field, "is_repeated"):
+        return bool(field.is_repeated)
+    return bool(field.label == field.LABEL_REPEATED)  # before protobuf 6.31
 
 
 def put_message(message: Any, value: Any) -> None:
