@@ -27,6 +27,13 @@ class JsonText(NamedTuple):
     time_zone: str | None
 
 
+class GivenSchema(NamedTuple):
+    """text: of a schema, or of the name of a file with one if ``is_file``"""
+
+    text: str
+    is_file: bool
+
+
 class PartOptions(NamedTuple):
     """What the options say of a key or a value.
 
@@ -45,6 +52,7 @@ class PartOptions(NamedTuple):
     id_location: str
     avro_schema: str | None
     is_file: bool
+    json_schema: GivenSchema | None = None
 
     @property
     def has_fields(self) -> bool:
@@ -61,6 +69,7 @@ class FormatOptions(NamedTuple):
     null_when: str | None
     record_name: str
     namespace: str
+    json_title: str
 
 
 def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | None:
@@ -77,6 +86,7 @@ def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | N
         sink["value_null_when"],
         sink["avro_record_name"],
         sink["avro_namespace"],
+        sink["json_schema_title"],
     )
 
 
@@ -133,7 +143,19 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         id_location=sink[f"{part}_schema_id_location"],
         avro_schema=schema if file is None else file,
         is_file=file is not None,
+        json_schema=_json_schema(sink, part),
     )
+
+
+def _json_schema(sink: Mapping[str, Any], part: str) -> GivenSchema | None:
+    text, file = sink[f"{part}_json_schema"], sink[f"{part}_json_schema_file"]
+    if text is not None and file is not None:
+        raise ConfigError(
+            f"Both {part}.json.schema and {part}.json.schema.file are given: leave one of them out"
+        )
+    if text is None and file is None:
+        return None
+    return GivenSchema(file or text, file is not None)
 
 
 def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Iterator[str]:
@@ -146,6 +168,9 @@ def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Itera
                 yield f"option '{name}' has no effect without {part.part}.format={JSON}"
             if name.startswith(f"{part.part}.{AVRO}.") and part.format != AVRO:
                 yield f"option '{name}' has no effect without {part.part}.format={AVRO}"
+        for name in (f"{part.part}.json.schema", f"{part.part}.json.schema.file"):
+            if name in own and part.format == JSON and not part.has_id:
+                yield f"option '{name}' has no effect without {part.part}.schema.id.prefix=true"
     if AVRO not in (formats.value.format, formats.key.format):
         for name in ("avro.record.name", "avro.namespace"):
             if name in own:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.format_keys import AVRO, HEADER, STRING
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, STRING
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry_keys import (
     OAUTHBEARER,
@@ -57,11 +58,21 @@ class RegistryConfig:
     timeout_ms: int
 
 
+class Reference(NamedTuple):
+    """A schema that another one builds on. version: None for the latest"""
+
+    name: str
+    subject: str
+    version: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
     """What schema of a registry goes with a key or value.
 
+    strategy: one of ``registry_keys``, or package.module:function
     schema_id: the one that is asked for; None for that of a subject
+    is_strict: whether the latest one must have all columns; metadata: that it must have
     """
 
     strategy: str
@@ -69,6 +80,9 @@ class SchemaOptions:
     is_latest: bool
     is_registered: bool
     is_normalized: bool
+    is_strict: bool = True
+    metadata: tuple[tuple[str, str], ...] = ()
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,27 +129,73 @@ def _schema_of(
         raise ConfigError(f"{prefix}: {name}.format=string has no schema. Leave it out")
     if not urls and (schema_id is None or part.format == AVRO or part.id_location == HEADER):
         raise ConfigError(f"{prefix} needs schema.registry.url, where its schema is")
-    latest = sink["use_latest_version"]
-    if part.format != AVRO and schema_id is None and not latest:
+    metadata = _metadata(sink)
+    latest = sink["use_latest_version"] or bool(metadata)
+    if part.format not in (AVRO, JSON) and schema_id is None and not latest:
         own = "" if name == "value" else "key."
         raise ConfigError(
             f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
             f"of a schema in {own}use.schema.id: a schema is derived "
-            "from columns for avro only"
+            "from columns for avro and json only"
         )
-    if (schema_id is not None or latest) and part.avro_schema is not None:
-        chosen = "use.schema.id" if schema_id is not None else "use.latest.version"
-        raise ConfigError(
-            f"{name}.avro.schema and {chosen} both say which schema to write with: leave one of "
-            "them out"
-        )
+    chosen = "use.schema.id" if schema_id is not None else "use.latest.version" if latest else None
+    references = _references_of(sink, part, chosen)
     return SchemaOptions(
         sink[f"{name}_subject_name_strategy"],
         schema_id,
         latest,
         sink["auto_register_schemas"] and not latest and schema_id is None,
         sink["normalize_schemas"],
+        sink["latest_compatibility_strict"],
+        metadata,
+        references,
     )
+
+
+def _references_of(
+    sink: Mapping[str, Any], part: PartOptions, chosen: str | None
+) -> tuple[Reference, ...]:
+    """chosen: the option that says which schema is taken, or None for that of the part's own"""
+    name = part.part
+    given = part.avro_schema if part.format == AVRO else part.json_schema
+    if chosen is not None and given is not None:
+        raise ConfigError(
+            f"{name}.{part.format}.schema and {chosen} both say which schema to write with: leave "
+            "one of them out"
+        )
+    references = _references(sink[f"{name}_schema_references"], f"{name}.schema.references")
+    if references and given is None:
+        raise ConfigError(
+            f"{name}.schema.references needs {name}.{part.format}.schema, which builds on them"
+        )
+    return references
+
+
+def _metadata(sink: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    pairs = (pair.partition("=") for pair in sink["use_latest_with_metadata"])
+    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
+
+
+def _references(text: str | None, option: str) -> tuple[Reference, ...]:
+    """As the registry's API has them. Raises ConfigError."""
+    if text is None:
+        return ()
+    try:
+        return tuple(_reference(one) for one in json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError(
+            f"{option} must be a JSON list of objects with name, subject and, unless it is the "
+            'latest one, version: [{"name": "acme.Address", "subject": "address", "version": 1}]'
+        ) from None
+
+
+def _reference(found: Mapping[str, Any]) -> Reference:
+    version = found.get("version")
+    if version is not None and (not isinstance(version, int) or version < 1):
+        raise ValueError
+    if not isinstance(found["name"], str) or not isinstance(found["subject"], str):
+        raise TypeError
+    return Reference(found["name"], found["subject"], version)
 
 
 def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:

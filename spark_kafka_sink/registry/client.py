@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause
 from spark_kafka_sink.base.errors import ConfigError
@@ -91,6 +91,11 @@ class RegistryClient:
         """A version of a subject; the latest without ``number``. Raises RegistryRefusedError."""
         which = "latest" if number is None else str(number)
         return self._schema_at("GET", f"{_versions(subject, False)}/{which}")
+
+    def with_metadata(self, subject: str, metadata: Iterable[tuple[str, str]]) -> Schema:
+        """The latest version of a subject that has these. Raises RegistryRefusedError."""
+        asked = urlencode([pair for k, v in metadata for pair in (("key", k), ("value", v))])
+        return self._schema_at("GET", f"/subjects/{quote(subject, safe='')}/metadata?{asked}")
 
     def by_id(self, schema_id: int) -> Schema:
         """Raises RegistryRefusedError."""

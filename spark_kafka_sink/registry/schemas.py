@@ -13,7 +13,7 @@ from uuid import UUID
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.format_keys import HEADER
-from spark_kafka_sink.config.registry import RegistryConfig, SchemaOptions
+from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
 from spark_kafka_sink.registry.client import RegistryClient, Schema
 from spark_kafka_sink.registry.errors import (
@@ -26,6 +26,7 @@ from spark_kafka_sink.registry.errors import (
     RegistryUnavailableError,
 )
 from spark_kafka_sink.registry.references import with_references
+from spark_kafka_sink.registry.subjects import own_subject
 
 _MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
 _FIRST_MESSAGE = b"\x00"
@@ -37,7 +38,8 @@ _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
 class Wanted(NamedTuple):
     """The schema of one part of the records. part: value or key; topic: None where a column has it
 
-    text: of the Avro schema to write with, None where the registry's is taken
+    text: of the schema to write with, None where the registry's is taken
+    kind: AVRO or JSON; record: of JSON, the title of what is written
     """
 
     part: str
@@ -45,10 +47,14 @@ class Wanted(NamedTuple):
     text: str | None
     location: str
     options: SchemaOptions
+    kind: str = "AVRO"
+    record: str | None = None
 
     def subject(self, text: str | None) -> str:
         """Under which the schema is. Raises ConfigError."""
         strategy = self.options.strategy
+        if ":" in strategy:
+            return own_subject(strategy, self.part, self.topic, self._record(text))
         if strategy != RECORD_NAME and not self.topic:
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
@@ -57,13 +63,17 @@ class Wanted(NamedTuple):
             )
         if strategy == TOPIC_NAME:
             return f"{self.topic}-{self.part}"
-        if text is None:
+        name = self._record(text)
+        if name is None:
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs the name of a record: set "
-                f"{self.part}.avro.schema"
+                f"{self.part}.{'avro.schema' if self.kind == 'AVRO' else 'json.schema'}, with one"
             )
-        name = record_name(text)
         return name if strategy == RECORD_NAME else f"{self.topic}-{name}"
+
+    def _record(self, text: str | None) -> str | None:
+        is_avro = self.kind == "AVRO"
+        return self.record if not is_avro or text is None else record_name(text)
 
 
 def find(
@@ -129,10 +139,12 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
         return _of_id(client, wanted, options.schema_id)
     subject = wanted.subject(wanted.text)
     if options.is_latest:
-        found = _latest(client, subject)
+        found = _latest(client, subject, options.metadata)
     else:
         assert wanted.text is not None
-        found = _own(client, subject, Schema(None, wanted.text), options)
+        references = tuple(_version_of(client, one) for one in options.references)
+        schema = Schema(None, wanted.text, wanted.kind, references=references)
+        found = _own(client, subject, schema, options)
     if wanted.location == HEADER and found.guid is None and found.id is not None:
         found = found._replace(guid=client.by_id(found.id).guid)
     return with_references(client, found)
@@ -151,10 +163,35 @@ def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
     return with_references(client, found)
 
 
-def _latest(client: RegistryClient, subject: str) -> Schema:
+def _version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:
+    """What the registry is told of a schema that is built on. Raises RegistryError."""
+    name, subject, version = reference
     try:
-        return client.version(subject)
+        found = client.version(subject, version)
     except RegistryRefusedError as refusal:
+        if refusal.code in NOT_FOUND:
+            raise RegistryError(
+                f"the schema registry {client.name} has no version {version or 'at all'} of "
+                f"subject '{subject}', which the schema builds on as '{name}': register it first"
+            ) from None
+        raise
+    if version is None and found.version is None:
+        raise RegistryError(
+            f"the schema registry {client.name} does not tell which version of subject "
+            f"'{subject}' is the latest: give its version as well"
+        )
+    return name, subject, version or found.version or 0
+
+
+def _latest(client: RegistryClient, subject: str, metadata: tuple[tuple[str, str], ...]) -> Schema:
+    try:
+        return client.with_metadata(subject, metadata) if metadata else client.version(subject)
+    except RegistryRefusedError as refusal:
+        if refusal.code in NOT_FOUND and metadata:
+            raise RegistryError(
+                f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
+                f"subject '{subject}' with these metadata"
+            ) from None
         if refusal.code in NOT_FOUND:
             raise RegistryError(
                 f"use.latest.version=true: the schema registry {client.name} has no subject "

@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.config.format_keys import AVRO, HEADER
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON
 from spark_kafka_sink.config.formats import PartOptions
 from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
+from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import Wanted, find, header_of, prefix_of
+from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
         if asked is None or made is None:
             continue
         schema = _schema(part, asked, registry, made, options.topic)
-        if part.format == AVRO:
+        if part.format in (AVRO, JSON):
             made = _of_schema(part, made, schema, asked)
         if part.id_location == HEADER:
             headers.append(header_of(part.part, schema))
@@ -78,23 +80,38 @@ def _schema(
     if registry.config is None:  # the id is given, and nobody to be asked for its schema
         return Schema(asked.schema_id, "")
     is_own = made.plan is not None and not asked.is_latest and asked.schema_id is None
-    text = made.plan.avro_schema if made.plan is not None else None
+    text = None
+    if made.plan is not None:
+        text = made.plan.avro_schema or made.plan.json_schema
     # What decides where the schema is looked for, or what is registered.
     shown = text if is_own or asked.schema_id is None else None
-    return find(registry.config, Wanted(part.part, topic, shown, part.id_location, asked))
+    wanted = Wanted(part.part, topic, shown, part.id_location, asked)
+    if part.format == JSON:
+        record = None if text is None else title_of(text)
+        wanted = wanted._replace(kind="JSON", record=record)
+    return find(registry.config, wanted)
 
 
 def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
     """To be written with the registry's schema, where that was asked for."""
-    assert made.plan is not None
-    if not asked.is_latest and asked.schema_id is None:
+    plan = made.plan
+    assert plan is not None
+    made = made._replace(plan=replace(plan, json_schema=None))
+    is_own = not asked.is_latest and asked.schema_id is None
+    if not schema.text or (is_own and not asked.references):
         return made
-    if schema.kind != "AVRO":
+    if schema.kind != part.format.upper():
         raise SchemaError(
-            f"{part.part}.format=avro: the registry's schema {schema.id} is of the kind "
+            f"{part.part}.format={part.format}: the registry's schema {schema.id} is of the kind "
             f"{schema.kind}"
         )
-    return made._replace(plan=replace(made.plan, avro_schema=schema.text))
+    if part.format == JSON:
+        if asked.is_latest and asked.is_strict and plan.json_schema is not None:
+            check_json_fits(part.part, plan.json_schema, schema.text)
+        return made
+    if asked.is_latest and not asked.is_strict:
+        plan = replace(plan, fields=tuple(f for f in plan.fields if has_field(schema.text, f.name)))
+    return made._replace(plan=replace(plan, avro_schema=schema.text))
 
 
 def _with_prefix(made: PartPlan, prefix: bytes) -> PartPlan:

@@ -76,7 +76,9 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.row_planning": {
         *("columns.positions", "config", "formats", "spark.input_schema", "spark.versions"),
+        "spark.json_schemas",
     },
+    "spark.json_schemas": {"config", "formats"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
@@ -107,7 +109,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     },
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.schemas": {
-        *("config", "formats.rows", "registry", "spark.row_planning"),
+        *("config", "formats", "registry", "spark.json_schemas", "spark.row_planning"),
     },
     "spark.partition": {
         *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),

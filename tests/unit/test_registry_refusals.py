@@ -178,7 +178,7 @@ def test_a_port_that_speaks_no_tls(registry: Registry) -> None:
         ({"schema_registry_basic_auth_credentials_source": "SASL_INHERIT"}, "needs kafka.sasl.username"),
         ({"schema_registry_bearer_auth_credentials_source": "OAUTHBEARER"}, "needs schema.registry.bearer.auth.issuer.endpoint.url"),
         ({"schema_registry_ssl_keystore_key": "x"}, "schema.registry.ssl.keystore.key and"),
-        ({"value_format": "json", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro only"),
+        ({"value_format": "raw", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro and json only"),
         ({"value_format": "string", "value_schema_id_prefix": "true"}, "has no schema"),
         ({"use_latest_version": "true", "value_avro_schema": TEXT}, "both say which schema"),
     ],
