@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from http.client import HTTPException
+from http.client import HTTPException, HTTPSConnection
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from spark_kafka_sink.base.clock import Clock, SystemClock, pause
+from spark_kafka_sink.base.clock import Clock, SystemClock, pause, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import RegistryConfig
@@ -187,12 +187,18 @@ class RegistryClient:
                 f"schema registry: {self._tls.explain(error, host, port)}"
             ) from None
         except (OSError, UnicodeError) as error:
+            is_ended = isinstance(error, ConnectionError)
+            if is_ended and not isinstance(error, ConnectionRefusedError):
+                _check_clear_text(url, most_ms)
             words = f"no answer within {most_ms} ms" if _is_timeout(error) else str(error)
             raise RegistryUnavailableError(f"{_shown(url)}: {words}") from None
         except HTTPException as error:
+            _check_clear_text(url, most_ms)
             raise RegistryError(
                 f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
             ) from None
+        if answer.status == 400:  # as some servers answer to what should have been TLS
+            _check_clear_text(url, most_ms)
         return self._content_of(answer, url)
 
     def _content_of(self, answer: Answer, url: SplitResult) -> Any:
@@ -289,6 +295,28 @@ def _json_of(answer: Answer) -> Any:
         return json.loads(answer.body)
     except ValueError:
         return None
+
+
+def _check_clear_text(url: SplitResult, most_ms: int) -> None:
+    """Raise RegistryError if ``url`` begins with http:, and its port speaks TLS.
+
+    Nothing is sent there but the handshake, so nobody's certificate is looked at.
+    """
+    if url.scheme != "http":
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host, port = host_and_port(url, URL_OPTION)
+    connection = HTTPSConnection(host, port, context=context, timeout=wait_seconds(most_ms))
+    try:
+        connection.connect()
+    except OSError:
+        return
+    finally:
+        connection.close()
+    raise RegistryError(
+        f"{_shown(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
+    )
 
 
 def _is_timeout(error: Exception) -> bool:
