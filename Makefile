@@ -17,6 +17,8 @@
 # make test-limits   limits, pauses and quotas with real Kafka and Spark: 6 minutes; the table of docs/limits.md:
 #                 python -m benchmarks.rate_limit
 # make test-registry   a real schema registry, whose schemas Confluent's own deserializers read back; 3 minutes
+# make test-formats   a million random rows of 100 schemas, and the flights, beside Spark's own to_json and
+#                 to_avro, and read back by others: 4 minutes; FORMATS_SEED=… for other rows
 # make test-publishing   the files of a release, types, licences, the recipe for conda, tests from the sdist: 6 minutes
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
@@ -25,6 +27,7 @@
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
+# make golden-formats   what Spark's to_json and to_avro make of rows of all types: tests/formats/cases
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make security   every login and store through both of Spark's sinks, and a search for secrets: 30 minutes;
@@ -55,7 +58,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-registry test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-formats golden-formats test-registry test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py $(DEMO_ARGUMENTS)
@@ -123,6 +126,9 @@ test-limits: $(VENV)/dev.installed
 test-registry: $(VENV)/registry.installed
 	$(BIN)/python -m pytest -m long tests/registry
 
+test-formats: $(VENV)/registry.installed
+	$(BIN)/python -m pytest -m long tests/formats
+
 # Without tests/conftest.py, which needs what this environment has not.
 test-publishing: $(RELEASE)/installed
 	$(RELEASE)/bin/python -m pytest --noconftest -m long tests/publishing
@@ -133,6 +139,9 @@ test-lowest:
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
 	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-lowest/numba-cache \
 	  $(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
+
+golden-formats: $(VENV)/registry.installed
+	$(BIN)/python -m tests.formats.generate
 
 simulate: $(VENV)/dev.installed
 	$(BIN)/python -m tests.simulation.seeds 0 20000

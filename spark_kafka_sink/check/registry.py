@@ -12,6 +12,7 @@ from spark_kafka_sink.config.registry_keys import TOPIC_NAME
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry.client import RegistryClient, Schema
 from spark_kafka_sink.registry.errors import NOT_FOUND, RegistryRefusedError
+from spark_kafka_sink.registry.schemas import version_of
 
 
 def schemas(options: SinkOptions) -> Iterator[Finding]:
@@ -42,8 +43,13 @@ def _schema(
         yield passed("schema registry", f"{client.name} answers; subjects follow from columns")
         return
     subject = f"{topic}-{part.part}"
+    missing = " with these metadata" if asked.metadata else ""
     try:
-        found = client.version(subject)
+        found = (
+            client.with_metadata(subject, asked.metadata)
+            if asked.metadata
+            else client.version(subject)
+        )
     except RegistryRefusedError as refusal:
         if refusal.code not in NOT_FOUND:
             raise
@@ -52,8 +58,8 @@ def _schema(
         else:
             yield failed(
                 what,
-                f"subject '{subject}' is not there",
-                "register its schema, or leave auto.register.schemas and use.latest.version out",
+                f"subject '{subject}'{missing} is not there",
+                "register its schema, or leave auto.register.schemas and use.latest.* out",
             )
         return
     yield passed(what, f"subject '{subject}' has version {found.version}, of id {found.id}")
@@ -66,7 +72,8 @@ def _given(
     """Of a schema that the options have, whether the registry would take it."""
     if part.avro_schema is None or part.is_file or not asked.is_registered:
         return
-    why = client.is_compatible(subject, Schema(None, part.avro_schema))
+    references = tuple(version_of(client, one) for one in asked.references)
+    why = client.is_compatible(subject, Schema(None, part.avro_schema, references=references))
     if why is None:
         yield passed(f"{part.part}.avro.schema", f"fits the versions of subject '{subject}'")
     else:

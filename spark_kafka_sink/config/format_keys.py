@@ -65,8 +65,8 @@ def _of_ids(part: str) -> Iterator[ConfigKey]:
         _MEDIUM,
         f"Put the id of a schema in a schema registry before each {part}, as Confluent's "
         "serializers do. Default: true for avro and protobuf with schema.registry.url. true for "
-        "raw: before "
-        "bytes that are encoded already, as by to_avro.",
+        "json: with a JSON Schema of the registry. true for raw: before bytes that are encoded "
+        "already, as by to_avro.",
     )
     yield ConfigKey(
         f"{part}.schema.id.location",
@@ -133,6 +133,23 @@ def _of_json(part: str) -> Iterator[ConfigKey]:
     )
     refused = "are written as by Spark's default; a pattern of one's own is refused, as it would "
     refused += "have no effect. Make a column of text by date_format() for another form"
+    yield ConfigKey(
+        f"{part}.json.schema",
+        _TEXT,
+        None,
+        non_empty,
+        _MEDIUM,
+        f"The JSON Schema that is registered for a {part}, with {part}.schema.id.prefix=true. "
+        "Rows are not compared with it. Default: derived from the columns.",
+    )
+    yield ConfigKey(
+        f"{part}.json.schema.file",
+        _TEXT,
+        None,
+        non_empty,
+        _MEDIUM,
+        f"A file, on the driver, with the schema of {part}.json.schema.",
+    )
     for name, meaning in (
         ("timestampFormat", f"timestamps {refused}"),
         ("timestampNTZFormat", f"timestamps without a time zone {refused}"),
@@ -202,5 +219,13 @@ FORMAT_KEYS = (
         None,
         _LOW,
         "Namespace of the record in a schema that is derived from columns.",
+    ),
+    ConfigKey(
+        "json.schema.title",
+        _TEXT,
+        "Row",
+        non_empty,
+        _LOW,
+        "Title of a JSON Schema that is derived from columns: the record's name for subjects.",
     ),
 )

@@ -34,6 +34,13 @@ class JsonText(NamedTuple):
     time_zone: str | None
 
 
+class GivenSchema(NamedTuple):
+    """text: of a schema, or of the name of a file with one if ``is_file``"""
+
+    text: str
+    is_file: bool
+
+
 class PartOptions(NamedTuple):
     """What the options say of a key or a value.
 
@@ -55,6 +62,7 @@ class PartOptions(NamedTuple):
     is_file: bool
     descriptor_file: str | None
     message: str | None
+    json_schema: GivenSchema | None = None
 
     @property
     def has_fields(self) -> bool:
@@ -71,6 +79,7 @@ class FormatOptions(NamedTuple):
     null_when: str | None
     record_name: str
     namespace: str
+    json_title: str
 
 
 def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | None:
@@ -87,6 +96,7 @@ def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | N
         sink["value_null_when"],
         sink["avro_record_name"],
         sink["avro_namespace"],
+        sink["json_schema_title"],
     )
 
 
@@ -140,6 +150,7 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         is_file=file is not None,
         descriptor_file=descriptors,
         message=message,
+        json_schema=_json_schema(sink, part),
     )
 
 
@@ -151,6 +162,17 @@ def _json_text(sink: Mapping[str, Any], part: str) -> JsonText:
         sink[f"{part}_json_dateformat"],
         sink[f"{part}_json_timezone"],
     )
+
+
+def _json_schema(sink: Mapping[str, Any], part: str) -> GivenSchema | None:
+    text, file = sink[f"{part}_json_schema"], sink[f"{part}_json_schema_file"]
+    if text is not None and file is not None:
+        raise ConfigError(
+            f"Both {part}.json.schema and {part}.json.schema.file are given: leave one of them out"
+        )
+    if text is None and file is None:
+        return None
+    return GivenSchema(file or text, file is not None)
 
 
 def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | None, str | None]:
@@ -173,6 +195,9 @@ def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Itera
             for chosen in _GIVES_FIELDS:
                 if name.startswith(f"{part.part}.{chosen}.") and part.format != chosen:
                     yield f"option '{name}' has no effect without {part.part}.format={chosen}"
+        for name in (f"{part.part}.json.schema", f"{part.part}.json.schema.file"):
+            if name in own and part.format == JSON and not part.has_id:
+                yield f"option '{name}' has no effect without {part.part}.schema.id.prefix=true"
     if AVRO not in (formats.value.format, formats.key.format):
         for name in ("avro.record.name", "avro.namespace"):
             if name in own:

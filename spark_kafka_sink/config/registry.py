@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.format_keys import AVRO, HEADER, PROTOBUF, STRING
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF, STRING
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry_keys import (
     OAUTHBEARER,
@@ -25,6 +26,11 @@ from spark_kafka_sink.config.security_rules import parse_ssl
 _BASIC, _BEARER = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
 _SSL = "schema_registry_"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
+_SCHEMA_OPTION = {
+    AVRO: "avro.schema",
+    JSON: "json.schema",
+    PROTOBUF: "protobuf.descriptor.file",
+}
 _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 
 
@@ -57,11 +63,21 @@ class RegistryConfig:
     timeout_ms: int
 
 
+class Reference(NamedTuple):
+    """A schema that another one builds on. version: None for the latest"""
+
+    name: str
+    subject: str
+    version: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaOptions:
     """What schema of a registry goes with a key or value.
 
+    strategy: one of ``registry_keys``, or package.module:function
     schema_id: the one that is asked for; None for that of a subject
+    is_strict: whether the latest one must have all columns; metadata: that it must have
     """
 
     strategy: str
@@ -69,6 +85,9 @@ class SchemaOptions:
     is_latest: bool
     is_registered: bool
     is_normalized: bool
+    is_strict: bool = True
+    metadata: tuple[tuple[str, str], ...] = ()
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +128,8 @@ def _schema_of(
     name, urls = part.part, sink["schema_registry_url"]
     has_schema = part.format in (AVRO, PROTOBUF)
     is_asked_for = part.has_id if part.has_id is not None else has_schema and bool(urls)
-    latest = sink["use_latest_version"]
+    metadata = _metadata(sink)
+    latest = sink["use_latest_version"] or bool(metadata)
     if not (is_asked_for and urls and (latest or schema_id is not None)):
         _check_message(part)
     if not is_asked_for:
@@ -119,24 +139,23 @@ def _schema_of(
         raise ConfigError(f"{prefix}: {name}.format=string has no schema. Leave it out")
     if not urls and (schema_id is None or part.format == AVRO or part.id_location == HEADER):
         raise ConfigError(f"{prefix} needs schema.registry.url, where its schema is")
-    if not has_schema and schema_id is None and not latest:
+    if not part.has_fields and schema_id is None and not latest:
         raise ConfigError(
             f"{prefix} with {name}.format={part.format} needs use.latest.version=true, or the id "
             f"of a schema in {_id_option(name)}: a schema is derived "
-            "from columns for avro only"
+            "from columns for avro and json only"
         )
-    if (schema_id is not None or latest) and part.avro_schema is not None:
-        chosen = "use.schema.id" if schema_id is not None else "use.latest.version"
-        raise ConfigError(
-            f"{name}.avro.schema and {chosen} both say which schema to write with: leave one of "
-            "them out"
-        )
+    chosen = "use.schema.id" if schema_id is not None else "use.latest.version" if latest else None
+    references = _references_of(sink, part, chosen)
     return SchemaOptions(
         sink[f"{name}_subject_name_strategy"],
         schema_id,
         latest,
         sink["auto_register_schemas"] and not latest and schema_id is None,
         sink["normalize_schemas"],
+        sink["latest_compatibility_strict"],
+        metadata,
+        references,
     )
 
 
@@ -153,6 +172,61 @@ def _check_message(part: PartOptions) -> None:
 
 def _id_option(part: str) -> str:
     return "use.schema.id" if part == "value" else "key.use.schema.id"
+
+
+def _references_of(
+    sink: Mapping[str, Any], part: PartOptions, chosen: str | None
+) -> tuple[Reference, ...]:
+    """chosen: the option that says which schema is taken, or None for that of the part's own"""
+    name = part.part
+    given = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
+    if chosen is not None and given is not None:
+        raise ConfigError(
+            f"{name}.{part.format}.schema and {chosen} both say which schema to write with: leave "
+            "one of them out"
+        )
+    option = f"{name}.schema.references"
+    references = _references(sink[option.replace(".", "_")], option)
+    if references and part.format == PROTOBUF:
+        given = part.descriptor_file if chosen is None else None
+    if references and given is None and chosen is not None:
+        raise ConfigError(
+            f"{option} and {chosen} exclude each other: the registry tells what its schema builds "
+            "on. Leave one of them out"
+        )
+    if references and given is None:
+        raise ConfigError(
+            f"{option} needs {name}.{_SCHEMA_OPTION.get(part.format, 'avro.schema')}, which builds "
+            "on them"
+        )
+    return references
+
+
+def _metadata(sink: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    pairs = (pair.partition("=") for pair in sink["use_latest_with_metadata"])
+    return tuple((name.strip(), value.strip()) for name, _, value in pairs)
+
+
+def _references(text: str | None, option: str) -> tuple[Reference, ...]:
+    """As the registry's API has them. Raises ConfigError."""
+    if text is None:
+        return ()
+    try:
+        return tuple(_reference(one) for one in json.loads(text))
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError(
+            f"{option} must be a JSON list of objects with name, subject and, unless it is the "
+            'latest one, version: [{"name": "acme.Address", "subject": "address", "version": 1}]'
+        ) from None
+
+
+def _reference(found: Mapping[str, Any]) -> Reference:
+    version = found.get("version")
+    if version is not None and (not isinstance(version, int) or version < 1):
+        raise ValueError
+    if not isinstance(found["name"], str) or not isinstance(found["subject"], str):
+        raise TypeError
+    return Reference(found["name"], found["subject"], version)
 
 
 def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:
@@ -252,8 +326,8 @@ def notes_on_registry(options: RegistryOptions | None, own: Iterable[str]) -> It
         for name in own:
             if name in _NAMES:
                 yield (
-                    f"option '{name}' has no effect without a schema: set value.format to avro, or "
-                    "value.schema.id.prefix to true"
+                    f"option '{name}' has no effect without a schema: set value.format to avro "
+                    "or protobuf, or value.schema.id.prefix to true"
                 )
         return
     if options.config is not None and sends_in_clear(options.config):

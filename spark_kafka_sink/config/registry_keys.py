@@ -33,7 +33,9 @@ _BEARER = f"{REGISTRY_PREFIX}bearer.auth."
 
 
 def _simple_name(text: str) -> str:
-    """Java's class without its package, in its usual case."""
+    """Java's class without its package, in its usual case; a function of the user's as it is."""
+    if ":" in text:
+        return text
     name: str = in_usual_case(*_STRATEGIES)(text.rpartition(".")[2])
     return name
 
@@ -45,16 +47,42 @@ def _urls(urls: list[str]) -> str | None:
     return None if urls else "must not be empty"
 
 
+def _pairs(pairs: list[str]) -> str | None:
+    is_right = all(name and "=" in pair for pair in pairs for name in [pair.partition("=")[0]])
+    return None if is_right else "each must be of the form name=value"
+
+
+def _known_or_own(strategy: str) -> str | None:
+    if strategy in _STRATEGIES or ":" in strategy:
+        return None
+    return f"must be one of {', '.join(_STRATEGIES)}, or package.module:function"
+
+
+def _references(part: str) -> ConfigKey:
+    return ConfigKey(
+        f"{part}.schema.references",
+        _TEXT,
+        None,
+        non_empty,
+        _LOW,
+        f"What {part}.avro.schema or {part}.json.schema builds on, as the registry has it: a JSON "
+        'list as in its API, [{"name": …, "subject": …, "version": …}]. Without version: the '
+        "latest one when the query is started. Of protobuf: where a file that "
+        f"{part}.protobuf.descriptor.file imports is registered already, if not under its name.",
+    )
+
+
 def _strategy(part: str) -> ConfigKey:
     return ConfigKey(
         f"{part}.subject.name.strategy",
         ConfigType.CLASS,
         TOPIC_NAME,
-        one_of(*_STRATEGIES),
+        _known_or_own,
         _MEDIUM,
         f"Under which subject the schema of {part}s is registered: TopicNameStrategy, which is "
         f"topic-{part}; RecordNameStrategy, the record's full name; TopicRecordNameStrategy, both "
-        "with a - between. Java's class names are taken.",
+        "with a - between. Java's class names are taken. package.module:function: your own, called "
+        "on the driver with topic (None where a column has it), is_key and record_name.",
         convert=_simple_name,
     )
 
@@ -98,6 +126,24 @@ REGISTRY_KEYS = (
         "columns; nothing is registered.",
     ),
     ConfigKey(
+        "use.latest.with.metadata",
+        _LIST,
+        [],
+        _pairs,
+        _LOW,
+        "Write with the latest schema of the subject that has these metadata, name=value separated "
+        "by commas; nothing is registered.",
+    ),
+    ConfigKey(
+        "latest.compatibility.strict",
+        _BOOLEAN,
+        True,
+        None,
+        _LOW,
+        "With use.latest.version: refuse columns that the latest schema does not have. false: avro "
+        "and protobuf leave them out, and json is not compared with the schema.",
+    ),
+    ConfigKey(
         "use.schema.id",
         _INT,
         None,
@@ -116,6 +162,8 @@ REGISTRY_KEYS = (
         "Have the registry bring a schema into its normal form when it looks for it, so that one "
         "that means the same counts as the same.",
     ),
+    _references("value"),
+    _references("key"),
     _strategy("value"),
     _strategy("key"),
     ConfigKey(

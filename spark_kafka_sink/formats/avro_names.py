@@ -5,6 +5,7 @@ Source: Avro's specification, "Names".
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from spark_kafka_sink.formats.errors import FormatError
@@ -14,6 +15,13 @@ _PRIMITIVE = frozenset(
 )
 _NAMED = frozenset(["record", "enum", "fixed"])
 _UNNAMED = frozenset(["array", "map"])
+
+
+def has_field(schema: str, name: str) -> bool:
+    """Whether the record of a schema, as JSON text, has a field of this name, in any case."""
+    root: Any = json.loads(schema)
+    fields = root.get("fields", ()) if isinstance(root, dict) else ()
+    return any(field["name"].lower() == name.lower() for field in fields)
 
 
 class NamedTypes:

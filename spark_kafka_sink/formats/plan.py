@@ -48,6 +48,7 @@ class FormatPlan:
     prefix: put before what each row is written as: a schema registry's five bytes
     avro_schema: the schema that is written, as JSON text; None for other formats
     protobuf_schema: the messages that are written; None for other formats
+    json_schema: what a schema registry is to have for it, until it was asked; None for tasks
     null_when: a boolean column whose rows that are true are written as null, or None
     """
 
@@ -55,6 +56,7 @@ class FormatPlan:
     fields: tuple[PlannedField, ...]
     prefix: bytes = b""
     avro_schema: str | None = None
+    json_schema: str | None = None
     json_options: JsonOptions = JsonOptions()
     null_when: str | None = None
     protobuf_schema: ProtobufSchema | None = None

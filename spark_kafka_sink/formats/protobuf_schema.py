@@ -79,3 +79,8 @@ class ProtobufSchema(NamedTuple):
     messages: tuple[ProtobufMessage, ...]
     enums: tuple[ProtobufEnum, ...] = ()
     indexes: tuple[int, ...] = (0,)
+
+    def has_field(self, name: str) -> bool:
+        """Whether its root has a field of this name, in any case."""
+        root = next(message for message in self.messages if message.name == self.root)
+        return any(field.name.lower() == name.lower() for field in root.fields)

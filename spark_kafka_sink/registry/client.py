@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Callable, Mapping
-from http.client import HTTPException
+from collections.abc import Callable, Iterable, Mapping
+from http.client import HTTPException, HTTPSConnection
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from spark_kafka_sink.base.clock import Clock, SystemClock, pause
+from spark_kafka_sink.base.clock import Clock, SystemClock, pause, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import RegistryConfig
@@ -37,7 +37,7 @@ _PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")
 _JSON = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
 _MOST_SHOWN = 600
-_SERIALIZED = "?format=serialized"
+_SERIALIZED = "format=serialized"
 
 
 class Schema(NamedTuple):
@@ -99,11 +99,22 @@ class RegistryClient:
         """
         which = "latest" if number is None else str(number)
         path = f"{_versions(subject, False)}/{which}"
-        return self._schema_at("GET", path + (_SERIALIZED if is_serialized else ""))
+        return self._schema_at("GET", path + (f"?{_SERIALIZED}" if is_serialized else ""))
+
+    def with_metadata(
+        self, subject: str, metadata: Iterable[tuple[str, str]], is_serialized: bool = False
+    ) -> Schema:
+        """The latest version of a subject that has these. Raises RegistryRefusedError.
+
+        is_serialized: as for ``version``
+        """
+        asked = urlencode([pair for k, v in metadata for pair in (("key", k), ("value", v))])
+        asked += f"&{_SERIALIZED}" if is_serialized else ""
+        return self._schema_at("GET", f"/subjects/{quote(subject, safe='')}/metadata?{asked}")
 
     def by_id(self, schema_id: int, is_serialized: bool = False) -> Schema:
         """Raises RegistryRefusedError."""
-        path = f"/schemas/ids/{schema_id}" + (_SERIALIZED if is_serialized else "")
+        path = f"/schemas/ids/{schema_id}" + (f"?{_SERIALIZED}" if is_serialized else "")
         return self._schema_at("GET", path)._replace(id=schema_id)
 
     def subjects(self) -> list[str]:
@@ -192,12 +203,18 @@ class RegistryClient:
                 f"schema registry: {self._tls.explain(error, host, port)}"
             ) from None
         except (OSError, UnicodeError) as error:
+            is_ended = isinstance(error, ConnectionError)
+            if is_ended and not isinstance(error, ConnectionRefusedError):
+                _check_clear_text(url, most_ms)
             words = f"no answer within {most_ms} ms" if _is_timeout(error) else str(error)
             raise RegistryUnavailableError(f"{_shown(url)}: {words}") from None
         except HTTPException as error:
+            _check_clear_text(url, most_ms)
             raise RegistryError(
                 f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
             ) from None
+        if answer.status == 400:  # as some servers answer to what should have been TLS
+            _check_clear_text(url, most_ms)
         return self._content_of(answer, url)
 
     def _content_of(self, answer: Answer, url: SplitResult) -> Any:
@@ -294,6 +311,28 @@ def _json_of(answer: Answer) -> Any:
         return json.loads(answer.body)
     except ValueError:
         return None
+
+
+def _check_clear_text(url: SplitResult, most_ms: int) -> None:
+    """Raise RegistryError if ``url`` begins with http:, and its port speaks TLS.
+
+    Nothing is sent there but the handshake, so nobody's certificate is looked at.
+    """
+    if url.scheme != "http":
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host, port = host_and_port(url, URL_OPTION)
+    connection = HTTPSConnection(host, port, context=context, timeout=wait_seconds(most_ms))
+    try:
+        connection.connect()
+    except OSError:
+        return
+    finally:
+        connection.close()
+    raise RegistryError(
+        f"{_shown(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
+    )
 
 
 def _is_timeout(error: Exception) -> bool:

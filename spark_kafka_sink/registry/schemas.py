@@ -7,13 +7,14 @@ query whose schemas it has told before.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.format_keys import HEADER
-from spark_kafka_sink.config.registry import RegistryConfig, SchemaOptions
+from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
 from spark_kafka_sink.registry.client import RegistryClient, Schema
 from spark_kafka_sink.registry.errors import (
@@ -26,10 +27,18 @@ from spark_kafka_sink.registry.errors import (
     RegistryUnavailableError,
 )
 from spark_kafka_sink.registry.references import with_references
+from spark_kafka_sink.registry.subjects import own_subject
 
 _MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
 _FIRST_MESSAGE = b"\x00"
 _LATEST_IS_KNOWN_FOR_MS = 300_000
+
+# Options that give a schema, or a message, a name.
+_NAMING = {
+    "AVRO": "avro.schema, with one",
+    "JSON": "json.schema, with a title",
+    "PROTOBUF": "protobuf.message",
+}
 
 _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
 
@@ -46,8 +55,9 @@ class Wanted(NamedTuple):
     """The schema of one part of the records. part: value or key; topic: None where a column has it
 
     text: of the schema to write with, None where the registry's is taken
-    kind: AVRO or PROTOBUF; record: name of a Protobuf message, where it is known; files: that
-        ``text`` imports
+    kind: AVRO, JSON or PROTOBUF; record: of JSON, the title of what is written; of Protobuf, the
+        name of the message, where it is known
+    files: that ``text`` imports, of Protobuf
     """
 
     part: str
@@ -62,6 +72,8 @@ class Wanted(NamedTuple):
     def subject(self, text: str | None) -> str:
         """Under which the schema is. Raises ConfigError."""
         strategy = self.options.strategy
+        if ":" in strategy:
+            return own_subject(strategy, self.part, self.topic, self._record(text))
         if strategy != RECORD_NAME and not self.topic:
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
@@ -70,15 +82,17 @@ class Wanted(NamedTuple):
             )
         if strategy == TOPIC_NAME:
             return f"{self.topic}-{self.part}"
-        is_avro = self.kind == "AVRO"
-        name = self.record if not is_avro or text is None else record_name(text)
+        name = self._record(text)
         if name is None:
-            option = "avro.schema" if is_avro else "protobuf.message"
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs the name of a record: set "
-                f"{self.part}.{option}"
+                f"{self.part}.{_NAMING[self.kind]}"
             )
         return name if strategy == RECORD_NAME else f"{self.topic}-{name}"
+
+    def _record(self, text: str | None) -> str | None:
+        is_avro = self.kind == "AVRO"
+        return self.record if not is_avro or text is None else record_name(text)
 
 
 def find(
@@ -166,13 +180,37 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
         return _of_id(client, wanted, options.schema_id)
     subject = wanted.subject(wanted.text)
     if options.is_latest:
-        found = _latest(client, subject, wanted.kind == "PROTOBUF")
+        found = _latest(client, subject, options.metadata, wanted.kind == "PROTOBUF")
     else:
-        assert wanted.text is not None
-        references = _registered(client, wanted.files, options)
-        schema = Schema(None, wanted.text, wanted.kind, references=references)
-        return _with_guid(client, wanted, _own(client, subject, schema, options))
-    return with_references(client, _with_guid(client, wanted, found))
+        found = _own(client, subject, _own_schema(client, wanted), options)
+    found = _with_guid(client, wanted, found)
+    # What a given descriptor imports is known without the registry.
+    is_whole = wanted.kind == "PROTOBUF" and not options.is_latest
+    return found if is_whole else with_references(client, found)
+
+
+def _own_schema(client: RegistryClient, wanted: Wanted) -> Schema:
+    """With what it builds on as the registry has it."""
+    text, given = wanted.text, wanted.options.references
+    assert text is not None
+    if wanted.kind != "PROTOBUF":
+        references = tuple(version_of(client, one) for one in given)
+        return Schema(None, text, wanted.kind, references=references)
+    known = {file.name for file in _all_of(wanted.files)}
+    others = [one.name for one in given if one.name not in known]
+    if others:
+        raise ConfigError(
+            f"{wanted.part}.schema.references has '{others[0]}', which the message's file does not "
+            f"import: it imports {sorted(known) or 'none'}"
+        )
+    references = _registered(client, wanted.files, wanted.options)
+    return Schema(None, text, wanted.kind, references=references)
+
+
+def _all_of(files: tuple[SchemaFile, ...]) -> Iterator[SchemaFile]:
+    for file in files:
+        yield file
+        yield from _all_of(file.files)
 
 
 def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
@@ -184,9 +222,15 @@ def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
 def _registered(
     client: RegistryClient, files: tuple[SchemaFile, ...], options: SchemaOptions
 ) -> tuple[tuple[str, str, int], ...]:
-    """References to files that a schema imports: registered if that is asked for."""
+    """References to files that a schema imports: registered if that is asked for, unless it is
+    given where they are.
+    """
+    given = {one.name: one for one in options.references}
     found = []
     for file in files:
+        if file.name in given:
+            found.append(version_of(client, given[file.name]))
+            continue
         references = _registered(client, file.files, options)
         schema = Schema(None, file.text, "PROTOBUF", references=references)
         version = _own(client, file.name, schema, options).version
@@ -214,10 +258,42 @@ def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
     return with_references(client, found)
 
 
-def _latest(client: RegistryClient, subject: str, is_serialized: bool) -> Schema:
+def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:
+    """What the registry is told of a schema that is built on. Raises RegistryError."""
+    name, subject, version = reference
     try:
+        found = client.version(subject, version)
+    except RegistryRefusedError as refusal:
+        if refusal.code in NOT_FOUND:
+            raise RegistryError(
+                f"the schema registry {client.name} has no version {version or 'at all'} of "
+                f"subject '{subject}', which the schema builds on as '{name}': register it first"
+            ) from None
+        raise
+    if version is None and found.version is None:
+        raise RegistryError(
+            f"the schema registry {client.name} does not tell which version of subject "
+            f"'{subject}' is the latest: give its version as well"
+        )
+    return name, subject, version or found.version or 0
+
+
+def _latest(
+    client: RegistryClient,
+    subject: str,
+    metadata: tuple[tuple[str, str], ...],
+    is_serialized: bool,
+) -> Schema:
+    try:
+        if metadata:
+            return client.with_metadata(subject, metadata, is_serialized)
         return client.version(subject, is_serialized=is_serialized)
     except RegistryRefusedError as refusal:
+        if refusal.code in NOT_FOUND and metadata:
+            raise RegistryError(
+                f"use.latest.with.metadata: the schema registry {client.name} has no schema of "
+                f"subject '{subject}' with these metadata"
+            ) from None
         if refusal.code in NOT_FOUND:
             raise RegistryError(
                 f"use.latest.version=true: the schema registry {client.name} has no subject "

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import (
@@ -28,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.format_keys import AVRO, PROTOBUF, RAW, STRING
 from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
@@ -37,6 +36,7 @@ from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
 from spark_kafka_sink.spark.input_schema import check_handed_over, check_type, find_columns
+from spark_kafka_sink.spark.json_schemas import json_schema_of, read_schema
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -255,6 +255,7 @@ class _Planning:
             tuple(PlannedField(f.path, f.field.name, f.field.dataType.json()) for f in fields),
             avro_schema=self._avro_schema(options, struct) if options.format == AVRO else None,
             protobuf_schema=_protobuf_schema(options),
+            json_schema=json_schema_of(options, self._formats, struct),
             json_options=JsonOptions(
                 text.ignore_null_fields,
                 text.time_zone or "UTC",
@@ -271,13 +272,7 @@ class _Planning:
             return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
         if not options.is_file:
             return options.avro_schema
-        try:
-            return Path(options.avro_schema).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{options.part}.avro.schema.file={options.avro_schema}: it cannot be read on the "
-                f"driver: {error}"
-            ) from None
+        return read_schema(options.avro_schema, f"{options.part}.avro.schema.file")
 
     def _only(self, found: _Field, option: str) -> int:
         """The one column of a part without fields."""

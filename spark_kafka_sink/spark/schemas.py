@@ -6,16 +6,19 @@ Ids travel to the tasks with the plan of the rows; tasks never ask a registry.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.config.format_keys import AVRO, HEADER, PROTOBUF
+from spark_kafka_sink.config.format_keys import HEADER, JSON, PROTOBUF
 from spark_kafka_sink.config.formats import PartOptions
 from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
+from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
+from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
         if asked is None or made is None:
             continue
         schema = _schema(part, asked, registry, made, options.topic)
-        if part.format in (AVRO, PROTOBUF):
+        if part.has_fields:
             made = _of_schema(part, made, schema, asked)
         indexes: tuple[int, ...] = (0,)
         if made.plan is not None and made.plan.protobuf_schema is not None:
@@ -86,10 +89,16 @@ def _schema(
     if part.format == PROTOBUF:
         return find(registry.config, _protobuf(part, asked, topic))
     is_own = made.plan is not None and not asked.is_latest and asked.schema_id is None
-    text = made.plan.avro_schema if made.plan is not None else None
+    text = None
+    if made.plan is not None:
+        text = made.plan.avro_schema or made.plan.json_schema
     # What decides where the schema is looked for, or what is registered.
     shown = text if is_own or asked.schema_id is None else None
-    return find(registry.config, Wanted(part.part, topic, shown, part.id_location, asked))
+    wanted = Wanted(part.part, topic, shown, part.id_location, asked)
+    if part.format == JSON:
+        record = None if text is None else title_of(text)
+        wanted = wanted._replace(kind="JSON", record=record)
+    return find(registry.config, wanted)
 
 
 def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wanted:
@@ -112,19 +121,29 @@ def _schema_file(file: ProtobufFile) -> SchemaFile:
 
 def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
     """To be written with the registry's schema, where that was asked for."""
-    assert made.plan is not None
-    if not asked.is_latest and asked.schema_id is None:
+    plan = made.plan
+    assert plan is not None
+    made = made._replace(plan=replace(plan, json_schema=None))
+    is_own = not asked.is_latest and asked.schema_id is None
+    if not schema.text or (is_own and not asked.references):
         return made
     if schema.kind != part.format.upper():
         raise SchemaError(
             f"{part.part}.format={part.format}: the registry's schema {schema.id} is of the kind "
             f"{schema.kind}"
         )
+    if part.format == JSON:
+        if asked.is_latest and asked.is_strict and plan.json_schema is not None:
+            check_json_fits(part.part, plan.json_schema, schema.text)
+        return made
     if part.format == PROTOBUF:
-        if part.descriptor_file is not None:
-            return made
-        return made._replace(plan=replace(made.plan, protobuf_schema=_registered(part, schema)))
-    return made._replace(plan=replace(made.plan, avro_schema=schema.text))
+        message = plan.protobuf_schema or _registered(part, schema)
+        plan, has_column = replace(plan, protobuf_schema=message), message.has_field
+    else:
+        plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
+    if asked.is_latest and not asked.is_strict:
+        plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
+    return made._replace(plan=plan)
 
 
 def _registered(part: PartOptions, schema: Schema) -> ProtobufSchema:

@@ -1,14 +1,13 @@
-"""``python -m tests.formats.generate JAR``: what Spark's to_json and to_avro make of rows of all types.
+"""``make golden-formats``: what Spark's to_json and to_avro make of rows of all types.
 
-JAR: of spark-avro, from Maven Central. The cases' rows are kept as Arrow has them, so that tests need
-no Spark. Floating point is left out where Java before 19 writes more digits than needed.
+Spark's Avro is fetched from Maven Central. The cases' rows are kept as Arrow has them, so that tests
+need no Spark. Floating point is left out where Java before 19 writes more digits than needed.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
+
+from tests.formats.spark_rows import avro_session, spark_avro_schema
 
 CASES = Path(__file__).parent / "cases"
 ZONE = "Europe/Berlin"
@@ -50,7 +51,8 @@ QUERIES: dict[str, str] = {
         ('1883-01-01 00:00:00'), ('9999-12-31 23:59:59'), ('-0044-03-15 01:02:03'),
         ('+12345-01-02 00:00:00'), ('1890-01-01 00:00:00.5'), ('2024-10-27 02:30:00'),
         ('2024-03-31 03:00:00'), ('1945-06-01 00:00:00'), ('2500-07-01 00:00:00'),
-        ('2440-01-01 00:30:00'), ('2439-12-31 23:30:00'), ('1893-04-01 00:00:00'), (null) t(d)""",
+        ('2440-01-01 00:30:00'), ('2439-12-31 23:30:00'), ('1893-04-01 00:00:00'),
+        ('2500-01-01 00:30:00'), ('2499-12-31 23:30:00'), ('5678-07-26 12:00:00'), (null) t(d)""",
     "strings": """select s, length(s) n from values ('plain'), ('q"b\\\\s/'), ('\\b\\t\\n\\r'), (''),
         ('\\u0000\\u0001\\u000c\\u001f\\u007f\\u0080'), ('ä€😀\\u2028'), ('ü'), ('12345678'),
         ('1234567"'), ('12345678"'), ('eight by\\ntes, then more and more'), ('日本語日本語日本語'),
@@ -122,10 +124,9 @@ def case(spark: SparkSession, name: str, query: str) -> dict[str, Any]:
         for options in OPTIONS[name]
     ]
     try:
-        converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters  # type: ignore[union-attr]
-        schema = converters.toAvroType(df._jdf.schema(), False, "topLevelRecord", "")
+        schema = spark_avro_schema(spark, df)
         rows = column(df, F.hex(to_avro(F.struct("*"))))
-        found["avro"] = {"schema": schema.toString(), "rows": rows}
+        found["avro"] = {"schema": schema, "rows": rows}
     except Exception as error:
         found["avro_error"] = str(error).splitlines()[1]
     return found
@@ -135,17 +136,15 @@ def column(df: DataFrame, expression: Any) -> list[str]:
     return [row.c for row in df.select(expression.alias("c")).collect()]
 
 
-def main(jar: str) -> None:
-    session = SparkSession.builder.master("local[1]").config("spark.jars", jar)
-    session = session.config("spark.sql.session.timeZone", ZONE)
-    spark = session.config("spark.ui.enabled", "false").getOrCreate()
-    java = spark._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
-    for name, query in QUERIES.items():
-        found = {"spark": spark.version, "java": java, **case(spark, name, query)}
-        text = json.dumps(found, ensure_ascii=True, indent=1)
-        (CASES / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-    spark.stop()
+def main() -> None:
+    with avro_session() as spark:
+        spark.conf.set("spark.sql.session.timeZone", ZONE)
+        java = spark._jvm.java.lang.System.getProperty("java.version")  # type: ignore[union-attr]
+        for name, query in QUERIES.items():
+            found = {"spark": spark.version, "java": java, **case(spark, name, query)}
+            text = json.dumps(found, ensure_ascii=True, indent=1)
+            (CASES / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

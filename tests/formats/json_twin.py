@@ -19,6 +19,7 @@ import pyarrow as pa
 
 DAYS_OF_400_YEARS = 146_097
 DAY_US = 86_400_000_000
+LAST_OF_PYTHON = 253_402_300_799 - 86_400
 
 
 def row_text(row: dict[str, Any], schema: pa.Schema, ignored: bool, zone: str) -> str:
@@ -155,7 +156,7 @@ def seconds_ahead(seconds: int, zone: str) -> int:
     cycle = 400 * 31_556_952
     first = datetime(1000, 1, 1, tzinfo=timezone.utc)
     epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
-    while epoch.timestamp() + seconds > 14_831_769_600:
+    while seconds > LAST_OF_PYTHON:
         seconds -= cycle
     seconds = max(seconds, int((first - epoch).total_seconds()))
     offset = (epoch + timedelta(seconds=seconds)).astimezone(ZoneInfo(zone)).utcoffset()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 
 import numpy as np
@@ -45,6 +46,17 @@ def test_rows_equal_their_twin(made, ignored, zone, first):
     assert found == expected[first:]
     for text in found:
         json.loads(text)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_time_zones_of_all_years(zone):
+    """Morocco's clocks follow Ramadan until 2087, and then a rule that never changes."""
+    years = [*range(1801, 2600), *range(2600, 9999, 37)]
+    days = [datetime.date(y, m, 26).toordinal() - 719_163 for y in years for m in (1, 4, 7, 10)]
+    micros = [day * 86_400_000_000 for day in days]
+    batch = pa.record_batch({"t": pa.array(micros, pa.timestamp("us", "UTC"))})
+    found = texts(batch, time_zone=zone)
+    assert found == [f'{{"t":"{json_twin.moment(n, zone)}"}}' for n in micros]
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=50))

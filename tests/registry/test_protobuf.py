@@ -6,6 +6,7 @@ make test-registry
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,39 @@ def test_the_schema_that_a_registry_has(writing: Writing, by: str, has_file: boo
     body = {"schema": file, "schemaType": "PROTOBUF", "references": [reference]}
     number = writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)["id"]
     writing.write(has_file, **{by: "true" if by == "use.latest.version" else str(number)})
+    assert as_text(writing.values()) == as_text(writing.expected())
+
+
+@pytest.mark.parametrize("has_file", [True, False])
+def test_columns_that_the_latest_message_has_not_are_left_out_if_that_is_asked_for(
+    writing: Writing, has_file: bool
+) -> None:
+    file = file_of("air/short.proto", package="air")
+    message = file.message_type.add(name="Flight")
+    add_field(message, "ID", "int64")
+    add_field(message, "dest", "string")
+    writing.data = official.descriptor_set([file])
+    writing.file.write_bytes(writing.data)
+    text = base64.b64encode(file.SerializeToString()).decode()
+    body = {"schema": text, "schemaType": "PROTOBUF"}
+    writing.registry.ask("POST", f"/subjects/{writing.topic}-value/versions", body)
+    asked = {"use_latest_version": "true"}
+    with pytest.raises(SchemaError, match="has no field for 'kind'"):
+        writing.write(has_file, **asked)
+    writing.write(has_file, **asked, latest_compatibility_strict="false")
+    kind = official.message_class(writing.data, "air.Flight")
+    assert as_text(writing.values()) == as_text([kind(ID=1, dest="IAH"), kind()])
+
+
+def test_an_import_that_is_registered_under_another_subject(writing: Writing) -> None:
+    crew = base64.b64encode(flights()[0].SerializeToString()).decode()
+    subject = f"{writing.topic}-crew"
+    body = {"schema": crew, "schemaType": "PROTOBUF"}
+    writing.registry.ask("POST", f"/subjects/{subject}/versions", body)
+    references = json.dumps([{"name": "air/crew.proto", "subject": subject}])
+    writing.write(value_schema_references=references)
+    found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/1")
+    assert found["references"] == [{"name": "air/crew.proto", "subject": subject, "version": 1}]
     assert as_text(writing.values()) == as_text(writing.expected())
 
 

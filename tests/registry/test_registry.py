@@ -133,8 +133,10 @@ class Writing:
 
 
 @pytest.fixture
-def writing(kafka: LocalKafka, registry: Apicurio, topic: str) -> Writing:
-    return Writing(kafka, registry, topic)
+def writing(kafka: LocalKafka, registry: Apicurio, topic: str) -> Iterator[Writing]:
+    made = Writing(kafka, registry, topic)
+    with made.client:
+        yield made
 
 
 def test_confluents_deserializer_reads_what_was_written(writing: Writing) -> None:
@@ -235,26 +237,33 @@ def test_bytes_that_are_encoded_already_get_an_id(writing: Writing) -> None:
     assert writing.values() == ["abc", None]
 
 
-def test_json_with_the_id_of_its_schema(writing: Writing) -> None:
-    deserializer = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
-    text = json.dumps({"type": "object", "title": "F", "properties": {"id": {"type": "integer"}}})
-    writing.registry.ask(
-        "POST",
-        f"/subjects/{writing.topic}-value/versions",
-        {"schema": text, "schemaType": "JSON"},
-    )
+def test_a_given_schema_that_builds_on_another(writing: Writing) -> None:
+    crew = {"type": "record", "name": "Crew", "namespace": "n", "fields": []}
+    crew["fields"] = [{"name": "captain", "type": ["null", "string"]}]
+    name = f"{writing.topic}-crew"
+    writing.registry.ask("POST", f"/subjects/{name}/versions", {"schema": json.dumps(crew)})
+    fields = [{"name": "id", "type": "long"}, {"name": "crew", "type": ["null", "n.Crew"]}]
+    given = {"type": "record", "name": "F", "fields": fields}
+    reference = {"name": "n.Crew", "subject": name, "version": 1}
     writing.write(
-        TWO,
-        TWO_ROWS,
-        TWO_ARROW,
-        value_format="json",
-        value_schema_id_prefix="true",
-        use_latest_version="true",
+        value_columns="id,crew",
+        value_avro_schema=json.dumps(given),
+        value_schema_references=json.dumps([reference]),
     )
-    read = deserializer.JSONDeserializer(text, schema_registry_client=writing.client)
-    context = serialization.SerializationContext(writing.topic, serialization.MessageField.VALUE)
-    found = [read(record.value, context) for record in writing.records()]
-    assert found == [{"id": 1, "dest": "IAH"}, {"id": 2}]
+    assert writing.values() == [{"id": 1, "crew": {"captain": "Kirk"}}, {"id": 2, "crew": None}]
+    found = writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/latest")
+    assert found["references"] == [reference]
+    assert json.loads(found["schema"]) == given
+
+
+def test_columns_that_the_latest_schema_has_not_are_left_out_if_that_is_asked_for(
+    writing: Writing,
+) -> None:
+    writing.write(TWO, TWO_ROWS, TWO_ARROW)
+    with pytest.raises(SchemaError, match=r"no field for \['price', 'at', 'stops', 'crew'\]"):
+        writing.write(use_latest_version="true")
+    writing.write(use_latest_version="true", latest_compatibility_strict="false")
+    assert writing.values() == [*TWO_ROWS, *TWO_ROWS]
 
 
 def test_this_registry_has_no_guids_for_headers(writing: Writing) -> None:

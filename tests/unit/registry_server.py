@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 from uuid import UUID
 
 Answer = tuple[int, Any]
@@ -26,7 +26,7 @@ class Registry:
     """subjects: schemas by subject, in the order of their versions; schemas: all, by id from 1
 
     fails: an answer for all requests instead, by status, and a JSON object or a text
-    refuses: subjects whose next schema is incompatible
+    refuses: subjects whose next schema is incompatible; metadata: by id
     serialized: by the text of a .proto file, what format=serialized makes of it
     """
 
@@ -37,6 +37,7 @@ class Registry:
         self.fails: Answer | None = None
         self.refuses: set[str] = set()
         self.serialized: dict[str, str] = {}
+        self.metadata: dict[int, dict[str, str]] = {}
         self.has_guids = True
         self.waits_for: threading.Event | None = None
         self.url = ""
@@ -82,6 +83,15 @@ class Registry:
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             number = self.schemas.index(asked.body) + 1
             return 200, {**self._told(number), "version": versions.index(number) + 1}
+        if parts[-1] == "metadata":
+            pairs = parse_qsl(urlsplit(asked.path).query)
+            wanted = {key: value for (_, key), (_, value) in zip(pairs[::2], pairs[1::2])}
+            has = [n for n in versions if wanted.items() <= self.metadata.get(n, {}).items()]
+            if not has:
+                return 404, {"error_code": 40402, "message": "Version not found."}
+            return 200, {**self._told(has[-1]), "version": versions.index(has[-1]) + 1}
+        if parts[-1] != "latest" and int(parts[-1]) > len(versions):
+            return 404, {"error_code": 40402, "message": "Version not found."}
         number = versions[-1] if parts[-1] == "latest" else versions[int(parts[-1]) - 1]
         return 200, {**self._told(number), "version": versions.index(number) + 1}
 

@@ -76,9 +76,10 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.row_planning": {
         *("columns.positions", "config", "formats", "spark.descriptors", "spark.input_schema"),
-        "spark.versions",
+        *("spark.json_schemas", "spark.versions"),
     },
     "spark.descriptors": {"config", "formats.errors", "formats.protobuf_descriptors"},
+    "spark.json_schemas": {"config", "formats"},
     "spark.interceptors": {"columns.arrow_types"},
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
@@ -109,7 +110,8 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     },
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.schemas": {
-        *("config", "formats", "registry", "spark.descriptors", "spark.row_planning"),
+        *("config", "formats", "registry", "spark.descriptors", "spark.json_schemas"),
+        "spark.row_planning",
     },
     "spark.partition": {
         *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),

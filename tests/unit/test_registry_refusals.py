@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -178,7 +179,7 @@ def test_a_port_that_speaks_no_tls(registry: Registry) -> None:
         ({"schema_registry_basic_auth_credentials_source": "SASL_INHERIT"}, "needs kafka.sasl.username"),
         ({"schema_registry_bearer_auth_credentials_source": "OAUTHBEARER"}, "needs schema.registry.bearer.auth.issuer.endpoint.url"),
         ({"schema_registry_ssl_keystore_key": "x"}, "schema.registry.ssl.keystore.key and"),
-        ({"value_format": "json", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro only"),
+        ({"value_format": "raw", "value_schema_id_prefix": "true"}, "a schema is derived from columns for avro and json only"),
         ({"value_format": "string", "value_schema_id_prefix": "true"}, "has no schema"),
         ({"use_latest_version": "true", "value_avro_schema": TEXT}, "both say which schema"),
     ],
@@ -243,6 +244,25 @@ def test_check_compares_a_given_schema(registry: Registry) -> None:
     found = checked(registry.url, value_avro_schema=OTHER)
     assert found[1][0] == "warned"
     assert "reader type" in found[1][2]
+
+
+def test_check_compares_with_what_a_schema_builds_on(registry: Registry) -> None:
+    registry.add("t-value", {"schema": TEXT})
+    registry.add("home", {"schema": OTHER})
+    reference = {"name": "R", "subject": "home"}
+    given = {"value_schema_references": json.dumps([reference]), "value_avro_schema": TEXT}
+    assert checked(registry.url, **given)[1][:2] == ("passed", "value.avro.schema")
+    assert registry.asked[-1].body["references"] == [{**reference, "version": 1}]
+
+
+def test_check_looks_for_the_schema_with_metadata(registry: Registry) -> None:
+    registry.metadata[registry.add("t-value", {"schema": TEXT})] = {"owner": "a"}
+    registry.add("t-value", {"schema": OTHER})
+    found = checked(registry.url, use_latest_with_metadata="owner=a")
+    assert found[0][2] == "subject 't-value' has version 1, of id 1"
+    found = checked(registry.url, use_latest_with_metadata="owner=b")
+    assert found[0][0] == "failed"
+    assert "with these metadata is not there" in found[0][2]
 
 
 def test_check_tells_of_a_registry_that_is_away() -> None:

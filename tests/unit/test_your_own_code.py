@@ -1,4 +1,4 @@
-"""The interceptor, the partitioner and the source of tokens of docs/your-own-code.md, as they stand
+"""The interceptor, the partitioner, the source of tokens and the names of subjects of docs/your-own-code.md, as they stand
 there; and what is checked of what an interceptor returns.
 """
 
@@ -19,13 +19,16 @@ from spark_kafka_sink.base.entry_points import HookError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.producer.partitioner import UserPartitioner
+from spark_kafka_sink.registry.subjects import own_subject
 from spark_kafka_sink.security.oauth.token import ClaimNames
 from spark_kafka_sink.security.oauth.token_provider import OPTION, provided_token
 from spark_kafka_sink.spark.interceptors import Interceptors
 
 ROOT = Path(__file__).parents[2]
 _MODULE = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
-_OPTION = re.compile(r'\.option\("(interceptors|kafka\.[\w.]+)", "([\w.]+:\w+)"\)')
+_OPTION = re.compile(
+    r'\.option\("(interceptors|kafka\.[\w.]+|value\.subject[\w.]+)", "([\w.]+:\w+)"\)'
+)
 
 
 @pytest.fixture(autouse=True)
@@ -179,3 +182,9 @@ def test_rows_may_go() -> None:
 )
 def test_what_an_interceptor_must_not_return(returned: Any, message: str) -> None:
     assert refusal(returned) == message
+
+
+def test_documented_names_of_subjects(documented: str) -> None:
+    function = entry_point(documented, "value.subject.name.strategy")
+    assert own_subject(function, "value", "orders", "acme.Order") == "payments.acme.Order.value"
+    assert own_subject(function, "key", "orders", None) == "payments.orders.key"

@@ -20,8 +20,10 @@ from spark_kafka_sink.record.kernels.numbers import put_fraction, put_integer
 DAY, HOUR, MINUTE, SECOND = 0, 1, 2, 3
 UNITS = 4
 
-ZONES_REPEAT = 14_831_769_600
-"""2440-01-01 in seconds since 1970. From here on a time zone is as 400 years before, and so on."""
+ZONES_REPEAT = 16_725_225_600
+"""2500-01-01 in seconds since 1970. From here on a time zone is as 400 years before, and so on. The
+last changes that follow no yearly rule, Morocco's, are in 2087.
+"""
 ZONES_CYCLE = 400 * 31_556_952
 
 _NAN = 0x224E614E22  # with quotes

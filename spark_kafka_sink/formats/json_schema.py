@@ -1,0 +1,168 @@
+"""JSON Schema of a Spark schema: of what the JSON of its rows is, for a schema registry.
+
+No object has more properties than it says, as in the schemas that Confluent's serializer derives:
+only so is a new column compatible by a registry's usual rule.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.formats.errors import FormatError
+
+DRAFT = "http://json-schema.org/draft-07/schema#"
+TITLE = "Row"
+
+_NUMBER_OR_TEXT = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+_TEXT = {"type": "string"}
+_SIMPLE: dict[str, Any] = {
+    "boolean": {"type": "boolean"},
+    "byte": {"type": "integer"},
+    "short": {"type": "integer"},
+    "integer": {"type": "integer"},
+    "long": {"type": "integer"},
+    "float": _NUMBER_OR_TEXT,
+    "double": _NUMBER_OR_TEXT,
+    "string": _TEXT,
+    "binary": {"type": "string", "contentEncoding": "base64"},
+    "timestamp_ntz": _TEXT,
+    "void": {"type": "null"},
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+_AS_TEXT = re.compile(r"(?:char|varchar|time)\(\d+\)|string\b.*|interval .*")
+
+
+class Written(NamedTuple):
+    """How rows are written. is_null_left_out: fields of structs that are null
+
+    has_own_dates, has_own_timestamps: whether these have patterns of the user's own
+    """
+
+    is_null_left_out: bool = True
+    has_own_dates: bool = False
+    has_own_timestamps: bool = False
+
+
+USUAL = Written()
+
+
+def derived_json_schema(struct_json: str, title: str = TITLE, written: Written = USUAL) -> str:
+    """JSON Schema, as text, of the fields that ``StructType.json()`` tells of.
+
+    Raises FormatError for a type that is not written as JSON.
+    """
+    found = _Derived(written).type(json.loads(struct_json), "")
+    return json.dumps({"$schema": DRAFT, "title": title, **found}, ensure_ascii=False)
+
+
+class _Derived:
+    def __init__(self, written: Written) -> None:
+        self._written = written
+
+    def type(self, spark_type: Any, path: str) -> Any:
+        if isinstance(spark_type, dict):
+            return self._nested(spark_type, path)
+        if spark_type == "date":
+            return _TEXT if self._written.has_own_dates else {"type": "string", "format": "date"}
+        if spark_type == "timestamp":
+            own = self._written.has_own_timestamps
+            return _TEXT if own else {"type": "string", "format": "date-time"}
+        if spark_type in _SIMPLE:
+            return _SIMPLE[spark_type]
+        if _AS_TEXT.fullmatch(spark_type):
+            return _TEXT
+        decimal = _DECIMAL.fullmatch(spark_type)
+        if decimal is not None:
+            return {"type": "number" if int(decimal[2]) > 0 else "integer"}
+        raise FormatError(
+            f"column '{path}' has the Spark type {spark_type}, which is not written as JSON. Cast "
+            "it to another type, or leave it out"
+        )
+
+    def _nested(self, spark_type: dict[str, Any], path: str) -> Any:
+        kind = spark_type["type"]
+        if kind == "udt":
+            return self.type(spark_type["sqlType"], path)
+        if kind == "array":
+            inner = self.type(spark_type["elementType"], f"{path}[]")
+            return {"type": "array", "items": _or_null(inner, spark_type["containsNull"])}
+        if kind == "map":
+            inner = self.type(spark_type["valueType"], f"{path}[]")
+            nullable = spark_type["valueContainsNull"]
+            return {"type": "object", "additionalProperties": _or_null(inner, nullable)}
+        return self._struct(spark_type, path)
+
+    def _struct(self, struct: dict[str, Any], path: str) -> Any:
+        properties, required = {}, []
+        for field in struct["fields"]:
+            inner = self.type(field["type"], f"{path}.{field['name']}" if path else field["name"])
+            can_be_null = field["nullable"] and not self._written.is_null_left_out
+            properties[field["name"]] = _or_null(inner, can_be_null)
+            if not field["nullable"] and field["type"] != "void":
+                required.append(field["name"])
+        found = {"type": "object", "properties": properties, "additionalProperties": False}
+        return {**found, "required": required} if required else found
+
+
+def _or_null(kind: Any, nullable: bool) -> Any:
+    if not nullable or kind == {"type": "null"}:
+        return kind
+    return {"oneOf": [{"type": "null"}, kind]}
+
+
+def misfits(written: Any, wanted: Any, path: str = "") -> Iterator[str]:
+    """What of rows of the schema ``written``, which is a derived one, ``wanted`` does not take.
+
+    Both as ``json.loads`` has them. Only what is sure is told: what ``wanted`` says by references,
+    conditions and patterns is left to whoever reads the rows.
+    """
+    if wanted is False:
+        yield f"'{path}' must not be there"
+    if not isinstance(wanted, dict):
+        return
+    options = written.get("oneOf", written.get("anyOf"))
+    if options is not None:
+        for option in options:
+            yield from misfits(option, wanted, path)
+        return
+    branches = wanted.get("oneOf", wanted.get("anyOf"))
+    if branches is None:
+        yield from _of_option(written, wanted, path)
+        return
+    found = [[*misfits(written, branch, path)] for branch in branches]
+    if found and all(found):
+        yield from min(found, key=len)
+
+
+def _of_option(written: Any, wanted: Any, path: str) -> Iterator[str]:
+    kind = written.get("type", "string")
+    types = wanted.get("type")
+    allowed = {types} if isinstance(types, str) else set(types or ())
+    if allowed and kind not in allowed and not (kind == "integer" and "number" in allowed):
+        yield f"'{path}' is written as {kind}, and the schema has {' or '.join(sorted(allowed))}"
+        return
+    if kind == "array" and isinstance(wanted.get("items"), dict):
+        yield from misfits(written["items"], wanted["items"], f"{path}[]")
+    if kind == "object":
+        yield from _of_object(written, wanted, _below(path))
+
+
+def _of_object(written: Any, wanted: Any, below: Callable[[str], str]) -> Iterator[str]:
+    others = wanted.get("additionalProperties", True)
+    properties = wanted.get("properties", {})
+    if "patternProperties" not in wanted:
+        for name, inner in written.get("properties", {}).items():
+            yield from misfits(inner, properties.get(name, others), below(name))
+    for name in wanted.get("required", ()):
+        if "properties" in written and name not in written["properties"]:
+            yield f"'{below(name)}' is required, and no column is it"
+    inner = written.get("additionalProperties")
+    if isinstance(inner, dict):
+        yield from misfits(inner, others, below("*"))
+
+
+def _below(path: str) -> Callable[[str], str]:
+    return lambda name: f"{path}.{name}" if path else name

@@ -1,0 +1,68 @@
+"""JSON Schemas for a registry: derived from columns, or as they were given."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.types import StructType
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.format_keys import JSON
+from spark_kafka_sink.config.formats import FormatOptions, GivenSchema, PartOptions
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.json_schema import Written, derived_json_schema, misfits
+
+
+def json_schema_of(options: PartOptions, formats: FormatOptions, struct: StructType) -> str | None:
+    """The text of what goes with a key or value of the fields of ``struct``, None for nothing.
+
+    Raises ConfigError, FormatError.
+    """
+    if options.format != JSON or not options.has_id:
+        return None
+    if options.json_schema is not None:
+        return _given(options.json_schema, f"{options.part}.json.schema")
+    text = options.json
+    written = Written(
+        text.ignore_null_fields, text.date_format is not None, text.timestamp_format is not None
+    )
+    return derived_json_schema(struct.json(), formats.json_title, written)
+
+
+def title_of(text: str) -> str | None:
+    """What a JSON Schema calls what it describes: the name of a record. None where it has none."""
+    schema: Any = json.loads(text)
+    title = schema.get("title") if isinstance(schema, dict) else None
+    return title if isinstance(title, str) else None
+
+
+def check_json_fits(part: str, written: str, wanted: str) -> None:
+    """Raise FormatError where rows of one JSON Schema do not fit the latest one of a registry."""
+    found = [*misfits(json.loads(written), json.loads(wanted))]
+    if found:
+        raise FormatError(
+            f"use.latest.version=true: the columns of the {part} do not fit the latest schema of "
+            f"the registry: {'; '.join(found)}. Change the columns, or set "
+            "latest.compatibility.strict to false to write them all the same"
+        )
+
+
+def _given(given: GivenSchema, option: str) -> str:
+    text = given.text if not given.is_file else read_schema(given.text, f"{option}.file")
+    try:
+        schema: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: the JSON Schema is no JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise ConfigError(f"{option}: a JSON Schema of rows must be a JSON object")
+    return text
+
+
+def read_schema(file: str, option: str) -> str:
+    """The text of a file with a schema, on the driver. Raises ConfigError."""
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option}={file}: it cannot be read on the driver: {error}") from None

@@ -1,0 +1,167 @@
+"""What Spark's own functions make of a DataFrame, beside what the sink makes of the same rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.types import StructType
+
+from benchmarks.harness import JVM_SINK
+from spark_kafka_sink.formats.avro_schema import derived_schema
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.localkafka import fetch_jars
+from tests.formats import json_twin
+
+AVRO_JARS = ["org.apache.spark:spark-avro_2.13:4.1.1"]
+_FLOATING = re.compile(r"-?\d+\.\d+(?:E-?\d+)?")
+
+
+class Compared(NamedTuple):
+    """rows: all of them; otherwise: those whose bytes are others, but mean the same"""
+
+    rows: int
+    otherwise: int
+
+
+@contextmanager
+def avro_session() -> Iterator[SparkSession]:
+    """With Spark's own Avro and its Kafka source, which are no part of pyspark."""
+    jars = [
+        *fetch_jars(AVRO_JARS, "spark-avro", transitive=False),
+        *fetch_jars(JVM_SINK, "jvm-sink", transitive=False),
+    ]
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.jars", ",".join(map(str, jars)))
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "2g",
+        "spark.sql.execution.arrow.localRelationThreshold": "1g",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def compare_json(frame: DataFrame, zone: str, is_null_left_out: bool, is_single: bool) -> Compared:
+    """Raises AssertionError for the first row that differs by more than the digits of a number."""
+    options = {"ignoreNullFields": str(is_null_left_out).lower()}
+    rows, written = with_written(frame, f.to_json(f.struct("*"), options))
+    fields = tuple(PlannedField((x.name,), x.name, x.dataType.json()) for x in frame.schema)
+    plan = FormatPlan(JSON, fields, json_options=JsonOptions(is_null_left_out, zone))
+    found = encoded(plan, rows)
+    other = differing(found, written)
+    for index in other:
+        same_numbers(found[index].as_py().decode(), written[index].as_py().decode(), is_single)
+    return Compared(rows.num_rows, len(other))
+
+
+def compare_avro(spark: SparkSession, frame: DataFrame) -> Compared:
+    """Of the columns that Avro has a type for, with the schema. Raises AssertionError."""
+    frame = frame.select(*(x.name for x in frame.schema if has_avro(x)))
+    if not frame.columns:
+        return Compared(0, 0)
+    rows, written = with_written(frame, to_avro(f.struct("*")))
+    schema = derived_schema(frame.schema.json())
+    assert schema == spark_avro_schema(spark, frame)
+    fields = tuple(PlannedField((name,), name) for name in frame.columns)
+    found = encoded(FormatPlan(AVRO, fields, avro_schema=schema), rows)
+    other = differing(found, written)
+    if other:
+        assert "map" in schema
+        plain = without_logical_types(json.loads(schema))
+        for index in other:
+            ours, sparks = found[index].as_py(), written[index].as_py()
+            assert decoded(ours, plain) == decoded(sparks, plain)
+            assert sorted(ours) == sorted(sparks)
+    return Compared(rows.num_rows, len(other))
+
+
+def with_written(frame: DataFrame, expression: Any) -> tuple[Any, Any]:
+    """The rows as one Arrow batch as Spark hands them over, and what Spark makes of each."""
+    # Not toArrow(), which fails on fields that are not nullable in structs that are null.
+    batches = frame.select("*", expression.alias("written by spark"))._collect_as_arrow()
+    batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+    last = batch.num_columns - 1
+    return batch.select([*range(last)]), batch.column(last).cast(pa.large_binary())
+
+
+def encoded(plan: FormatPlan, rows: Any) -> Any:
+    made = RowEncoder(plan, rows.schema).encode(rows)
+    assert made.faults is None
+    return made.values
+
+
+def differing(found: Any, written: Any) -> list[int]:
+    assert len(found) == len(written)
+    assert found.null_count == written.null_count == 0
+    indexes: list[int] = np.flatnonzero(~pc.equal(found, written).to_numpy(False)).tolist()
+    return indexes
+
+
+def same_numbers(ours: str, sparks: str, is_single: bool) -> None:
+    """Equal but for floating point, where Java before 19 writes more digits than needed."""
+    assert _FLOATING.sub("?", ours) == _FLOATING.sub("?", sparks)
+    for mine, other in zip(_FLOATING.findall(ours), _FLOATING.findall(sparks)):
+        if mine != other:
+            read = np.float32 if is_single else float
+            assert read(mine) == read(other), (ours, sparks)
+            assert mine == json_twin.floating(read(mine), is_single), (ours, sparks)
+            assert len(mine) <= len(other)
+
+
+def has_avro(field: Any) -> bool:
+    try:
+        derived_schema(StructType([field]).json())
+    except FormatError:
+        return False
+    return True
+
+
+def spark_avro_schema(spark: SparkSession, frame: DataFrame) -> str:
+    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters  # type: ignore[union-attr]
+    made = converters.toAvroType(frame._jdf.schema(), False, "topLevelRecord", "")
+    return str(made.toString())
+
+
+def without_logical_types(node: Any) -> Any:
+    """So that what no date or decimal of Python can hold is decoded as the number it is."""
+    if isinstance(node, list):
+        return [without_logical_types(one) for one in node]
+    if isinstance(node, dict):
+        return {k: without_logical_types(v) for k, v in node.items() if k != "logicalType"}
+    return node
+
+
+def decoded(data: bytes, schema: Any) -> str:
+    # Not above: only the extra "registry" has it.
+    import fastavro
+
+    return repr(_in_order(fastavro.schemaless_reader(io.BytesIO(data), schema)))
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return [(key, _in_order(value[key])) for key in sorted(value)]
+    return [_in_order(one) for one in value] if isinstance(value, list) else value

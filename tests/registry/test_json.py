@@ -1,0 +1,149 @@
+"""JSON with schemas of a real registry, read back and validated by Confluent's own deserializer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.registry import schemas
+from spark_kafka_sink.registry.errors import RegistryError
+from tests.registry.apicurio import Apicurio, running_apicurio
+from tests.registry.test_registry import (  # noqa: F401
+    ARROW,
+    FLIGHTS,
+    ROWS,
+    TWO,
+    TWO_ARROW,
+    TWO_ROWS,
+    Writing,
+    topic,
+    writing,
+)
+
+deserializers = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+serialization = pytest.importorskip("confluent_kafka.serialization")
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Apicurio]:
+    with running_apicurio() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    schemas._known.clear()
+
+
+def write(writing: Writing, *rows: Any, **more: str) -> None:  # noqa: F811
+    prefixed = {"value_format": "json", "value_schema_id_prefix": "true"}
+    writing.write(*rows, **{**prefixed, **more})
+
+
+def read(writing: Writing) -> list[Any]:  # noqa: F811
+    """Each validated with the schema that its id is of."""
+    reader = deserializers.JSONDeserializer(None, schema_registry_client=writing.client)
+    field = serialization.MessageField.VALUE
+    context = serialization.SerializationContext(writing.topic, field)
+    return [reader(record.value, context) for record in writing.records()]
+
+
+def latest(writing: Writing) -> dict[str, Any]:  # noqa: F811
+    return writing.registry.ask("GET", f"/subjects/{writing.topic}-value/versions/latest")
+
+
+FIRST = {
+    "id": 1,
+    "dest": "IAH",
+    "price": 12.5,
+    "at": "2013-01-01T05:17:00.000Z",
+    "stops": ["a", "ä"],
+    "crew": {"captain": "Kirk"},
+}
+
+
+def test_a_schema_is_derived_and_rows_are_valid(writing: Writing) -> None:  # noqa: F811
+    write(writing)
+    assert read(writing) == [FIRST, {"id": 2}]
+    found = latest(writing)
+    assert (found["schemaType"], found["version"]) == ("JSON", 1)
+    schema = json.loads(found["schema"])
+    assert schema["title"] == "Row"
+    assert schema["required"] == ["id"]
+    assert schema["properties"]["at"] == {"type": "string", "format": "date-time"}
+    schemas._known.clear()
+    write(writing)
+    assert latest(writing)["version"] == 1
+
+
+def test_nulls_that_are_written_are_valid(writing: Writing) -> None:  # noqa: F811
+    write(writing, value_json_ignoreNullFields="false")
+    assert read(writing)[1] == {**dict.fromkeys(FIRST), "id": 2}
+
+
+def test_another_column_is_compatible_and_another_type_is_not(writing: Writing) -> None:  # noqa: F811
+    write(writing, TWO, TWO_ROWS, TWO_ARROW)
+    writing.registry.keep_compatible(f"{writing.topic}-value")
+    write(writing)
+    assert latest(writing)["version"] == 2
+    changed = t.StructType([t.StructField("id", t.StringType(), False)])
+    with pytest.raises(RegistryError, match="not compatible with version 2"):
+        write(writing, changed, [{"id": "x"}], pa.schema([("id", pa.string())]))
+    assert len(read(writing)) == 4
+
+
+GIVEN = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Flight",
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "dest": {"type": "string"}},
+    "required": ["id"],
+}
+
+
+def test_a_given_schema_by_its_title(writing: Writing, tmp_path: Any) -> None:  # noqa: F811
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps(GIVEN))
+    more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
+    write(writing, TWO, TWO_ROWS, TWO_ARROW, value_json_schema_file=str(file), **more)
+    assert read(writing) == [{"id": 1, "dest": "IAH"}, {"id": 2}]
+    subject = f"/subjects/{writing.topic}-Flight/versions/latest"
+    assert json.loads(writing.registry.ask("GET", subject)["schema"]) == GIVEN
+
+
+def test_the_latest_schema_must_fit_unless_it_need_not(writing: Writing) -> None:  # noqa: F811
+    subject = f"/subjects/{writing.topic}-value/versions"
+    wanted = {**GIVEN, "required": ["id", "gate"], "additionalProperties": False}
+    body = {"schema": json.dumps(wanted), "schemaType": "JSON"}
+    writing.registry.ask("POST", subject, body)
+    asked = {"use_latest_version": "true"}
+    with pytest.raises(SchemaError) as refused:
+        write(writing, **asked)
+    assert "'gate' is required, and no column is it" in str(refused.value)
+    assert "'price' must not be there" in str(refused.value)
+    assert writing.records() == []
+    write(writing, TWO, TWO_ROWS, TWO_ARROW, **asked, latest_compatibility_strict="false")
+    assert len(writing.records()) == 2
+
+
+def test_a_schema_that_builds_on_another(writing: Writing) -> None:  # noqa: F811
+    crew = {"title": "Crew", "type": "object", "properties": {"captain": {"type": "string"}}}
+    name = f"{writing.topic}-crew"
+    body = {"schema": json.dumps(crew), "schemaType": "JSON"}
+    writing.registry.ask("POST", f"/subjects/{name}/versions", body)
+    given = {"title": "F", "type": "object", "properties": {"crew": {"$ref": "crew.json"}}}
+    references = json.dumps([{"name": "crew.json", "subject": name}])
+    write(writing, value_json_schema=json.dumps(given), value_schema_references=references)
+    assert latest(writing)["references"] == [{"name": "crew.json", "subject": name, "version": 1}]
+    assert read(writing)[0] == FIRST

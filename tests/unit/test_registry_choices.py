@@ -1,0 +1,216 @@
+"""Which schema of a registry is taken, and under which subject: what is chosen by options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from tests.unit.registry_asking import OTHER, TEXT, found, fresh_registry, options, paths, refusal
+from tests.unit.registry_server import Registry
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with fresh_registry() as made:
+        yield made
+
+
+# --- subjects by a function ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def subjects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What ``subjects:named`` was called with."""
+    module: Any = ModuleType("subjects")
+    called: list[Any] = []
+
+    def named(topic: str | None, is_key: bool, record_name: str | None) -> str:
+        called.append((topic, is_key, record_name))
+        return f"acme.{record_name}.{'k' if is_key else 'v'}"
+
+    def failing(topic: str | None, is_key: bool, record_name: str | None) -> str:
+        raise LookupError("no such team")
+
+    module.named, module.failing, module.nothing = named, failing, lambda *_: None
+    monkeypatch.setitem(sys.modules, "subjects", module)
+    return called
+
+
+def test_a_function_names_the_subject(registry: Registry, subjects: list[Any]) -> None:
+    found(registry.url, value_subject_name_strategy="subjects:named")
+    assert [*registry.subjects] == ["acme.n.R.v"]
+    found(registry.url, value_subject_name_strategy="subjects:named", topic="")
+    assert subjects == [("t", False, "n.R"), (None, False, "n.R")]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("subjects:failing", "strategy=subjects:failing failed: LookupError('no such team')"),
+        ("subjects:nothing", "must return the name of a subject, not None"),
+        ("subjects:missing", "'subjects:missing' cannot be loaded"),
+    ],
+)
+def test_a_function_that_names_none(
+    registry: Registry, subjects: list[Any], function: str, words: str
+) -> None:
+    assert words in refusal(registry.url, value_subject_name_strategy=function)
+    assert registry.asked == []
+
+
+# --- metadata and references --------------------------------------------------------------------
+
+
+def test_the_latest_schema_with_metadata(registry: Registry) -> None:
+    first = registry.add("t-value", {"schema": TEXT})
+    registry.metadata[first] = {"owner": "a b", "stage": "1"}
+    registry.add("t-value", {"schema": OTHER})
+    given = {"use_latest_with_metadata": "owner=a b, stage=1"}
+    assert found(registry.url, OTHER, **given)[:2] == (1, TEXT)
+    assert paths(registry) == [
+        "GET /subjects/t-value/metadata?key=owner&value=a+b&key=stage&value=1"
+    ]
+    words = refusal(registry.url, use_latest_with_metadata="owner=c")
+    assert "has no schema of subject 't-value' with these metadata" in words
+
+
+HOME = '{"type":"record","name":"Home","namespace":"n","fields":[{"name":"z","type":"int"}]}'
+WITH_HOME = json.dumps(
+    {"type": "record", "name": "R", "fields": [{"name": "h", "type": "n.Home"}]}
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [{}, {"version": 1}])
+def test_references_are_registered_with_the_schema(
+    registry: Registry, version: dict[str, int]
+) -> None:
+    registry.add("home", {"schema": HOME})
+    reference = {"name": "n.Home", "subject": "home"}
+    given = {
+        "value_avro_schema": WITH_HOME,
+        "value_schema_references": json.dumps([{**reference, **version}]),
+    }
+    schema = found(registry.url, WITH_HOME, **given)
+    asked = next(a for a in registry.asked if a.method == "POST")
+    assert asked.body == {"schema": WITH_HOME, "references": [{**reference, "version": 1}]}
+    assert json.loads(schema.text)["fields"][0]["type"] == json.loads(HOME)
+
+
+@pytest.mark.parametrize(("version", "words"), [(None, "no version at all"), (2, "no version 2")])
+def test_a_reference_to_what_is_not_there(
+    registry: Registry, version: int | None, words: str
+) -> None:
+    if version is not None:
+        registry.add("home", {"schema": HOME})
+    reference = {"name": "n.Home", "subject": "home"}
+    if version is not None:
+        reference = {**reference, "version": version}  # type: ignore[dict-item]
+    given = {
+        "value_avro_schema": WITH_HOME,
+        "value_schema_references": json.dumps([reference]),
+    }
+    told = refusal(registry.url, WITH_HOME, **given)
+    assert f"has {words} of subject 'home', which the schema builds on as 'n.Home'" in told
+
+
+# --- the same for Protobuf ----------------------------------------------------------------------
+
+
+def protobuf(url: str, **more: Any) -> Schema:
+    """text, record, files: of what is wanted; all else: options"""
+    own = {name: more.pop(name) for name in ("text", "record", "files") if name in more}
+    given = options(
+        url,
+        value_format="protobuf",
+        **{k: v for k, v in (DESCRIPTOR | more).items() if v is not None},
+    )
+    assert given.registry is not None
+    assert given.registry.config is not None
+    assert given.registry.value is not None
+    wanted = Wanted("value", given.topic, None, "prefix", given.registry.value, "PROTOBUF")
+    return find(given.registry.config, wanted._replace(**own))
+
+
+DESCRIPTOR = {"value_protobuf_descriptor_file": "/d", "value_protobuf_message": "air.Flight"}
+CREW = SchemaFile("air/crew.proto", "BBBB", (SchemaFile("air/rank.proto", "CCCC"),))
+
+
+def test_a_function_names_the_subject_of_a_message(registry: Registry, subjects: list[Any]) -> None:
+    """But not those of files that are imported, which have their own names."""
+    given = {"value_subject_name_strategy": "subjects:named", "topic": ""}
+    protobuf(registry.url, text="AAAA", record="air.Flight", files=(CREW,), **given)
+    assert [*registry.subjects] == ["air/rank.proto", "air/crew.proto", "acme.air.Flight.v"]
+    assert subjects == [(None, False, "air.Flight")]
+
+
+def test_the_latest_message_with_metadata_is_a_descriptor(registry: Registry) -> None:
+    """Which no file has to be given for."""
+    first = registry.add("t-value", {"schema": "text", "schemaType": "PROTOBUF"})
+    registry.metadata[first] = {"owner": "a"}
+    registry.add("t-value", {"schema": "other", "schemaType": "PROTOBUF"})
+    registry.serialized = {"text": "AAAA"}
+    no_file = {"value_protobuf_descriptor_file": None, "value_protobuf_message": None}
+    schema = protobuf(registry.url, use_latest_with_metadata="owner=a", **no_file)
+    assert (schema.id, schema.text) == (1, "AAAA")
+    assert paths(registry) == ["GET /subjects/t-value/metadata?key=owner&value=a&format=serialized"]
+
+
+def test_an_imported_file_that_is_registered_under_another_name(registry: Registry) -> None:
+    registry.add("crew", {"schema": "BBBB", "schemaType": "PROTOBUF"})
+    given = [{"name": "air/crew.proto", "subject": "crew"}]
+    references = {"value_schema_references": json.dumps(given)}
+    schema = protobuf(registry.url, text="AAAA", files=(CREW,), **references)
+    assert schema.references == (("air/crew.proto", "crew", 1),)
+    assert [*registry.subjects] == ["crew", "t-value"]
+    assert registry.schemas[-1]["references"] == [{**given[0], "version": 1}]
+
+
+def test_references_must_be_to_files_that_are_imported(registry: Registry) -> None:
+    references = json.dumps([{"name": "crew.proto", "subject": "crew"}])
+    with pytest.raises(ConfigError) as refused:
+        protobuf(registry.url, text="AAAA", files=(CREW,), value_schema_references=references)
+    assert "has 'crew.proto', which the message's file does not import" in str(refused.value)
+    assert "['air/crew.proto', 'air/rank.proto']" in str(refused.value)
+    assert registry.asked == []
+
+
+# --- options ------------------------------------------------------------------------------------
+
+REFERENCES = '[{"name":"a","subject":"b"}]'
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"value_schema_references": "[]{"}, "must be a JSON list"),
+        ({"value_schema_references": '[{"name": "a"}]'}, "must be a JSON list"),
+        ({"value_schema_references": '[{"name":"a","subject":"b","version":0}]'}, "must be a JSON list"),
+        ({"value_schema_references": '[{"name":"a","subject":"b"}]'}, "needs value.avro.schema"),
+        ({"value_schema_references": REFERENCES, "use_latest_version": "true"}, "value.schema.references and use.latest.version exclude each other"),
+        ({"value_schema_references": REFERENCES, "value_format": "protobuf", "use_schema_id": "7", **DESCRIPTOR}, "value.schema.references and use.schema.id exclude each other"),
+        ({"value_schema_references": REFERENCES, "value_format": "raw", "value_schema_id_prefix": "true", "use_schema_id": "7"}, "exclude each other"),
+        ({"value_format": "raw", "value_schema_id_prefix": "true", "value_json_schema": "{}"}, "derived from columns for avro and json only"),
+        ({"use_latest_with_metadata": "owner"}, "each must be of the form name=value"),
+        ({"use_latest_with_metadata": "a=b", "value_avro_schema": TEXT}, "both say which schema"),
+        ({"value_subject_name_strategy": "MyStrategy"}, "or package.module:function"),
+        ({"value_format": "json", "value_schema_id_prefix": "true", "value_json_schema": "{}", "value_json_schema_file": "x"}, "Both value.json.schema and"),
+        ({"value_format": "json", "value_schema_id_prefix": "true", "value_json_schema": "{}", "use_latest_version": "true"}, "value.json.schema and use.latest.version both"),
+    ],
+)  # fmt: skip
+def test_what_options_are_refused(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        options("http://r:1", **given)
+    assert words in str(refused.value)
+
+
+def test_a_json_schema_without_the_id_is_told() -> None:
+    notes = options("http://r:1", value_format="json", value_json_schema="{}").notes
+    assert any("'value.json.schema' has no effect without value.schema.id" in n for n in notes)
