@@ -13,10 +13,8 @@ import json
 import os
 import secrets
 import socket
-import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any, NamedTuple
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.environment import child_environment
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.limits import (
     PAUSE_PATH,
@@ -38,8 +37,6 @@ from spark_kafka_sink.limits.process import identity_of
 from spark_kafka_sink.limits.server import listen, lock_of
 
 _MODULE = "spark_kafka_sink.limits.server"
-_FOLDER_MODE = 0o700
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _ANSWER_S = 2.0
 _START_S = 30.0
 _TOKEN_BYTES = 16
@@ -112,18 +109,10 @@ def find_or_start(place: _Place) -> tuple[int, Secret]:
 
 def _private_folder() -> Path:
     """Of this user. Raises LimitServerError where somebody else's has its name."""
-    path = Path(tempfile.gettempdir()) / f"pykafka-sink-limits-{os.geteuid()}"
     try:
-        path.mkdir(_FOLDER_MODE, exist_ok=True)
-        found = path.lstat()
-    except OSError as error:
-        raise LimitServerError(f"{path} cannot be made: {error.strerror}") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
-        raise LimitServerError(
-            f"{path} is not a folder of this user that others may not read: remove it, or set "
-            "TMPDIR of the driver to a folder of its own"
-        )
-    return path
+        return private_folder("limits")
+    except PrivateFolderError as error:
+        raise LimitServerError(str(error)) from error
 
 
 @contextmanager

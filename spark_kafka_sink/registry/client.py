@@ -199,9 +199,11 @@ class RegistryClient:
             answer = post(request, context, Limits(most_ms, most_ms, most_ms), self._clock)
         except ssl.SSLError as error:
             host, port = host_and_port(url, URL_OPTION)
-            raise RegistryError(
-                f"schema registry: {self._tls.explain(error, host, port)}"
-            ) from None
+            told = f"schema registry: {self._tls.explain(error, host, port)}"
+            # Where a server has refused a client, its alert may be lost with the connection.
+            if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+                raise RegistryUnavailableError(told) from None
+            raise RegistryError(told) from None
         except (OSError, UnicodeError) as error:
             is_ended = isinstance(error, ConnectionError)
             if is_ended and not isinstance(error, ConnectionRefusedError):

@@ -7,7 +7,9 @@ query whose schemas it has told before.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -27,18 +29,23 @@ from spark_kafka_sink.registry.errors import (
     RegistryUnavailableError,
 )
 from spark_kafka_sink.registry.references import with_references
+from spark_kafka_sink.registry.remembered import Remembered
 from spark_kafka_sink.registry.subjects import own_subject
 
 _MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
 _FIRST_MESSAGE = b"\x00"
 _LATEST_IS_KNOWN_FOR_MS = 300_000
 
-# Options that give a schema, or a message, a name.
+_KNOWN_TIMEOUT_MS = 2000
+"""How long a registry is asked for what is known already."""
 _NAMING = {
     "AVRO": "avro.schema, with one",
     "JSON": "json.schema, with a title",
     "PROTOBUF": "protobuf.message",
 }
+"""By kind, the option that gives a schema, or a message, a name."""
+
+logger = logging.getLogger(__name__)
 
 _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
 
@@ -96,12 +103,14 @@ class Wanted(NamedTuple):
 
 
 def find(
-    config: RegistryConfig, wanted: Wanted, clock: Clock | None = None, is_running: bool = False
+    config: RegistryConfig,
+    wanted: Wanted,
+    clock: Clock | None = None,
+    remembered: Remembered | None = None,
 ) -> Schema:
     """The schema, registered if that is asked for.
 
-    is_running: of a query that has written before: what was known stays so while the registry is
-    away
+    remembered: of what other processes were told: true while the registry is away
 
     Raises RegistryError and ConfigError.
     """
@@ -113,14 +122,30 @@ def find(
         found_at_ms, schema = known
         if not wanted.options.is_latest or now_ms - found_at_ms < _LATEST_IS_KNOWN_FOR_MS:
             return schema
+    told = known[1] if known is not None else None
+    asked = _told_of(config, wanted)
+    if told is None and remembered is not None:
+        told = remembered.read(asked)
+    if told is not None:  # then nobody waits for long
+        config = replace(config, timeout_ms=min(config.timeout_ms, _KNOWN_TIMEOUT_MS))
     try:
         found = _asked(RegistryClient(config, clock), wanted)
-    except RegistryUnavailableError:
-        if known is None:
+    except RegistryUnavailableError as error:
+        if told is None:
             raise
-        return known[1]
+        logger.warning(f"{error}. The schema {told.id}, which it has told before, is written")
+        found = told
+    else:
+        if remembered is not None:
+            remembered.write(asked, found)
     _known[key] = (clock.now_ms(), found)
     return found
+
+
+def _told_of(config: RegistryConfig, wanted: Wanted) -> str:
+    """All that the answer depends on, without credentials."""
+    urls = [url.reveal().rpartition("@")[2] for url in config.urls]
+    return repr((urls, wanted))
 
 
 def prefix_of(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:

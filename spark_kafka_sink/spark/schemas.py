@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.format_keys import HEADER, JSON, PROTOBUF
 from spark_kafka_sink.config.formats import PartOptions
-from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
+from spark_kafka_sink.config.registry import SchemaOptions
 from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.remembered import Remembered
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
 from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 
 
-def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
+def with_schemas(rows: PlannedRows, options: SinkOptions, owner: int | None = None) -> PlannedRows:
     """``rows`` with the schemas that a registry has for them, as they are now.
+
+    owner: of a stream: the process with whose end it is forgotten what a registry has told
 
     Raises RegistryError, SchemaError for columns that a registry's schema does not fit.
     """
@@ -37,12 +40,17 @@ def with_schemas(rows: PlannedRows, options: SinkOptions) -> PlannedRows:
         return rows
     plan = _plan_of(rows)
     headers: list[tuple[str, bytes]] = []
+    remembered = None if owner is None else Remembered(owner)
     parts = {"value": plan.value, "key": plan.key}
     for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
         made = parts[part.part]
         if asked is None or made is None:
             continue
-        schema = _schema(part, asked, registry, made, options.topic)
+        wanted = _wanted(part, asked, made, options.topic)
+        if registry.config is None:  # the id is given, and nobody to be asked for its schema
+            schema = Schema(asked.schema_id, "", wanted.kind)
+        else:
+            schema = find(registry.config, wanted, remembered=remembered)
         if part.has_fields:
             made = _of_schema(part, made, schema, asked)
         indexes: tuple[int, ...] = (0,)
@@ -77,17 +85,9 @@ def _plan_of(rows: PlannedRows) -> RowsPlan:
     )
 
 
-def _schema(
-    part: PartOptions,
-    asked: SchemaOptions,
-    registry: RegistryOptions,
-    made: PartPlan,
-    topic: str | None,
-) -> Schema:
-    if registry.config is None:  # the id is given, and nobody to be asked for its schema
-        return Schema(asked.schema_id, "", "PROTOBUF" if part.format == PROTOBUF else "AVRO")
+def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str | None) -> Wanted:
     if part.format == PROTOBUF:
-        return find(registry.config, _protobuf(part, asked, topic))
+        return _protobuf(part, asked, topic)
     is_own = made.plan is not None and not asked.is_latest and asked.schema_id is None
     text = None
     if made.plan is not None:
@@ -98,7 +98,7 @@ def _schema(
     if part.format == JSON:
         record = None if text is None else title_of(text)
         wanted = wanted._replace(kind="JSON", record=record)
-    return find(registry.config, wanted)
+    return wanted
 
 
 def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wanted:

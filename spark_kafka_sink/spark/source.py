@@ -105,9 +105,10 @@ class KafkaSinkDataSource(DataSource):
         rows = plan_rows(schema, options)
         if self._plans:  # else everything is written, and only the commit is missing
             options = check_surroundings(options, is_stream)
-            rows, options = plan_schemas(rows, options)
-            # Of the process that starts those that plan, and ends with the driver.
-            options = plan_limits(options, os.getppid())
+            # The process that starts those that plan, and ends with the driver.
+            owner = os.getppid()
+            rows, options = plan_schemas(rows, options, owner if is_stream else None)
+            options = plan_limits(options, owner)
         if options.worker_tuning:
             freeze_loaded()
         return options, rows

@@ -58,12 +58,15 @@ def options_of(kafka: LocalKafka, registry: Apicurio, topic: str) -> dict[str, s
     }
 
 
+@pytest.mark.parametrize("is_reused", ["true", "false"])
 def test_a_stream_outlives_its_registry_and_a_new_one_does_not_start(
-    kafka: LocalKafka, tmp_path: Path
+    kafka: LocalKafka, tmp_path: Path, is_reused: str
 ) -> None:
-    topic = "stream-of-avro"
+    """Also where Spark plans each micro-batch in a new process, as it does after a pause."""
+    topic = f"stream-of-avro-{is_reused}"
     kafka.create_topic(topic, 2)
-    with spark_session() as spark, running_apicurio() as registry:
+    settings = {"spark.python.worker.reuse": is_reused}
+    with spark_session(settings=settings) as spark, running_apicurio() as registry:
         folder = str(tmp_path / "in")
         rows = spark.range(100).selectExpr("id", "CAST(id AS STRING) AS text", "id / 2 AS half")
         rows.write.parquet(folder)

@@ -91,8 +91,8 @@ def test_what_is_refused_is_told_at_once_and_nothing_is_written(
         writing.write(schema_registry_url=url, **options)
     told = str(refused.value)
     assert words in told
-    # What is tried again says for how long it was.
-    assert "tried for" not in told
+    # What is tried again says for how long it was; an alert may be lost with the connection.
+    assert "tried for" not in told or "client" in words
     assert writing.records() == []
 
 

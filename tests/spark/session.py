@@ -18,10 +18,13 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 @contextmanager
-def spark_session(client_version: str | None = None) -> Iterator[SparkSession]:
+def spark_session(
+    client_version: str | None = None, settings: dict[str, str] | None = None
+) -> Iterator[SparkSession]:
     """With the sink under test, and Spark's own JVM Kafka sink beside it.
 
     client_version: of the JVM sink's Kafka client, instead of the one that Spark has.
+    settings: of Spark, beside those that all tests have
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     modules = [with_version(module, client_version) for module in JVM_SINK]
@@ -30,7 +33,7 @@ def spark_session(client_version: str | None = None) -> Iterator[SparkSession]:
         modules.append("org.bitbucket.b_c:jose4j:0.9.6")
     name = "jvm-sink" if client_version is None else f"jvm-sink-{client_version}"
     jars = fetch_jars(modules, name, transitive=False)
-    session = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("pykafka-sink tests")
         .config("spark.jars", ",".join(str(jar) for jar in jars))
@@ -40,8 +43,10 @@ def spark_session(client_version: str | None = None) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
         .config("spark.task.maxFailures", "1")
-        .getOrCreate()
     )
+    for setting, value in (settings or {}).items():
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
     yield session
     session.stop()
 

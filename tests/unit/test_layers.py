@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
         "record.views",
     },
     "formats": {"columns", "record.kernels"},
-    "registry": {"config", "security"},
+    "registry": {"config", "limits.process", "security"},
     "client": {"config", "network", "protocol", "security"},
     "producer": {
         *("columns", "record", "protocol", "config", "network", "client", "security"),

@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spark_kafka_sink.base import private_folder
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.limits import LimitConfig
-from spark_kafka_sink.limits import starting
 from spark_kafka_sink.limits.ledger import Ledger
 from spark_kafka_sink.limits.messages import (
     Granted,
@@ -42,7 +42,7 @@ NESTED = b"[" * 60_000
 @pytest.fixture
 def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
     """A process that stands for the driver. Files are in a folder of the test's own."""
-    monkeypatch.setattr(starting.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(private_folder.tempfile, "gettempdir", lambda: str(tmp_path))
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield process
     process.kill()

@@ -93,7 +93,10 @@ def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock
         connection.sock.settimeout(wait_seconds(max(left_ms, 1)))
         body = request.body or None
         headers = {**request.headers, **proxy_headers}
-        connection.request(request.method, target, body, headers)
+        try:
+            connection.request(request.method, target, body, headers)
+        except OSError as error:
+            raise _told_before(connection, error) from None
         answer = connection.getresponse()
         content = _body_of(answer, end_ms, clock)
         return Answer(
@@ -104,6 +107,19 @@ def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock
         )
     finally:
         connection.close()
+
+
+def _told_before(connection: HTTPConnection, error: OSError) -> OSError:
+    """Why the server has ended a connection that cannot be written to: its alert can be read."""
+    try:
+        connection.sock.recv(1)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return error
+    except ssl.SSLError as told:
+        return told
+    except OSError:
+        pass
+    return error
 
 
 def _body_of(answer: HTTPResponse, end_ms: int, clock: Clock) -> bytes:

@@ -1,0 +1,76 @@
+"""What a registry has told, for the other processes of the same driver.
+
+Spark plans each micro-batch in a process that may be a new one. What an earlier one was told is in
+a file, which is read only while the registry is away: no registry gives an id to another schema, so
+what was told stays true. A file is forgotten with its driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder
+from spark_kafka_sink.limits.process import identity_of
+from spark_kafka_sink.registry.client import Schema
+
+logger = logging.getLogger(__name__)
+
+_PURPOSE = "registry"
+
+
+class Remembered:
+    """owner: id of the process with whose end it is forgotten"""
+
+    def __init__(self, owner: int) -> None:
+        self._identity = identity_of(owner)
+
+    def read(self, asked: str) -> Schema | None:
+        """What was told of ``asked``, which says all that the answer depends on; else None."""
+        try:
+            path = self._path(asked)
+            return None if path is None else _schema(json.loads(path.read_bytes()))
+        except (OSError, PrivateFolderError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, asked: str, schema: Schema) -> None:
+        """Nothing fails where it cannot be written: it is told once in the log."""
+        try:
+            path = self._path(asked)
+            if path is None:
+                return
+            part = path.with_name(f"{path.name}.{os.getpid()}.part")
+            part.write_text(json.dumps(schema._asdict()), encoding="utf-8")
+            part.replace(path)
+            self._remove_others(path.parent)
+        except (OSError, PrivateFolderError) as error:
+            logger.warning(
+                f"what the schema registry has told is not kept for later micro-batches: {error}"
+            )
+
+    def _path(self, asked: str) -> Path | None:
+        if self._identity is None:
+            return None
+        digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        return private_folder(_PURPOSE) / f"{self._identity}_{digest}.json"
+
+    def _remove_others(self, folder: Path) -> None:
+        """Files of processes that have ended."""
+        for path in folder.iterdir():
+            owner = path.name.partition("_")[0]
+            number = owner.partition("-")[0]
+            if owner != self._identity and number.isdecimal() and identity_of(int(number)) != owner:
+                path.unlink(missing_ok=True)
+
+
+def _schema(found: dict[str, Any]) -> Schema:
+    references = tuple((name, subject, int(n)) for name, subject, n in found.pop("references"))
+    files = tuple((name, text) for name, text in found.pop("files"))
+    schema = Schema(**found, references=references, files=files)
+    if not isinstance(schema.id, int) or not isinstance(schema.text, str):
+        raise ValueError
+    return schema
