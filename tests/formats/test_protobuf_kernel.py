@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
+import subprocess
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -336,3 +339,25 @@ def test_nothing_is_written_beyond_the_room_that_there_is(made, missing):
     assert made_encoder.encode(batch).values.to_pylist() == expected
     assert (memory[:GUARD] == 0xA5).all()
     assert (memory[GUARD + size :] == 0xA5).all()
+
+
+WITHOUT_THE_PACKAGE = """
+import pickle, sys
+sys.modules["google"] = sys.modules["google.protobuf"] = None
+import pyarrow as pa
+from spark_kafka_sink.formats.encoder import RowEncoder
+plan = pickle.loads(bytes.fromhex(sys.argv[1]))
+batch = pa.record_batch({"c": [1, 2]})
+print(RowEncoder(plan, batch.schema).encode(batch).values.to_pylist())
+"""
+
+
+def test_tasks_need_no_package_of_protobuf():
+    plan = FormatPlan(
+        PROTOBUF,
+        (PlannedField(("c",), "c"),),
+        protobuf_schema=schema_of(one_message(c="int64")),
+    )
+    command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, pickle.dumps(plan).hex()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "[b'\\x08\\x01', b'\\x08\\x02']\n", done.stderr
