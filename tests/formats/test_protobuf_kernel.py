@@ -326,19 +326,36 @@ def test_numbers_that_an_enum_has_not_and_decimals_beyond_64_bits():
     assert [made.fault_text(fault).split("'")[1] for fault in faults.tolist()] == ["d", "c"]
 
 
-@given(made_rows(), st.integers(0, 40))
+@settings(max_examples=300)
+@given(made_rows(), st.integers(0, 150))
 def test_nothing_is_written_beyond_the_room_that_there_is(made, missing):
-    """The room is as large as needed, or a few bytes less; there are guards on both sides."""
+    """The room is as large as needed, or some bytes less; there are guards on both sides."""
     schema = read_descriptor_set(official.descriptor_set(made.files), "pkg.Root").schema
     batch = made.rows.batch
     expected = encoder(batch.schema, schema, PREFIX).encode(batch).values.to_pylist()
-    size = sum(map(len, expected)) + WIDEST_FIELD + len(PREFIX) - missing
+    size = max(sum(map(len, expected)) + WIDEST_FIELD + len(PREFIX) - missing, 0)
     memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
     made_encoder = encoder(batch.schema, schema, PREFIX)
     made_encoder._room = memory[GUARD : GUARD + size]
     assert made_encoder.encode(batch).values.to_pylist() == expected
     assert (memory[:GUARD] == 0xA5).all()
     assert (memory[GUARD + size :] == 0xA5).all()
+
+
+@pytest.mark.parametrize("kind", ["string", "bytes", "google.protobuf.StringValue"])
+def test_a_string_is_not_written_into_less_room_than_it_needs(kind):
+    text = pa.array(["x" * 100])
+    column = text.cast(pa.binary()) if kind == "bytes" else text
+    batch = pa.record_batch([column, pa.array([1])], ["c", "d"])
+    schema = schema_of(one_message(c=kind, d="int64"))
+    for size in range(300):
+        memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
+        made = encoder(batch.schema, schema)
+        made._room = memory[GUARD : GUARD + size]
+        [found] = made.encode(batch).values.to_pylist()
+        assert len(found) == (106 if "." in kind else 104)
+        assert (memory[:GUARD] == 0xA5).all(), size
+        assert (memory[GUARD + size :] == 0xA5).all(), size
 
 
 WITHOUT_THE_PACKAGE = """
