@@ -8,29 +8,19 @@ import subprocess
 import sys
 from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.plan import PROTOBUF, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
-from spark_kafka_sink.record.kernels.protobuf_rows import WIDEST_FIELD
 from tests.formats import official
+from tests.formats.protobuf_encoding import PREFIX, encoder, schema_of, written
 from tests.formats.protobuf_files import add_field, file_of, one_message
 from tests.formats.protobuf_rows_made import made_rows
 from tests.formats.protobuf_twin import Twin, sized, varint
-
-GUARD = 64
-PREFIX = b"\0\0\0\0\1\0"
-
-
-def encoder(schema: pa.Schema, protobuf, prefix: bytes = b"") -> RowEncoder:
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
-    return RowEncoder(FormatPlan(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
 
 
 @settings(max_examples=300)
@@ -48,46 +38,14 @@ def test_rows_equal_their_twin_and_the_official_package(made, first):
     rows = made.rows.values[first:]
     assert found == [PREFIX + twin.row(row) for row in rows]
     kind = official.message_class(data, "pkg.Root")
-    for written, row in zip(found, rows):
+    for value, row in zip(found, rows):
         expected = official.fill(kind(), row)
-        body = written[len(PREFIX) :]
+        body = value[len(PREFIX) :]
         read = kind.FromString(body)
         bytes_of = [m.SerializeToString(deterministic=True) for m in (read, expected)]
         assert bytes_of[0] == bytes_of[1]
         if not official.has_maps(expected):
             assert body == bytes_of[1]
-
-
-def schema_of(file):
-    return read_descriptor_set(official.descriptor_set([file]), "pkg.Root").schema
-
-
-def written(array: pa.Array, kind: str, syntax: str = "proto3") -> list[bytes]:
-    """What the values of a single column ``c`` are written as."""
-    batch = pa.record_batch([array], ["c"])
-    schema = schema_of(one_message(syntax, c=kind))
-    found = encoder(batch.schema, schema).encode(batch)
-    assert found.faults is None
-    return found.values.to_pylist()
-
-
-def test_many_rows_need_more_room_than_there_was():
-    batch = pa.record_batch({"number": range(50_000), "text": ["some text"] * 50_000})
-    schema = schema_of(one_message(number="int64", text="string"))
-    found = encoder(batch.schema, schema, PREFIX).encode(batch).values
-    twin = Twin(schema)
-    assert found.to_pylist() == [PREFIX + twin.row(row) for row in batch.to_pylist()]
-
-
-def test_long_strings_and_many_elements_get_the_room_that_they_need():
-    texts = ["x" * 300_000, "", "é" * 200_000]
-    found = written(pa.array(texts), "string")
-    assert found == [b"\x0a" + sized(t.encode()) if t else b"" for t in texts]
-    [found] = written(pa.array([[*range(100_000)]]), "repeated int64")
-    assert found == b"\x0a" + sized(b"".join(map(varint, range(100_000))))
-    key = "k" * 200_000
-    [found] = written(pa.array([[(key, 1)]], pa.map_(pa.string(), pa.int8())), "map string int32")
-    assert found == b"\x0a" + sized(b"\x0a" + sized(key.encode()) + b"\x10\x01")
 
 
 @pytest.mark.parametrize(
@@ -324,38 +282,6 @@ def test_numbers_that_an_enum_has_not_and_decimals_beyond_64_bits():
     values, faults = made.encode(batch)
     assert values.to_pylist() == [None, None]
     assert [made.fault_text(fault).split("'")[1] for fault in faults.tolist()] == ["d", "c"]
-
-
-@settings(max_examples=300)
-@given(made_rows(), st.integers(0, 150))
-def test_nothing_is_written_beyond_the_room_that_there_is(made, missing):
-    """The room is as large as needed, or some bytes less; there are guards on both sides."""
-    schema = read_descriptor_set(official.descriptor_set(made.files), "pkg.Root").schema
-    batch = made.rows.batch
-    expected = encoder(batch.schema, schema, PREFIX).encode(batch).values.to_pylist()
-    size = max(sum(map(len, expected)) + WIDEST_FIELD + len(PREFIX) - missing, 0)
-    memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
-    made_encoder = encoder(batch.schema, schema, PREFIX)
-    made_encoder._room = memory[GUARD : GUARD + size]
-    assert made_encoder.encode(batch).values.to_pylist() == expected
-    assert (memory[:GUARD] == 0xA5).all()
-    assert (memory[GUARD + size :] == 0xA5).all()
-
-
-@pytest.mark.parametrize("kind", ["string", "bytes", "google.protobuf.StringValue"])
-def test_a_string_is_not_written_into_less_room_than_it_needs(kind):
-    text = pa.array(["x" * 100])
-    column = text.cast(pa.binary()) if kind == "bytes" else text
-    batch = pa.record_batch([column, pa.array([1])], ["c", "d"])
-    schema = schema_of(one_message(c=kind, d="int64"))
-    for size in range(300):
-        memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
-        made = encoder(batch.schema, schema)
-        made._room = memory[GUARD : GUARD + size]
-        [found] = made.encode(batch).values.to_pylist()
-        assert len(found) == (106 if "." in kind else 104)
-        assert (memory[:GUARD] == 0xA5).all(), size
-        assert (memory[GUARD + size :] == 0xA5).all(), size
 
 
 WITHOUT_THE_PACKAGE = """
