@@ -61,6 +61,7 @@ def columns_of_types() -> dict[str, Any]:
         "binary of 100 B": pa.array([bytes(range(100))] * ROWS),
         "half nulls": pa.array(integers, mask=random.random(ROWS) < 0.5),
         "list of 5 int64": pa.array([[1, 2, 3, 4, 5]] * ROWS),
+        "list of 100 float": pa.array([[0.5] * 100] * ROWS, pa.list_(pa.float32())),
         "struct of 5 int64": pa.array([dict.fromkeys("abcde", 1)] * ROWS),
         "map of 2": pa.array([[("a", 1), ("b", 2)]] * ROWS, pa.map_(pa.string(), pa.int64())),
     }

@@ -22,6 +22,7 @@ from spark_kafka_sink.formats.protobuf_schema import (
 )
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels import protobuf_rows as rows
+from spark_kafka_sink.record.kernels.protobuf_values import NOT_NEGATIVE, SIGNED_32, UNSIGNED_32
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _INTEGERS = (nodes.INT8, nodes.INT16, nodes.INT32, nodes.INT64)
@@ -37,6 +38,13 @@ _WRAPPERS = {
     "google.protobuf.BoolValue": "bool",
     "google.protobuf.StringValue": "string",
     "google.protobuf.BytesValue": "bytes",
+}
+# What is written as Arrow has it, and how many bytes that are.
+_COPIED = {
+    (nodes.FLOAT, rows.FIXED_4): 4,
+    (nodes.INT32, rows.FIXED_4): 4,
+    (nodes.DOUBLE, rows.FIXED_8): 8,
+    (nodes.INT64, rows.FIXED_8): 8,
 }
 _MOST_DIGITS = 20
 """Of a decimal that is an unsigned integer of 64 bits, as Spark reads those."""
@@ -153,7 +161,10 @@ class _Layout:
         tag = _tag(field.number, _LENGTH)
         bare = child._replace(name=b"", rules=child.rules & ~(15 << rows.TAG_BYTES))
         rules = rows.IS_PACKED | len(tag) << rows.TAG_BYTES
-        return made._replace(name=tag, rules=rules, children=(bare,))
+        size = _COPIED.get((child.kind, child.written_as), 0)
+        if size and not child.rules & (rows.AS_DOUBLE | rows.CHECKS_RANGE):
+            rules |= rows.IS_COPIED
+        return made._replace(name=tag, rules=rules, parameter=size, children=(bare,))
 
     def _entry(self, field: ProtobufField, message: ProtobufMessage, column: Column) -> Node:
         """Of a map: a message whose two fields are always written."""
@@ -268,9 +279,9 @@ def _scalar(name: str, arrow_type: Any, node: Node) -> tuple[Node, int] | None:
         return None
     limit = 0
     if kind == nodes.INT64 and not found.is_wide:
-        limit = rows.SIGNED_32 if found.is_signed else rows.UNSIGNED_32
+        limit = SIGNED_32 if found.is_signed else UNSIGNED_32
     elif kind in _SMALL and found.is_wide and not found.is_signed:
-        limit = rows.NOT_NEGATIVE
+        limit = NOT_NEGATIVE
     if limit:
         return made._replace(parameter=limit, rules=rows.CHECKS_RANGE), found.wire
     if not found.is_wide and not found.is_signed:

@@ -333,7 +333,7 @@ def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOp
         return ask(subject, schema, options.is_normalized)
     except RegistryRefusedError as refusal:
         if refusal.status == INCOMPATIBLE:
-            raise _incompatible(client, subject, refusal) from None
+            raise _incompatible(client, subject, schema, refusal) from None
         if refusal.status == INVALID:
             raise RegistryError(
                 f"{refusal}: the registry does not take the schema of subject '{subject}'"
@@ -343,20 +343,28 @@ def _own(client: RegistryClient, subject: str, schema: Schema, options: SchemaOp
             raise RegistryError(
                 f"auto.register.schemas=false: the schema registry {client.name} has {what} "
                 f"'{subject}': register it, write with what is there (use.latest.version=true), or "
-                f"leave auto.register.schemas out. The schema: {schema.text}"
+                f"leave auto.register.schemas out{_shown(schema)}"
             ) from None
         raise
 
 
+def _shown(schema: Schema) -> str:
+    """Of Protobuf nothing: nobody reads a descriptor in Base64."""
+    return f". The schema: {schema.text}" if schema.kind == "AVRO" else ""
+
+
 def _incompatible(
-    client: RegistryClient, subject: str, refusal: RegistryRefusedError
+    client: RegistryClient, subject: str, schema: Schema, refusal: RegistryRefusedError
 ) -> RegistryError:
     try:
         version = f"version {client.version(subject).version}"
     except RegistryError:
         version = "an earlier version"
+    what, change = ("these columns", "the columns")
+    if schema.kind == "PROTOBUF":
+        what, change = ("the descriptor file", "the message")
     return RegistryError(
-        f"the schema registry {client.name} refuses the schema of these columns, which is not "
-        f"compatible with {version} of subject '{subject}': {refusal.reason}. Change the columns, "
+        f"the schema registry {client.name} refuses the schema of {what}, which is not "
+        f"compatible with {version} of subject '{subject}': {refusal.reason}. Change {change}, "
         "write with what is there (use.latest.version=true), or change the subject's compatibility"
     )

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import pickle
 import struct
+import subprocess
+import sys
 from decimal import Decimal
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.plan import PROTOBUF, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
-from spark_kafka_sink.record.kernels.protobuf_rows import WIDEST_FIELD
 from tests.formats import official
+from tests.formats.protobuf_encoding import PREFIX, encoder, schema_of, written
 from tests.formats.protobuf_files import add_field, file_of, one_message
 from tests.formats.protobuf_rows_made import made_rows
 from tests.formats.protobuf_twin import Twin, sized, varint
-
-GUARD = 64
-PREFIX = b"\0\0\0\0\1\0"
-
-
-def encoder(schema: pa.Schema, protobuf, prefix: bytes = b"") -> RowEncoder:
-    fields = tuple(PlannedField((name,), name) for name in schema.names)
-    return RowEncoder(FormatPlan(PROTOBUF, fields, prefix, protobuf_schema=protobuf), schema)
 
 
 @settings(max_examples=300)
@@ -45,46 +38,14 @@ def test_rows_equal_their_twin_and_the_official_package(made, first):
     rows = made.rows.values[first:]
     assert found == [PREFIX + twin.row(row) for row in rows]
     kind = official.message_class(data, "pkg.Root")
-    for written, row in zip(found, rows):
+    for value, row in zip(found, rows):
         expected = official.fill(kind(), row)
-        body = written[len(PREFIX) :]
+        body = value[len(PREFIX) :]
         read = kind.FromString(body)
         bytes_of = [m.SerializeToString(deterministic=True) for m in (read, expected)]
         assert bytes_of[0] == bytes_of[1]
         if not official.has_maps(expected):
             assert body == bytes_of[1]
-
-
-def schema_of(file):
-    return read_descriptor_set(official.descriptor_set([file]), "pkg.Root").schema
-
-
-def written(array: pa.Array, kind: str, syntax: str = "proto3") -> list[bytes]:
-    """What the values of a single column ``c`` are written as."""
-    batch = pa.record_batch([array], ["c"])
-    schema = schema_of(one_message(syntax, c=kind))
-    found = encoder(batch.schema, schema).encode(batch)
-    assert found.faults is None
-    return found.values.to_pylist()
-
-
-def test_many_rows_need_more_room_than_there_was():
-    batch = pa.record_batch({"number": range(50_000), "text": ["some text"] * 50_000})
-    schema = schema_of(one_message(number="int64", text="string"))
-    found = encoder(batch.schema, schema, PREFIX).encode(batch).values
-    twin = Twin(schema)
-    assert found.to_pylist() == [PREFIX + twin.row(row) for row in batch.to_pylist()]
-
-
-def test_long_strings_and_many_elements_get_the_room_that_they_need():
-    texts = ["x" * 300_000, "", "é" * 200_000]
-    found = written(pa.array(texts), "string")
-    assert found == [b"\x0a" + sized(t.encode()) if t else b"" for t in texts]
-    [found] = written(pa.array([[*range(100_000)]]), "repeated int64")
-    assert found == b"\x0a" + sized(b"".join(map(varint, range(100_000))))
-    key = "k" * 200_000
-    [found] = written(pa.array([[(key, 1)]], pa.map_(pa.string(), pa.int8())), "map string int32")
-    assert found == b"\x0a" + sized(b"\x0a" + sized(key.encode()) + b"\x10\x01")
 
 
 @pytest.mark.parametrize(
@@ -323,16 +284,23 @@ def test_numbers_that_an_enum_has_not_and_decimals_beyond_64_bits():
     assert [made.fault_text(fault).split("'")[1] for fault in faults.tolist()] == ["d", "c"]
 
 
-@given(made_rows(), st.integers(0, 40))
-def test_nothing_is_written_beyond_the_room_that_there_is(made, missing):
-    """The room is as large as needed, or a few bytes less; there are guards on both sides."""
-    schema = read_descriptor_set(official.descriptor_set(made.files), "pkg.Root").schema
-    batch = made.rows.batch
-    expected = encoder(batch.schema, schema, PREFIX).encode(batch).values.to_pylist()
-    size = sum(map(len, expected)) + WIDEST_FIELD + len(PREFIX) - missing
-    memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
-    made_encoder = encoder(batch.schema, schema, PREFIX)
-    made_encoder._room = memory[GUARD : GUARD + size]
-    assert made_encoder.encode(batch).values.to_pylist() == expected
-    assert (memory[:GUARD] == 0xA5).all()
-    assert (memory[GUARD + size :] == 0xA5).all()
+WITHOUT_THE_PACKAGE = """
+import pickle, sys
+sys.modules["google"] = sys.modules["google.protobuf"] = None
+import pyarrow as pa
+from spark_kafka_sink.formats.encoder import RowEncoder
+plan = pickle.loads(bytes.fromhex(sys.argv[1]))
+batch = pa.record_batch({"c": [1, 2]})
+print(RowEncoder(plan, batch.schema).encode(batch).values.to_pylist())
+"""
+
+
+def test_tasks_need_no_package_of_protobuf():
+    plan = FormatPlan(
+        PROTOBUF,
+        (PlannedField(("c",), "c"),),
+        protobuf_schema=schema_of(one_message(c="int64")),
+    )
+    command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, pickle.dumps(plan).hex()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "[b'\\x08\\x01', b'\\x08\\x02']\n", done.stderr

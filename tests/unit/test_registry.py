@@ -185,6 +185,25 @@ def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(
         assert (found.text, found.files) == ("aaaa", (("b.proto", "bbbb"), ("c.proto", "cccc")))
 
 
+@pytest.mark.parametrize(("refused", "subject"), [("t-value", "t-value"), ("b.proto", "b.proto")])
+def test_an_incompatible_protobuf_schema_is_told_without_its_bytes(
+    registry: Registry, refused: str, subject: str
+) -> None:
+    registry.add(subject, {"schema": "old", "schemaType": "PROTOBUF"})
+    registry.refuses.add(refused)
+    files = (SchemaFile("b.proto", "BBBB"),)
+    with pytest.raises(KafkaSinkError) as told:
+        find(*wanted_protobuf(options(registry.url), text="AAAA", files=files))
+    words = str(told.value)
+    assert "refuses the schema of the descriptor file, which is not compatible with" in words
+    assert f"version 1 of subject '{subject}'" in words
+    assert "Change the message" in words
+    given = options(registry.url, auto_register_schemas="false")
+    with pytest.raises(KafkaSinkError, match=r"auto\.register\.schemas=false") as told:
+        find(*wanted_protobuf(given, text="AAAA"))
+    assert "AAAA" not in str(told.value)
+
+
 def test_the_subject_of_a_protobuf_message(registry: Registry) -> None:
     more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
     given = options(registry.url, **more)

@@ -15,11 +15,12 @@ from spark_kafka_sink.record.kernels import (
     numbers,
     partition,
     protobuf_rows,
+    protobuf_values,
     sizing,
     split,
     text,
 )
 
 MODULES = (append, avro_rows, digest, json_rows, partition, protobuf_rows, sizing, split)
-SHARED = (encoding, floating, hashing, json_values, nodes, numbers, text)
+SHARED = (encoding, floating, hashing, json_values, nodes, numbers, protobuf_values, text)
 """Helpers alone."""

@@ -19,7 +19,6 @@ from spark_kafka_sink.record.kernels.encoding import load_offset, zigzag
 from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
     int64_array,
-    leading_zeros,
     load_float32,
     load_int64,
     load_uint8,
@@ -79,6 +78,12 @@ from spark_kafka_sink.record.kernels.nodes import (
     put_frame,
     symbol_of,
 )
+from spark_kafka_sink.record.kernels.protobuf_values import (
+    before_seconds,
+    before_varint,
+    is_in_range,
+    is_known,
+)
 from spark_kafka_sink.record.kernels.text import put_text
 
 # In WRITTEN_AS.
@@ -96,18 +101,14 @@ IS_PACKED = 4  # of a list: a length before all elements
 IS_WRAPPED = 8  # in a message of its own, as the field 1
 IN_ONEOF = 16  # see RIVAL
 OF_32_BITS = 32  # an integer's lower half, as unsigned
-CHECKS_RANGE = 64  # PARAMETER: one of the ranges
+CHECKS_RANGE = 64  # PARAMETER: one of the ranges of ``protobuf_values``
 IS_TEXT = 128  # must be UTF-8
 IS_SYMBOL = 256  # a string. PARAMETER: address of symbols, followed by int64[]: their numbers
 IS_NUMBER = 512  # an integer. PARAMETER: address of int64[]: a count, and as many numbers
 AS_DOUBLE = 1024  # a float
+IS_COPIED = 2048  # of a packed list: its bytes as they are. PARAMETER: those of an element
 TAG_BYTES = 12  # from this bit on: bytes of the tag, 0 for elements without one
 INNER_TAG = 16  # from this bit on: the tag in what is wrapped
-
-# In PARAMETER of CHECKS_RANGE.
-SIGNED_32 = 1
-UNSIGNED_32 = 2
-NOT_NEGATIVE = 3
 
 # Why a row could not be written: FAULT_CAUSES times the node's number, and one of these.
 NULL_VALUE = 1
@@ -120,66 +121,12 @@ FAULT_CAUSES = 8
 WIDEST_FIELD = 64
 """Bytes that all but the bytes of a string take at most, and what is used before them."""
 
-_MICROS = 1_000_000
-_SECONDS_TAG = 0x08
-_NANOS_TAG = 0x10
-
-
-@inlined
-def _before_varint(at: int, value: int) -> int:
-    """Write the 64 bits of ``value`` as a varint that ends at ``at``; returns where it begins."""
-    rest = np.uint64(value)
-    size = (70 - leading_zeros(rest | np.uint64(1))) // 7
-    at -= size
-    position = at
-    while rest >= np.uint64(128):
-        store_uint8(position, np.int64((rest & np.uint64(127)) | np.uint64(128)))
-        rest >>= np.uint64(7)
-        position += 1
-    store_uint8(position, np.int64(rest))
-    return at
-
 
 @inlined
 def _before_tag(at: int, tag: int, rules: int) -> int:
     """Write a tag, or none: eight bytes of which all but the last ones are written over later."""
     store_uint64(at - 8, tag)
     return at - ((rules >> TAG_BYTES) & 15)
-
-
-@called
-def _before_seconds(at: int, micros: int, is_signed: bool) -> int:
-    """Write what is in google.protobuf.Timestamp, or, if signed, in Duration."""
-    seconds = micros // _MICROS
-    nanos = (micros - seconds * _MICROS) * 1000
-    if is_signed and seconds < 0 and nanos > 0:
-        seconds += 1
-        nanos -= 1000 * _MICROS
-    if nanos != 0:
-        at = _before_varint(at, nanos) - 1
-        store_uint8(at, _NANOS_TAG)
-    if seconds != 0:
-        at = _before_varint(at, seconds) - 1
-        store_uint8(at, _SECONDS_TAG)
-    return at
-
-
-@called
-def _is_in_range(value: int, limit: int) -> bool:
-    if limit == SIGNED_32:
-        return -(2**31) <= value < 2**31
-    if limit == UNSIGNED_32:
-        return 0 <= value < 2**32
-    return value >= 0
-
-
-@called
-def _is_known(numbers: int, value: int) -> bool:
-    """Is it one of the numbers of an enum?"""
-    for position in range(load_int64(numbers)):
-        if load_int64(numbers + 8 + 8 * position) == value:
-            return True
-    return False
 
 
 @called
@@ -237,7 +184,7 @@ def write_protobuf(state_address: int) -> int:
                 if node == end:
                     if frame == frames:
                         break
-                    at = _before_varint(at, stop - at)
+                    at = before_varint(at, stop - at)
                     at = _before_tag(at, field(owner, TAG), field(owner, RULES))
                     frame -= FRAME_BYTES
                     mode, node, end, index = frame_at(frame)
@@ -251,7 +198,7 @@ def write_protobuf(state_address: int) -> int:
                     if at != stop:
                         rules = field(owner, RULES)
                         if rules & IS_PACKED != 0:
-                            at = _before_varint(at, stop - at)
+                            at = before_varint(at, stop - at)
                             at = _before_tag(at, field(owner, TAG), rules)
                     frame -= FRAME_BYTES
                     mode, node, end, index = frame_at(frame)
@@ -272,6 +219,23 @@ def write_protobuf(state_address: int) -> int:
                 fault = np.int64(TWO_OF_ONE)
                 break
             if kind >= STRUCT:
+                if rules & IS_COPIED != 0 and field(child + NODE_BYTES, VALIDITY) == 0:
+                    offsets, width = field(child, OFFSETS), field(child, OFFSET_BYTES)
+                    start = load_offset(offsets, width, position)
+                    count = load_offset(offsets, width, position + 1) - start
+                    if count == 0:
+                        continue
+                    start += field(child + NODE_BYTES, FIRST)
+                    size = field(child, PARAMETER)
+                    count *= size
+                    if at - count < least:
+                        most = count + state[SLACK]
+                        break
+                    at -= count
+                    copy_bytes(at, field(child + NODE_BYTES, DATA) + size * start, count)
+                    at = before_varint(at, count)
+                    at = _before_tag(at, field(child, TAG), rules)
+                    continue
                 put_frame(frame, mode, node, end, index)
                 store_uint64(frame + 8 * FRAME_OWNER, owner)
                 store_uint64(frame + 8 * FRAME_STOP, stop)
@@ -307,7 +271,7 @@ def write_protobuf(state_address: int) -> int:
                     fault = np.int64(NOT_UTF8)
                     break
                 if count > 0 or rules & IS_WRAPPED == 0:
-                    at = _before_varint(at, count)
+                    at = before_varint(at, count)
             else:
                 if kind <= INT64:
                     if kind == BOOLEAN:
@@ -339,11 +303,11 @@ def write_protobuf(state_address: int) -> int:
                     value = load_int64(data + 8 * position)
                 if rules & (CHECKS_RANGE | IS_NUMBER | OF_32_BITS) != 0:
                     if rules & CHECKS_RANGE != 0:
-                        if not _is_in_range(value, field(child, PARAMETER)):
+                        if not is_in_range(value, field(child, PARAMETER)):
                             fault = np.int64(OUT_OF_RANGE)
                             break
                     elif rules & IS_NUMBER != 0:
-                        if not _is_known(field(child, PARAMETER), value):
+                        if not is_known(field(child, PARAMETER), value):
                             fault = np.int64(NO_SYMBOL)
                             break
                     else:
@@ -354,7 +318,7 @@ def write_protobuf(state_address: int) -> int:
                 else:
                     written_as = field(child, WRITTEN_AS)
                     if written_as == VARINT:
-                        at = _before_varint(at, value)
+                        at = before_varint(at, value)
                     elif written_as == FIXED_8:
                         at -= 8
                         store_uint64(at, value)
@@ -362,15 +326,15 @@ def write_protobuf(state_address: int) -> int:
                         at -= 4
                         store_uint32(at, value)
                     elif written_as == ZIGZAG:
-                        at = _before_varint(at, np.int64(zigzag(value)))
+                        at = before_varint(at, np.int64(zigzag(value)))
                     else:
-                        at = _before_seconds(at, value, written_as == SIGNED_SECONDS)
-                        at = _before_varint(at, value_stop - at)
+                        at = before_seconds(at, value, written_as == SIGNED_SECONDS)
+                        at = before_varint(at, value_stop - at)
             if rules & IS_WRAPPED != 0:
                 if at != value_stop:
                     at -= 1
                     store_uint8(at, rules >> INNER_TAG)
-                at = _before_varint(at, value_stop - at)
+                at = before_varint(at, value_stop - at)
             at = _before_tag(at, field(child, TAG), rules)
         if fault != 0:
             faults[row] = fault + FAULT_CAUSES * ((child - root) // NODE_BYTES)
