@@ -35,6 +35,7 @@ from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32
 _LONGEST_SLICE_MS = 5
+_LONGEST_GATHER_MS = 50
 
 
 class Appender:
@@ -136,6 +137,8 @@ class Appender:
         network waits longer. Returns after how long to call again; None when nothing is open, or
         the task thread is at work, which ends with a wake-up.
         """
+        if self._turns.is_task_at_work:
+            return None
         until_ms = self._clock.now_ms() + _LONGEST_SLICE_MS
         while True:
             with self._turns.of_sender() as is_begun:
@@ -250,16 +253,27 @@ class Appender:
         self._metrics.buffer_wait_ns += self._clock.perf_ns() - started_ns
 
     def _await_pages(self, missing: int) -> None:
+        """Wait for ``missing`` pages, and for a moment until there are more: a page at a time would
+        have this thread run, and stop again, with every answer of a broker.
+        """
         began_ms = self._clock.now_ms()
-        with self._monitor:
-            while self._pool.free_count < missing:
+        held, pages_count = self._open_batches.reserve_count, self._pool.pages_count
+        wanted = max(missing, min(pages_count // 4, pages_count - held))
+        with self._monitor, self._accumulator.awaiting(wanted):
+            while self._pool.free_count < wanted:
                 if self._accumulator.failure is not None:
                     raise self._accumulator.failure
+                now_ms = self._clock.now_ms()
+                gather_ms = began_ms + _LONGEST_GATHER_MS - now_ms
+                if gather_ms <= 0:
+                    wanted = self._accumulator.awaited_pages = missing
+                    if self._pool.free_count >= missing:
+                        break
                 counts_from_ms = max(began_ms, self._accumulator.paused_until_ms)
-                left_ms = counts_from_ms + self._config.max_block_ms - self._clock.now_ms()
+                left_ms = counts_from_ms + self._config.max_block_ms - now_ms
                 if left_ms <= 0:
                     raise self._buffer_exhausted(missing)
-                self._monitor.wait(left_ms)
+                self._monitor.wait(left_ms if gather_ms <= 0 else min(left_ms, gather_ms))
             self._fill_reserve(missing)
 
     def _fill_reserve(self, missing: int) -> None:
