@@ -10,6 +10,7 @@ from typing import Any
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.batch_growth import BatchGrowth
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.limits import LimitAccess
 from spark_kafka_sink.config.producer_keys import (
@@ -82,6 +83,8 @@ class ProducerConfig:
     topic_creation: TopicCreation | None = None
     # Nor this: what the driver tells of the limits of the query. None: there are none.
     limits: LimitAccess | None = None
+    # Nor this: how far full batches may grow while they wait. None: not at all.
+    batch_growth: BatchGrowth | None = None
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:

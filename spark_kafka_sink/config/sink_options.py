@@ -58,6 +58,7 @@ _AS_THEY_ARE = (
     "write_id",
     "write_version",
     "worker_tuning",
+    "batch_growth_enable",
     "preflight_timeout_ms",
     "preflight_topic_timeout_ms",
 )
@@ -91,6 +92,7 @@ class SinkOptions:
     write_id: str | None
     write_version: int | None
     worker_tuning: bool
+    batch_growth_enable: bool
     preflight_timeout_ms: int
     preflight_topic_timeout_ms: int
     notes: tuple[str, ...]

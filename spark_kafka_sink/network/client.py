@@ -204,8 +204,10 @@ class NetworkClient:
         now_ms = self._clock.now_ms()
         for event in events:
             self._handle(event, now_ms)
-        for connection in list(self._by_channel.values()):
-            self._check_deadlines(connection, now_ms)
+        # A deadline that has come up since is looked at by the next call, which does not wait.
+        if deadline_ms is not None and now_ms >= deadline_ms:
+            for connection in list(self._by_channel.values()):
+                self._check_deadlines(connection, now_ms)
         completed, self._completed = self._completed, []
         for on_complete, response in completed:
             on_complete(response, now_ms)
@@ -370,10 +372,8 @@ class NetworkClient:
 
     def _next_deadline_ms(self) -> int | None:
         max_idle_ms = self._settings.connections_max_idle_ms
-        deadlines = (
-            connection.next_deadline_ms(max_idle_ms) for connection in self._by_channel.values()
-        )
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadlines = [c.next_deadline_ms(max_idle_ms) for c in self._by_channel.values()]
+        return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:
         settings = self._settings

@@ -306,10 +306,11 @@ class NodeConnection:
             return None
         if self.state is ConnectionState.CONNECTING:
             return self.set_up_deadline_ms
-        if not self.in_flight:
+        in_flight = self.in_flight
+        if not in_flight:
             return self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else None
         # At most max.in.flight.requests.per.connection of them.
-        return min((request.deadline_ms for request in self.in_flight), default=None)
+        return min([request.deadline_ms for request in in_flight])
 
     def _end_pause(self, now_ms: int) -> None:
         if self.state in _PAUSING and now_ms >= self.resume_at_ms:

@@ -181,11 +181,8 @@ class SelectorNetwork:
         self._selector.modify(channel.socket, selectors.EVENT_READ, channel)
 
     def _drain_wakeups(self) -> None:
-        try:
-            while self._wakeup_receiver.recv(RECEIVE_BYTES):
-                pass
-        except BlockingIOError:
-            pass
+        # One or two bytes. What comes later ends the next poll().
+        self._wakeup_receiver.recv(RECEIVE_BYTES)
 
     def disconnect(self, channel_id: int) -> None:
         channel = self._channels.pop(channel_id, None)

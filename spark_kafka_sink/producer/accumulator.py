@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from itertools import islice
 
@@ -23,6 +24,8 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering
 
 _ABSENT = object()
+# More than there can be.
+_NOT_AWAITED = 2**63
 
 
 @dataclass(slots=True)
@@ -57,9 +60,13 @@ class RecordAccumulator:
         # Only partitions that have something queued, in the order in which they are served.
         self._queues: OrderedDict[TopicPartition, deque[ProducerBatch]] = OrderedDict()
         self._muted: set[TopicPartition] = set()
+        self._cluster: ClusterSnapshot | None = None
+        self._leaders: dict[TopicPartition, tuple[Node, int]] = {}
         # Queued or in flight, in the order in which they were finished.
         self._incomplete: dict[ProducerBatch, object] = {}
         self.failure: Exception | None = None
+        self.awaited_pages = _NOT_AWAITED
+        """How many free pages somebody waits for."""
         self.paused_until_ms = 0
         """When the pauses that brokers have asked for are over: what waits for memory or
         acknowledgements does not wait in vain until then."""
@@ -87,10 +94,23 @@ class RecordAccumulator:
             self.pool.give_back(batch.pages)
             batch.pages = []
 
+    @contextmanager
+    def awaiting(self, pages: int) -> Iterator[None]:
+        """While somebody waits for that many free pages; the monitor must be held."""
+        self.awaited_pages = pages
+        try:
+            yield
+        finally:
+            self.awaited_pages = _NOT_AWAITED
+
     @property
     def incomplete_count(self) -> int:
         """Batches that are not acknowledged yet, queued or in flight."""
         return len(self._incomplete)
+
+    def is_queued(self, topic_partition: TopicPartition) -> bool:
+        """Whether a batch of the partition waits to be drained."""
+        return topic_partition in self._queues
 
     def queue_sizes(self, topic: str) -> dict[int, int]:
         """How many batches wait to be drained, by partition; those without any are left out."""
@@ -115,23 +135,37 @@ class RecordAccumulator:
     def ready(self, cluster: ClusterSnapshot, now_ms: int) -> ReadyPartitions:
         """Which partitions have a batch that may be sent, by leader."""
         ready = ReadyPartitions()
+        by_node, muted = ready.by_node, self._muted
+        leaders = self._leaders_in(cluster)
         with self.monitor:
             for topic_partition, queue in self._queues.items():
-                leader = cluster.leader(topic_partition)
-                if leader is None:
-                    ready.unknown_leader_topics.add(topic_partition.topic)
-                    continue
-                if topic_partition in self._muted:
+                known = leaders.get(topic_partition)
+                if known is None:
+                    leader, epoch = _leader_of(topic_partition, cluster)
+                    if leader is None:
+                        ready.unknown_leader_topics.add(topic_partition.topic)
+                        continue
+                    known = leaders[topic_partition] = leader, epoch
+                if topic_partition in muted:
                     continue
                 head = queue[0]
-                head.leader_epoch = cluster.leader_epoch(topic_partition)
+                leader, head.leader_epoch = known
                 wait_ms = head.retry_at_ms - now_ms
                 if wait_ms > 0 and not head.has_new_leader:
                     if ready.next_check_ms is None or wait_ms < ready.next_check_ms:
                         ready.next_check_ms = wait_ms
                     continue
-                ready.by_node.setdefault(leader, []).append(topic_partition)
+                partitions = by_node.get(leader)
+                if partitions is None:
+                    partitions = by_node[leader] = []
+                partitions.append(topic_partition)
         return ready
+
+    def _leaders_in(self, cluster: ClusterSnapshot) -> dict[TopicPartition, tuple[Node, int]]:
+        """Leaders and their epochs as far as they were looked up: every round asks for all."""
+        if cluster is not self._cluster:
+            self._cluster, self._leaders = cluster, {}
+        return self._leaders
 
     def heads(self, partitions: Iterable[TopicPartition]) -> list[ProducerBatch]:
         """The batches that ``drain`` would take first: only the sender thread changes which."""
@@ -225,7 +259,8 @@ class RecordAccumulator:
                 return  # the producer has failed in the meantime
             self.pool.give_back(batch.pages)
             batch.pages = []
-            self.monitor.notify_all()
+            if not self._incomplete or self.pool.free_count >= self.awaited_pages:
+                self.monitor.notify_all()
 
     def oldest_incomplete(self) -> ProducerBatch | None:
         """The batch, queued or in flight, that was finished first."""
@@ -269,6 +304,12 @@ class RecordAccumulator:
         while position < len(queue) and queue[position].precedes(batch):
             position += 1
         return position
+
+
+def _leader_of(
+    topic_partition: TopicPartition, cluster: ClusterSnapshot
+) -> tuple[Node | None, int]:
+    return cluster.leader(topic_partition), cluster.leader_epoch(topic_partition)
 
 
 def _with_parts(

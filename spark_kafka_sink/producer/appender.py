@@ -22,6 +22,7 @@ from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_finisher import BatchFinisher, Finishers
+from spark_kafka_sink.producer.batch_growth import GrowingBatches
 from spark_kafka_sink.producer.batch_splitter import Divided
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -35,6 +36,7 @@ from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32
 _LONGEST_SLICE_MS = 5
+_LONGEST_GATHER_MS = 50
 
 
 class Appender:
@@ -61,6 +63,7 @@ class Appender:
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._assigner = SlotAssigner(config, accumulator)
         self._topics = TopicRegistry(self._open_batches, self._batch_size, rng, self._finish_all)
+        self._growing = GrowingBatches(config, accumulator, self._open_batches)
         self._turns = Turns(self._monitor)
         self._last_append_ms = 0
 
@@ -136,6 +139,8 @@ class Appender:
         network waits longer. Returns after how long to call again; None when nothing is open, or
         the task thread is at work, which ends with a wake-up.
         """
+        if self._turns.is_task_at_work:
+            return None
         until_ms = self._clock.now_ms() + _LONGEST_SLICE_MS
         while True:
             with self._turns.of_sender() as is_begun:
@@ -146,7 +151,9 @@ class Appender:
                     return None
                 wait_ms = self._last_append_ms + self._config.linger_ms - now_ms
                 if wait_ms > 0:
-                    return wait_ms
+                    slot = self._growing.first_due()
+                    if slot is None:
+                        return wait_ms
                 self._finish(slot, self._sender_finisher)
             if self._clock.now_ms() >= until_ms:
                 return 0
@@ -182,8 +189,10 @@ class Appender:
     # --- finishing -------------------------------------------------------------------------------
 
     def _finish_full(self, slot: int, cluster: ClusterSnapshot) -> None:
-        batch = self._finish(slot, self._task_finisher)
         topic = self._topics.topic_of(slot)
+        if self._growing.grow(topic, slot, cluster):
+            return
+        batch = self._finish(slot, self._task_finisher)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
         limit_bytes = topic.limit_bytes(self._batch_size)
@@ -197,6 +206,7 @@ class Appender:
     def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
         """Finish the slot's batch and enqueue it, in parts if it came out larger than a request."""
         batch = finisher.finish(self._open_batches.detach(slot))
+        self._growing.finished(slot)
         topic = self._topics.topic_of(slot)
         if topic.sticky_slot == slot:
             topic.sticky_slot = NO_SLOT
@@ -214,6 +224,7 @@ class Appender:
         """
         topic = self._topics.known(batch.topic_partition.topic)
         topic.compression.estimate = 1.0
+        self._growing.stop()
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
         return self._sender_finisher.halve(batch)
@@ -250,16 +261,27 @@ class Appender:
         self._metrics.buffer_wait_ns += self._clock.perf_ns() - started_ns
 
     def _await_pages(self, missing: int) -> None:
+        """Wait for ``missing`` pages, and for a moment until there are more: a page at a time would
+        have this thread run, and stop again, with every answer of a broker.
+        """
         began_ms = self._clock.now_ms()
-        with self._monitor:
-            while self._pool.free_count < missing:
+        held, pages_count = self._open_batches.reserve_count, self._pool.pages_count
+        wanted = max(missing, min(pages_count // 4, pages_count - held))
+        with self._monitor, self._accumulator.awaiting(wanted):
+            while self._pool.free_count < wanted:
                 if self._accumulator.failure is not None:
                     raise self._accumulator.failure
+                now_ms = self._clock.now_ms()
+                gather_ms = began_ms + _LONGEST_GATHER_MS - now_ms
+                if gather_ms <= 0:
+                    wanted = self._accumulator.awaited_pages = missing
+                    if self._pool.free_count >= missing:
+                        break
                 counts_from_ms = max(began_ms, self._accumulator.paused_until_ms)
-                left_ms = counts_from_ms + self._config.max_block_ms - self._clock.now_ms()
+                left_ms = counts_from_ms + self._config.max_block_ms - now_ms
                 if left_ms <= 0:
                     raise self._buffer_exhausted(missing)
-                self._monitor.wait(left_ms)
+                self._monitor.wait(left_ms if gather_ms <= 0 else min(left_ms, gather_ms))
             self._fill_reserve(missing)
 
     def _fill_reserve(self, missing: int) -> None:

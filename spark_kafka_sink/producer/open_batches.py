@@ -94,6 +94,10 @@ class OpenBatches:
         """Let batches of a topic grow to ``limit_bytes`` before compression."""
         self._table[first_slot : first_slot + partitions_count, table.LIMIT_BYTES] = limit_bytes
 
+    def limit_bytes(self, slot: int) -> int:
+        """To which size, before compression, the batch of ``slot`` may grow."""
+        return int(self._table[slot, table.LIMIT_BYTES])
+
     def topic_partition(self, slot: int) -> TopicPartition:
         """Which partition ``slot`` stands for."""
         return self._slots[slot]

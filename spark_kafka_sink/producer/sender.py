@@ -312,7 +312,9 @@ class Sender:
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
         self._state.acknowledged(batch, base_offset)
-        report = self._report.setdefault(batch.topic_partition, PartitionReport())
+        report = self._report.get(batch.topic_partition)
+        if report is None:
+            report = self._report[batch.topic_partition] = PartitionReport()
         report.acknowledge(
             base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
         )

@@ -17,12 +17,13 @@ _RECHECK_MS = 60_000
 class Turns:
     """One turn at a time. The sender thread's are short, and it takes none that the task waits for.
 
+    is_task_at_work: the task thread has the turn, which ends with a wake-up of the sender
     is_task_waiting: the task thread's turn begins when the sender thread's has ended
     """
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
-        self._is_task_at_work = False
+        self.is_task_at_work = False
         self._is_sender_at_work = False
         self.is_task_waiting = False
 
@@ -36,17 +37,17 @@ class Turns:
                     self._monitor.wait(_RECHECK_MS)
             finally:
                 self.is_task_waiting = False
-            self._is_task_at_work = True
+            self.is_task_at_work = True
         try:
             yield
         finally:
             with self._monitor:
-                self._is_task_at_work = False
+                self.is_task_at_work = False
 
     @property
     def is_free_for_sender(self) -> bool:
         """Whether the task thread neither is at work nor waits. The monitor must be held."""
-        return not self._is_task_at_work and not self.is_task_waiting
+        return not self.is_task_at_work and not self.is_task_waiting
 
     @contextmanager
     def of_sender(self) -> Iterator[bool]:

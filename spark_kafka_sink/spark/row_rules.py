@@ -1,15 +1,21 @@
-"""What the brokers accept of rows and of dead letters, found out on the driver before the tasks.
+"""What the brokers accept of rows, batches and dead letters, found out on the driver before the
+tasks.
 
 So that all tasks of a batch, and each attempt at one, come to the same about the same row.
 """
 
 from __future__ import annotations
 
-from spark_kafka_sink.base.errors import ConfigError
+import logging
+
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.configs import configs_of
+from spark_kafka_sink.client.configs import configs_of, configs_or_reason
+from spark_kafka_sink.config.batch_growth import BatchGrowth
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig, RowRules
 from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
+
+logger = logging.getLogger(__name__)
 
 _SIZE = "max.message.bytes"
 _POLICY = "cleanup.policy"
@@ -42,3 +48,20 @@ def _rules_of(admin: AdminClient, topic: str, deadline_ms: int) -> RowRules:
     size = told.get(_SIZE)
     policies = [policy.strip() for policy in told.get(_POLICY, "").split(",")]
     return RowRules(None if size is None else int(size), "compact" in policies)
+
+
+def growth_of(admin: AdminClient, topic: str, deadline_ms: int) -> BatchGrowth | None:
+    """How large batches of ``topic`` may get; None where brokers do not tell this principal.
+
+    Nothing is raised: without it, they are as large as ``batch.size`` says.
+    """
+    try:
+        node = admin.any_node(deadline_ms)
+        told, reason = configs_or_reason(admin, node, TOPIC_RESOURCE, topic, [_SIZE], deadline_ms)
+    except KafkaSinkError as error:
+        told, reason = {}, str(error)
+    size = told.get(_SIZE)
+    if size is None:
+        logger.debug(f"record batches of topic {topic} do not grow: {reason}")
+        return None
+    return BatchGrowth(topic, int(size))

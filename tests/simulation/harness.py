@@ -6,11 +6,13 @@ Where the producer's task thread would wait, the monitor steps the sender instea
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.config.batch_growth import BatchGrowth
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
@@ -42,7 +44,10 @@ class SimMonitor(SteppingMonitor):
 class Simulation:
     """World and producer of one test."""
 
-    def __init__(self, seed: int = 0, brokers: int = 3, **options: str) -> None:
+    def __init__(
+        self, seed: int = 0, brokers: int = 3, grows_to: int | None = None, **options: str
+    ) -> None:
+        """grows_to: what the driver has found as max.message.bytes of topic ``t``, None: nothing"""
         self.rng = random.Random(seed)
         self.clock = SimClock()
         self.scheduler = Scheduler(self.clock)
@@ -51,12 +56,15 @@ class Simulation:
             self.network, self.scheduler, random.Random(self.rng.random()), brokers
         )
         self.options = options
+        self._grows_to = grows_to
         self.producer = self._create_producer()
 
     def _create_producer(self) -> KafkaProducer:
         values = {"bootstrap.servers": self.cluster.bootstrap_servers}
         values.update({name.replace("_", "."): value for name, value in self.options.items()})
         config = ProducerConfig.parse(values)
+        if self._grows_to is not None:
+            config = replace(config, batch_growth=BatchGrowth("t", self._grows_to))
         monitor = SimMonitor(self.clock, self.scheduler, self.network)
         rng = random.Random(self.rng.random())
         producer = KafkaProducer(config, self.network, self.clock, rng, monitor)

@@ -146,7 +146,10 @@ def live(seed: int) -> Life:
     settings = choose_settings(rng)
     settings.sasl = choose_sasl(random.Random(f"sasl of {seed}"))
     settings.refusing = RefusingBrokers.choose(random.Random(f"refusals of {seed}"))
-    simulation = Simulation(rng.getrandbits(32), **settings.producer_options)
+    # What the driver has found out of the topic: nothing, what is so, or what was so.
+    found = None, settings.max_message_bytes, 1 << 20
+    grows_to = random.Random(f"growth of {seed}").choice(found)
+    simulation = Simulation(rng.getrandbits(32), 3, grows_to, **settings.producer_options)
     if settings.sasl is not None:
         simulation.cluster.enable_sasl(settings.sasl)
     maybe_ask_for_metrics(simulation, random.Random(f"telemetry of {seed}"))

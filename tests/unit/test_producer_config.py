@@ -95,9 +95,13 @@ def test_the_table_itself(name: str) -> None:
 
 def test_fields_and_keys_are_the_same() -> None:
     fields = {field.name for field in dataclasses.fields(ProducerConfig)}
-    assert fields - {"hooks_on_error", "limits", "topic_creation", "security"} == {
-        key.field for key in PRODUCER_CONFIG.keys.values()
-    }
+    assert fields - {
+        "hooks_on_error",
+        "limits",
+        "topic_creation",
+        "batch_growth",
+        "security",
+    } == {key.field for key in PRODUCER_CONFIG.keys.values()}
 
 
 def test_defaults_parsed() -> None:

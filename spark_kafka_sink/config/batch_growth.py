@@ -1,0 +1,15 @@
+"""How large record batches may grow while they could only wait, as the driver has found out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BatchGrowth(NamedTuple):
+    """Of one topic, the one of the ``topic`` option.
+
+    max_message_bytes: the topic's ``max.message.bytes``
+    """
+
+    topic: str
+    max_message_bytes: int
