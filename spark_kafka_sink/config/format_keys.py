@@ -131,8 +131,7 @@ def _of_json(part: str) -> Iterator[ConfigKey]:
         _MEDIUM,
         "to_json's ignoreNullFields: leave fields out that are null.",
     )
-    refused = "are written as by Spark's default; a pattern of one's own is refused, as it would "
-    refused += "have no effect. Make a column of text by date_format() for another form"
+    written = "are written by. Its letters: docs/formats.md. Default: Spark's own"
     yield ConfigKey(
         f"{part}.json.schema",
         _TEXT,
@@ -151,9 +150,9 @@ def _of_json(part: str) -> Iterator[ConfigKey]:
         f"A file, on the driver, with the schema of {part}.json.schema.",
     )
     for name, meaning in (
-        ("timestampFormat", f"timestamps {refused}"),
-        ("timestampNTZFormat", f"timestamps without a time zone {refused}"),
-        ("dateFormat", f"dates {refused}"),
+        ("timestampFormat", f"the pattern that timestamps {written}"),
+        ("timestampNTZFormat", f"the pattern that timestamps without a time zone {written}"),
+        ("dateFormat", f"the pattern that dates {written}"),
         ("timeZone", "the time zone of timestamps. Default: that of the Spark session"),
     ):
         doc = f"to_json's {name}: {meaning}."

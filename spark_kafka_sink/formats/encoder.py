@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from spark_kafka_sink.formats.avro_layout import avro_root
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.json_layout import check_options, json_node
+from spark_kafka_sink.formats.json_layout import json_node, with_patterns
 from spark_kafka_sink.formats.layout import Column, Node, Table, array_at, type_at
+from spark_kafka_sink.formats.patterns import patterns_of
 from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.zones import zone_table
@@ -21,6 +22,7 @@ from spark_kafka_sink.record.kernels import avro_rows, nodes, protobuf_rows
 from spark_kafka_sink.record.kernels.avro_rows import FIXED, write_avro
 from spark_kafka_sink.record.kernels.json_rows import IGNORE_NULLS, write_json
 from spark_kafka_sink.record.kernels.numbers import WIDEST_TEXT
+from spark_kafka_sink.record.kernels.patterns import WIDEST_STEP
 from spark_kafka_sink.record.kernels.protobuf_rows import WIDEST_FIELD, write_protobuf
 
 Int64Array = npt.NDArray[np.int64]
@@ -184,15 +186,16 @@ class RowEncoder:
 
 
 def _fixed_bytes(node: Node) -> int:
-    return node.parameter if node.written_as == FIXED else 0
+    size = node.parameter if node.written_as == FIXED else 0
+    return size + WIDEST_STEP * len(node.pattern)
 
 
 def _root(plan: FormatPlan, schema: pa.Schema) -> Node:
     if plan.format == JSON:
-        check_options(plan.json_options)
+        patterns = patterns_of(plan.json_options)
         children = (_json_field(field, schema) for field in plan.fields)
         numbered = tuple(child._replace(source=n) for n, child in enumerate(children))
-        return Node(nodes.STRUCT, children=numbered)
+        return with_patterns(Node(nodes.STRUCT, children=numbered), patterns)
     columns = [
         Column(field.name, ".".join(field.path), type_at(schema, field.path))
         for field in plan.fields

@@ -11,7 +11,7 @@ from typing import Any
 
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.layout import Node, is_variant, kind_of
-from spark_kafka_sink.formats.plan import JsonOptions
+from spark_kafka_sink.formats.patterns import Steps
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels.json_values import DAY, HOUR, MINUTE, SECOND, UNITS
 
@@ -25,21 +25,14 @@ _AS_KEYS = {
     nodes.INTERVAL: nodes.INT64,
     nodes.TIME: nodes.INT64,
 }
-_FORMATS = {
-    "timestampFormat": "timestamp_format",
-    "timestampNTZFormat": "timestamp_ntz_format",
-    "dateFormat": "date_format",
-}
 
 
-def check_options(options: JsonOptions) -> None:
-    """Raise FormatError for a pattern that is not Spark's default."""
-    for name, attribute in _FORMATS.items():
-        if getattr(options, attribute) is not None:
-            raise FormatError(
-                f"{name} is not supported: dates and times are written as Spark's default does. "
-                "For another form make a column of text by date_format() and write that"
-            )
+def with_patterns(node: Node, patterns: dict[int, Steps]) -> Node:
+    """``node`` and all in it, with the patterns of dates and times. Keys of maps are numbers."""
+    if not patterns:
+        return node
+    children = tuple(with_patterns(child, patterns) for child in node.children)
+    return node._replace(pattern=patterns.get(node.kind, ()), children=children)
 
 
 def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> Node:

@@ -31,6 +31,7 @@ class Node(NamedTuple):
         that the enum has; path: what messages call it
     rules: of a Protobuf field, whose tag ``name`` is; rival: which field of the struct around it is
         the next one of the same oneof, -1 if there is none
+    pattern: steps of ``record.kernels.patterns``, where a date or time has one
     """
 
     kind: int
@@ -46,6 +47,7 @@ class Node(NamedTuple):
     rules: int = 0
     rival: int = -1
     path: str = ""
+    pattern: tuple[tuple[int, int], ...] = ()
     children: tuple[Node, ...] = ()
 
     def walk(self) -> Iterator[Node]:
@@ -163,6 +165,8 @@ class Table:
             address += len(node.name)
             if node.symbols or node.numbers:
                 row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers)
+            if node.pattern:
+                row[nodes.PARAMETER] = self._keep_pattern(node.pattern)
         self._number(root, 0)
 
     def _keep_symbols(self, symbols: tuple[str, ...], numbers: tuple[int, ...]) -> int:
@@ -175,6 +179,12 @@ class Table:
             address += len(symbol)
         table = np.array([*kept, *numbers], np.int64)
         self._symbols += [text, table]
+        return table.ctypes.data
+
+    def _keep_pattern(self, steps: tuple[tuple[int, int], ...]) -> int:
+        """Address of int64[]: the count of steps, then two numbers for each."""
+        table = np.array([len(steps), *(number for step in steps for number in step)], np.int64)
+        self._symbols.append(table)
         return table.ctypes.data
 
     def _number(self, node: Node, index: int) -> int:

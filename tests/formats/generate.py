@@ -103,6 +103,42 @@ OPTIONS: dict[str, list[dict[str, str]]] = {
 }
 OPTIONS["timestamps"] += [{"timeZone": zone} for zone in ("UTC", "Asia/Kolkata", "-03:30")]
 OPTIONS["timestamps"] += [{"timeZone": zone} for zone in ("America/New_York", "Africa/Casablanca")]
+OPTIONS["dates"] += [
+    {"dateFormat": pattern}
+    for pattern in ("dd.MM.yyyy", "yyyyMMdd", "d/M/yy", "y-M-d", "yyy MM", "yyyyy", "yyyy'\"x\\'MM")
+]
+TIMES = (
+    "yyyy-MM-dd HH:mm:ss",
+    "yyyyMMddHHmmssSSSSSSSSS",
+    "d.M.yy H:m:s.S",
+    "y'T'HH''SSSSSS",
+    "SS,SSSS",
+)
+OPTIONS["timestamps"] += [
+    {"timeZone": zone, "timestampFormat": f"{time}{offset}", "timestampNTZFormat": time}
+    for time, offset, zone in (
+        (TIMES[0], "", "Europe/Berlin"),
+        (TIMES[0], " VV", "America/New_York"),
+        (TIMES[0], "'Z'", "UTC"),
+        (TIMES[0], " VV", "UTC"),
+        (TIMES[1], "X", "Asia/Kolkata"),
+        (TIMES[1], "X", "Europe/Berlin"),
+        (TIMES[2], "XX", "Europe/Berlin"),
+        (TIMES[2], "XXX", "Africa/Casablanca"),
+        (TIMES[3], "XXXX", "America/New_York"),
+        (TIMES[3], "XXXXX", "America/New_York"),
+        (TIMES[4], "x", "UTC"),
+        (TIMES[4], "xx", "UTC"),
+        (TIMES[4], "xxx", "UTC"),
+        (TIMES[4], "xxxx", "Europe/Berlin"),
+        (TIMES[4], "xxxxx", "UTC"),
+        (TIMES[0], "Z", "Europe/Berlin"),
+        (TIMES[0], "ZZZ", "UTC"),
+        (TIMES[0], "ZZZZZ", "Europe/Berlin"),
+        (TIMES[0], "ZZZZZ", "UTC"),
+        (TIMES[0], "x'VV'VV", "-03:30"),
+    )
+]
 
 
 def arrow_text(df: DataFrame) -> str:

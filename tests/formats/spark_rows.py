@@ -64,12 +64,21 @@ def avro_session() -> Iterator[SparkSession]:
         session.stop()
 
 
-def compare_json(frame: DataFrame, zone: str, is_null_left_out: bool, is_single: bool) -> Compared:
-    """Raises AssertionError for the first row that differs by more than the digits of a number."""
-    options = {"ignoreNullFields": str(is_null_left_out).lower()}
-    rows, written = with_written(frame, f.to_json(f.struct("*"), options))
+def compare_json(frame: DataFrame, options: JsonOptions, is_single: bool) -> Compared:
+    """Raises AssertionError for the first row that differs by more than the digits of a number.
+
+    options: the time zone is the session's
+    """
+    given = {
+        "ignoreNullFields": str(options.ignore_null_fields).lower(),
+        "timestampFormat": options.timestamp_format,
+        "timestampNTZFormat": options.timestamp_ntz_format,
+        "dateFormat": options.date_format,
+    }
+    asked = {name: value for name, value in given.items() if value is not None}
+    rows, written = with_written(frame, f.to_json(f.struct("*"), asked))
     fields = tuple(PlannedField((x.name,), x.name, x.dataType.json()) for x in frame.schema)
-    plan = FormatPlan(JSON, fields, json_options=JsonOptions(is_null_left_out, zone))
+    plan = FormatPlan(JSON, fields, json_options=options)
     found = encoded(plan, rows)
     other = differing(found, written)
     for index in other:

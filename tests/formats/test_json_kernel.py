@@ -122,6 +122,17 @@ def test_what_is_not_finite_as_key_and_as_value_of_a_map(kind):
     assert of_column(array) == ["{" + keys_and_values + "}"]
 
 
+def test_patterns_longer_than_any_number_have_room():
+    pattern = f"yyyy{'-very long text'!r}" * 60
+    times = pa.array([0, 10**15] * 3000, pa.timestamp("us"))
+    batch = pa.record_batch([times, times], ["a", "b"])
+    found = texts(batch, timestamp_ntz_format=pattern)
+    value = "1970-very long text" * 60
+    assert found[0] == f'{{"a":"{value}","b":"{value}"}}'
+    assert found[1] == found[0].replace("1970", "2001")
+    assert len(found) == 6000
+
+
 def test_deep_nesting():
     kind, value, text = pa.int32(), 1, "1"
     for _ in range(20):
@@ -179,7 +190,15 @@ def test_types_that_cannot_be_written(kind, message):
     ("options", "message"),
     [
         ({"time_zone": "Europe/Nowhere"}, "time zone 'Europe/Nowhere' is not known"),
-        ({"timestamp_format": "yyyy"}, "timestampFormat is not supported"),
+        ({"timestamp_format": "MMM"}, "timestampFormat=MMM: MMM is not supported"),
+        ({"timestamp_format": "yyyy G"}, "timestampFormat=yyyy G: the letter G is not supported"),
+        ({"timestamp_format": "HH[:mm]"}, r"HH\[:mm\]: \[ is not supported there"),
+        ({"timestamp_format": "yyyy'T"}, "yyyy'T: ' is not supported there"),
+        ({"timestamp_format": "yyyyyyy"}, "yyyyyyy is not supported"),
+        ({"timestamp_format": "ZZZZ"}, "ZZZZ is not supported"),
+        ({"timestamp_format": "VV", "time_zone": "GMT+1"}, "VV is not supported"),
+        ({"timestamp_ntz_format": "HHX"}, "timestampNTZFormat=HHX: the letter X is not supported"),
+        ({"date_format": "yyyy-MM-dd HH"}, "dateFormat=yyyy-MM-dd HH: the letter H is not"),
     ],
 )
 def test_options_that_are_refused(options, message):

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_kafka_sink.formats.plan import JsonOptions
 from tests.formats.random_rows import RandomRows
 from tests.formats.spark_rows import avro_session, compare_avro, compare_json
 
@@ -23,6 +24,18 @@ SCHEMAS, ROWS = 100, 10_000
 FIRST = int(os.environ.get("FORMATS_SEED", "1"))
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Africa/Casablanca"]
 ZONES += ["America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "+05:30", "Pacific/Apia"]
+# Of timestamps, of those without a time zone, and of dates. As many as there are zones, less one.
+PATTERNS: list[tuple[str | None, str | None, str | None]] = [
+    (None, None, None),
+    ("yyyy-MM-dd HH:mm:ss", "yyyyMMddHHmmss", "dd.MM.yyyy"),
+    (None, None, None),
+    ("yyyyMMdd'T'HHmmss.SSSSSSX", "d.M.yy H:m:s.S", "yyyyMMdd"),
+    (None, None, None),
+    ("d/M/y HH:mm:ss.SSS xxx", "yyyy-MM-dd'T'HH:mm:ss.SSSSSSSSS", "M/d/yy"),
+    (None, None, None),
+    ("yyyy-MM-dd HH:mm:ss.SSSSSS XXXXX", "HH:mm", "y"),
+    ("yyyy-MM-dd HH:mm:ss Z VV", None, None),
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +52,8 @@ def test_random_rows(spark: SparkSession, seed: int) -> None:
     table = random.table(ROWS)
     frame = spark.createDataFrame(table, from_arrow_schema(table.schema, True))
     is_single = random.floating == pa.float32()
-    json_rows = compare_json(frame, zone, random.chance(), is_single)
+    options = JsonOptions(random.chance(), zone, *PATTERNS[seed % len(PATTERNS)])
+    json_rows = compare_json(frame, options, is_single)
     avro_rows = compare_avro(spark, frame)
     assert json_rows.rows == ROWS
     print(f"seed {seed}: {json_rows}, {avro_rows} of {frame.schema.simpleString()}")
@@ -66,7 +80,7 @@ def test_real_rows(spark: SparkSession, flights: DataFrame, is_null_left_out: bo
     rows = 0
     for month in range(1, 13):
         part = flights.where(f"month = {month}")
-        compared = compare_json(part, zone, is_null_left_out, is_single=False)
+        compared = compare_json(part, JsonOptions(is_null_left_out, zone), is_single=False)
         assert compared.otherwise == 0
         assert compare_avro(spark, part) == compared
         rows += compared.rows

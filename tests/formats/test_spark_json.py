@@ -17,7 +17,9 @@ def plan_of(case, options):
         for f in case["schema"]["fields"]
     )
     ignored = options.get("ignoreNullFields", "true") == "true"
-    return FormatPlan(JSON, fields, json_options=JsonOptions(ignored, options["timeZone"]))
+    patterns = (options.get(f"{name}Format") for name in ("timestamp", "timestampNTZ", "date"))
+    chosen = JsonOptions(ignored, options["timeZone"], *patterns)
+    return FormatPlan(JSON, fields, json_options=chosen)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -95,6 +95,7 @@ from spark_kafka_sink.record.kernels.numbers import (
     put_time,
     put_zone,
 )
+from spark_kafka_sink.record.kernels.patterns import put_by_pattern
 from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
 
 IGNORE_NULLS = 1
@@ -104,6 +105,7 @@ _NULL = 0x6C6C756E
 _TRUE = 0x65757274
 _FALSE = 0x65736C6166
 _MICROS = 1_000_000
+_MICROS_PER_DAY = 86_400_000_000
 _LONGEST_ESCAPES = 4096
 """Bytes of a string up to which there is room for all of them to be escaped."""
 
@@ -280,11 +282,17 @@ def write_json(state_address: int) -> int:
                 continue
             elif kind == DATE:
                 store_uint8(at, 34)
-                at = put_date(at + 1, np.int64(load_int32(data + 4 * position)))
+                days = np.int64(load_int32(data + 4 * position))
+                pattern = field(child, PARAMETER)
+                if pattern != 0:
+                    at = put_by_pattern(at + 1, pattern, days * _MICROS_PER_DAY, 0)
+                else:
+                    at = put_date(at + 1, days)
                 store_uint8(at, 34)
                 at += 1
             elif TIMESTAMP <= kind <= TIMESTAMP_NTZ:
                 micros = np.int64(load_int64(data + 8 * position))
+                pattern = field(child, PARAMETER)
                 store_uint8(at, 34)
                 if kind == TIMESTAMP:
                     seconds = within_table(micros // _MICROS)
@@ -292,8 +300,14 @@ def write_json(state_address: int) -> int:
                         found = zone_of(zones, zones_count, seconds)
                         zone_start, zone_offset = zones[found, 0], zones[found, 1]
                         zone_stop = zones[found + 1, 0]
-                    at = put_local_time(at + 1, micros + zone_offset * _MICROS)
-                    at = put_zone(at, zone_offset)
+                    micros += zone_offset * _MICROS
+                    if pattern != 0:
+                        at = put_by_pattern(at + 1, pattern, micros, zone_offset)
+                    else:
+                        at = put_local_time(at + 1, micros)
+                        at = put_zone(at, zone_offset)
+                elif pattern != 0:
+                    at = put_by_pattern(at + 1, pattern, micros, 0)
                 else:
                     at = put_local_time(at + 1, micros)
                 store_uint8(at, 34)

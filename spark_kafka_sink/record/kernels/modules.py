@@ -14,6 +14,7 @@ from spark_kafka_sink.record.kernels import (
     nodes,
     numbers,
     partition,
+    patterns,
     protobuf_rows,
     protobuf_values,
     sizing,
@@ -22,5 +23,7 @@ from spark_kafka_sink.record.kernels import (
 )
 
 MODULES = (append, avro_rows, digest, json_rows, partition, protobuf_rows, sizing, split)
-SHARED = (encoding, floating, hashing, json_values, nodes, numbers, protobuf_values, text)
+SHARED = (
+    *(encoding, floating, hashing, json_values, nodes, numbers, patterns, protobuf_values, text),
+)
 """Helpers alone."""

@@ -1,0 +1,168 @@
+"""Dates and times by a pattern of the user's own, as steps. Helpers of the JSON kernel.
+
+A pattern is int64[1 + 2 * steps]: how many steps there are, then what each one writes, and how.
+
+Source: ``java.time.format.DateTimeFormatterBuilder``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from spark_kafka_sink.record.kernels.declared import called
+from spark_kafka_sink.record.kernels.memory import load_int64, store_uint8
+from spark_kafka_sink.record.kernels.numbers import (
+    POWERS_OF_TEN,
+    digits_count,
+    put_digits,
+    put_pair,
+    put_year,
+)
+
+# What a step writes. Of numbers the second one is how many digits there are at least.
+BYTE = 0  # the second one
+YEAR = 1
+YEAR_OF_CENTURY = 2
+MONTH = 3
+DAY = 4
+HOUR = 5
+MINUTE = 6
+SECOND = 7
+FRACTION = 8
+OFFSET = 9  # the second one: OFFSET_KINDS * a kind of ZERO_… + one of OFFSET_…
+STEP_BYTES = 16
+
+# How an offset is written, as in Java's table of patterns.
+OFFSET_HHMM_SHORT = 1  # minutes where there are some
+OFFSET_HHMM = 3
+OFFSET_HH_MM = 4
+OFFSET_HHMMSS = 5  # seconds where there are some
+OFFSET_HH_MM_SS = 6
+OFFSET_KINDS = 10
+ZERO_Z, ZERO_HH, ZERO_HHMM, ZERO_HH_MM = 0, 1, 2, 3
+
+WIDEST_STEP = 24
+"""Bytes that a step writes at most."""
+
+_MICROS_PER_SECOND = 1_000_000
+_MICROS_PER_DAY = 86_400_000_000
+_ERAS = 20_000
+_DAYS_PER_ERA = 146_097
+_DAYS_BEFORE = 719_468 + _ERAS * _DAYS_PER_ERA
+
+
+@called
+def _put_number(at: int, value: int, width: int) -> int:
+    """Write what is not negative with zeros in front."""
+    number = np.uint64(value)
+    return put_digits(at, number, max(digits_count(number), np.int64(width)))
+
+
+@called
+def _put_year_of(at: int, year: int, width: int) -> int:
+    if width == 4:
+        return put_year(at, year)
+    if width < 4:
+        if year >= 0:
+            return _put_number(at, year, width)
+        store_uint8(at, 45)
+        return _put_number(at + 1, -year, width)
+    # With a sign where the year has more digits than the pattern.
+    magnitude = abs(year)
+    if year < 0:
+        store_uint8(at, 45)
+        at += 1
+    elif digits_count(np.uint64(magnitude)) > width:
+        store_uint8(at, 43)
+        at += 1
+    return _put_number(at, magnitude, width)
+
+
+@called
+def _put_offset(at: int, seconds: int, how: int) -> int:
+    kind, zero = how % OFFSET_KINDS, how // OFFSET_KINDS
+    magnitude = abs(seconds)
+    hours, minutes, rest = magnitude // 3600, magnitude // 60 % 60, magnitude % 60
+    has_seconds = kind >= OFFSET_HHMMSS and rest > 0
+    if hours == 0 and minutes == 0 and not has_seconds:
+        if zero == ZERO_Z:
+            store_uint8(at, 90)
+            return at + 1
+        store_uint8(at, 43)
+        at = put_pair(at + 1, 0)
+        if zero == ZERO_HH_MM:
+            store_uint8(at, 58)
+            at += 1
+        return at if zero == ZERO_HH else put_pair(at, 0)
+    has_colons = kind % 2 == 0  # OFFSET_HH_MM, OFFSET_HH_MM_SS
+    store_uint8(at, 45 if seconds < 0 else 43)
+    at = put_pair(at + 1, hours)
+    if kind != OFFSET_HHMM_SHORT or minutes > 0:
+        if has_colons:
+            store_uint8(at, 58)
+            at += 1
+        at = put_pair(at, minutes)
+    if has_seconds:
+        if has_colons:
+            store_uint8(at, 58)
+            at += 1
+        at = put_pair(at, rest)
+    return at
+
+
+@called
+def put_by_pattern(at: int, pattern: int, micros: int, offset: int) -> int:
+    """Write microseconds since 1970 of a clock that is ``offset`` seconds ahead of UTC."""
+    days = micros // _MICROS_PER_DAY
+    rest = micros - days * _MICROS_PER_DAY
+    seconds = rest // _MICROS_PER_SECOND
+    # As put_date does.
+    quarters = np.uint64(days + _DAYS_BEFORE) * np.uint64(4) + np.uint64(3)
+    century = quarters // np.uint64(_DAYS_PER_ERA)
+    day = (quarters - century * np.uint64(_DAYS_PER_ERA)) // np.uint64(4)
+    product = (day * np.uint64(4) + np.uint64(3)) * np.uint64(2_939_745)
+    year = np.int64(century * np.uint64(100) + (product >> np.uint64(32))) - _ERAS * 400
+    day_of_year = (product & np.uint64(0xFFFFFFFF)) // np.uint64(4 * 2_939_745)
+    months = day_of_year * np.uint64(2141) + np.uint64(197_913)
+    month = np.int64(months >> np.uint64(16))
+    day_of_month = np.int64((months & np.uint64(0xFFFF)) // np.uint64(2141)) + 1
+    if day_of_year >= np.uint64(306):
+        month -= 12
+        year += 1
+    count = _number(pattern)
+    for step in range(count):
+        address = pattern + 8 + STEP_BYTES * step
+        what, how = _number(address), _number(address + 8)
+        if what == BYTE:
+            store_uint8(at, how)
+            at += 1
+        elif what == YEAR:
+            at = _put_year_of(at, year, how)
+        elif what == YEAR_OF_CENTURY:
+            at = put_pair(at, abs(year) % 100)
+        elif what == MONTH:
+            at = _put_number(at, month, how)
+        elif what == DAY:
+            at = _put_number(at, day_of_month, how)
+        elif what == HOUR:
+            at = _put_number(at, seconds // 3600, how)
+        elif what == MINUTE:
+            at = _put_number(at, seconds // 60 % 60, how)
+        elif what == SECOND:
+            at = _put_number(at, seconds % 60, how)
+        elif what == FRACTION:
+            fraction = np.uint64(rest - seconds * _MICROS_PER_SECOND)
+            if how <= 6:
+                at = put_digits(at, fraction // POWERS_OF_TEN[np.uint64(6 - how)], how)
+            else:
+                at = put_digits(at, fraction * POWERS_OF_TEN[np.uint64(how - 6)], how)
+        else:
+            at = _put_offset(at, offset, how)
+    return at
+
+
+@called
+def _number(address: int) -> Any:
+    return np.int64(load_int64(address))
