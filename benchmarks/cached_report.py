@@ -29,6 +29,8 @@ def section(results: Mapping[str, Any], title: str, text: str, table: Table) -> 
     conf = ", ".join(f"`{name}={value}`" for name, value in results["spark_conf"].items())
     cores: int = results["machine"]["cores"]
     with_conf = f" Spark's configuration: {conf}." if conf else ""
+    machine = results["machine"]
+    text += f" Machine: {machine['processor']}, {machine['cores']} cores."
     ratios = ("point", "pairs", "JVM sink / ours", "wanted", "ours / a sink at no cost", "wanted")
     seconds = ("point", "sink", "elapsed, s", "CPU of Spark's JVM, s", "of Python, s")
     return [
