@@ -202,7 +202,7 @@ SINK_OPTIONS = ConfigDef(
         ConfigKey(
             "batch.growth.enable",
             ConfigType.BOOLEAN,
-            True,
+            False,
             None,
             Importance.LOW,
             "Let a full record batch grow beyond kafka.batch.size while another one of its "

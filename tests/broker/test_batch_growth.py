@@ -18,7 +18,9 @@ DEFAULT = 1_048_588
 
 def checked(kafka: LocalKafka, **given: str) -> SinkOptions:
     servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-    return check_cluster(SinkOptions.parse({**servers, **PATIENT, **given}), is_stream=False)
+    grows = {"batch.growth.enable": "true"}
+    options = {name: text for name, text in {**grows, **given}.items() if text}
+    return check_cluster(SinkOptions.parse({**servers, **PATIENT, **options}), is_stream=False)
 
 
 def test_the_driver_finds_out_what_the_topic_accepts(strict_kafka: LocalKafka) -> None:
@@ -33,7 +35,7 @@ def test_the_driver_finds_out_what_the_topic_accepts(strict_kafka: LocalKafka) -
 @pytest.mark.parametrize(
     "given",
     [
-        {"batch.growth.enable": "false"},
+        {"batch.growth.enable": ""},  # as by default
         {"max.bytes.per.second": "1000000"},
         {"kafka.batch.size": "1048576"},
     ],
