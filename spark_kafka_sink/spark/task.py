@@ -209,7 +209,7 @@ class _MadeRows(_Rows):
         # Not above: what is appended as it is needs none of it.
         from spark_kafka_sink.formats.written_rows import RowsEncoder
 
-        self._encoder = RowsEncoder(made)
+        self._encoder = RowsEncoder(made, tells_faulty=self._dead_letters is not None)
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
         """Append all rows. Returns them as they were appended, and those that are dead letters as
