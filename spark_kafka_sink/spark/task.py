@@ -115,10 +115,19 @@ def _write_all(
 ) -> None:
     for arrow_batch in rows:
         ARROW_SIZES.look_at(arrow_batch)
-        for written in writer.write(arrow_batch):
-            if transaction is not None:
-                transaction.add(written)
+        _write_batch(arrow_batch, writer, transaction)
     writer.finish()
+
+
+def _write_batch(
+    arrow_batch: ArrowBatch, writer: _Rows, transaction: _TaskTransaction | None
+) -> None:
+    """A function of its own, so that nothing refers to what was written when the next Arrow batch
+    comes: its rows are encoded to the same memory.
+    """
+    for written in writer.write(arrow_batch):
+        if transaction is not None:
+            transaction.add(written)
 
 
 def _note_figures(
