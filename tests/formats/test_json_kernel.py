@@ -79,6 +79,21 @@ def test_strings_are_escaped_wherever_they_begin(text, shift):
     assert of_column(pa.array([padded])) == [json_twin.quoted(padded)]
 
 
+@pytest.mark.parametrize("zone", [*ZONES, "Pacific/Kiritimati", "Etc/GMT+12"])
+def test_the_first_and_the_last_times_that_int64_has(zone):
+    hours = 3_600_000_000 * np.arange(0, 20, 3)
+    values = [*(2**63 - 1 - hours).tolist(), *(-(2**63) + hours).tolist()]
+    batch = pa.record_batch([pa.array(values, pa.timestamp("us", "UTC"))], ["c"])
+    expected = [f'{{"c":"{json_twin.moment(value, zone)}"}}' for value in values]
+    assert texts(batch, time_zone=zone) == expected
+
+
+def test_the_last_time_as_spark_writes_it():
+    batch = pa.record_batch([pa.array([2**63 - 1], pa.timestamp("us", "UTC"))], ["c"])
+    found = texts(batch, time_zone="Europe/Amsterdam")
+    assert found == ['{"c":"+294247-01-10T05:00:54.775+01:00"}']
+
+
 @given(st.binary(max_size=30))
 def test_bytes_that_are_not_utf8_are_replaced(data):
     text = data.decode("utf-8", "replace")

@@ -292,10 +292,10 @@ def write_json(state_address: int) -> int:
                         found = zone_of(zones, zones_count, seconds)
                         zone_start, zone_offset = zones[found, 0], zones[found, 1]
                         zone_stop = zones[found + 1, 0]
-                    at = put_local_time(at + 1, micros + zone_offset * _MICROS)
+                    at = put_local_time(at + 1, micros, zone_offset)
                     at = put_zone(at, zone_offset)
                 else:
-                    at = put_local_time(at + 1, micros)
+                    at = put_local_time(at + 1, micros, np.int64(0))
                 store_uint8(at, 34)
                 at += 1
             elif kind == TIME:
