@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -179,3 +180,17 @@ def test_a_column_whose_text_nobody_can_write_is_refused() -> None:
     batch = columns(3).set_column(0, "n", pa.array([0.5, 1, 2]))
     with pytest.raises(SchemaError, match="column 'n' of the Arrow type double has no text"):
         Task(RowsPlan(PartPlan(0, is_text=True))).write(batch)
+
+
+def test_rows_are_told_by_their_numbers_in_the_arrow_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = [None if n in (0, 1, 4) else "x" for n in range(10)]
+    parts = pa.array([99 if n in (5, 7) else 0 for n in range(10)], pa.int32())
+    batch = columns(10).set_column(1, "name", pa.array(names, pa.string()))
+    given = Task(STRICT, errors_log_enable="true", **DEAD)
+    given.write(batch.set_column(3, "part", parts))
+    told = {dict(r.headers)[CAUSE]: int(r.key) for r in reversed(given.records("dead"))}
+    assert told == {b"not-encodable": 0, b"bad-partition": 5}
+    found = re.findall(r"([a-z-]+) \(row (\d+) of an Arrow batch", caplog.text)
+    assert found == [("not-encodable", "0"), ("bad-partition", "5")]
