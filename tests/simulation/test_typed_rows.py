@@ -194,3 +194,31 @@ def test_rows_are_told_by_their_numbers_in_the_arrow_batch(
     assert told == {b"not-encodable": 0, b"bad-partition": 5}
     found = re.findall(r"([a-z-]+) \(row (\d+) of an Arrow batch", caplog.text)
     assert found == [("not-encodable", "0"), ("bad-partition", "5")]
+
+
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant: bool) -> None:
+    """Also where there are data below it."""
+    entries = pa.StructArray.from_arrays(
+        [pa.array(["own", "hidden"]), pa.array([b"1", b"secret"])],
+        fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+        mask=pa.array([False, True]),
+    )
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), entries)
+    batch = pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": headers})
+    told = []
+    for added in ((), (("id", b"\1"),)):
+        plan = RowsPlan(PartPlan(0), None, (("headers", 1),), headers=added)
+        positions = ColumnPositions(value=0, headers=1, topic_option="t")
+        given = Task(plan, positions, **(DEAD if is_tolerant else {}))
+        if is_tolerant:
+            given.write(batch)
+            assert [(r.value, r.headers[0]) for r in given.records("t")] == [(b"a", ("own", b"1"))]
+            (letter,) = given.records("dead")
+            told.append((letter.value, dict(letter.headers)[CAUSE]))
+            assert "hidden" not in dict(letter.headers)
+        else:
+            with pytest.raises(RecordError) as refused:
+                given.write(batch)
+            told.append(str(refused.value))
+    assert told[0] == told[1]
