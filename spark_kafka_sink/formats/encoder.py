@@ -29,6 +29,11 @@ Int64Array = npt.NDArray[np.int64]
 
 _LEAST_BYTES = 64 * 1024
 _MARGIN = 1.125
+# Memory becomes so much larger at least, and because of what is guessed so much larger at most, or
+# as large as _GUESSED_BYTES: one large row says nothing of those after it.
+_LEAST_GROWTH = 2
+_MOST_GROWTH = 4
+_GUESSED_BYTES = 64 * 1024 * 1024
 _KERNELS = {JSON: write_json, AVRO: write_avro, PROTOBUF: write_protobuf}
 _AVRO_FAULTS = {
     avro_rows.NULL_VALUE: "field '{path}' is null, and the Avro schema has no null for it",
@@ -132,8 +137,9 @@ class RowEncoder:
             done = rows_count - row if self._is_from_end else row
             # As many bytes for each row that is left as for those before.
             guess = int(used / max(done, 1) * rows_count * _MARGIN)
-            least = used + int(state[nodes.NEEDED])
-            larger = np.empty(max(guess, least, 2 * len(self._room)), np.uint8)
+            least = max(used + int(state[nodes.NEEDED]), _LEAST_GROWTH * len(self._room))
+            most = max(_MOST_GROWTH * len(self._room), _GUESSED_BYTES)
+            larger = np.empty(max(least, min(guess, most)), np.uint8)
             if self._is_from_end:
                 larger[len(larger) - used :] = self._room[len(self._room) - used :]
             else:

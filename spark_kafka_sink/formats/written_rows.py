@@ -1,14 +1,13 @@
 """Arrow batches as they come from Spark → those that are appended, with keys and values made.
 
 What cannot be made of a row is its fault, known before the first row of an Arrow batch is appended.
-Where faults are dead letters, such a row is told as JSON, as nothing else of it can be written.
+Where rows become dead letters, such a one is told as JSON, as nothing else of it can be written.
 
 Imported in tasks only: it loads kernels.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,11 +17,12 @@ import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordError
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.faults import NOT_ENCODABLE, RowFaults, is_null
+from spark_kafka_sink.columns.faults import NOT_ENCODABLE, RowFaults, is_null, rows_of
 from spark_kafka_sink.columns.headers import with_constant_headers
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.rows import HEADERS, KEY, VALUE, PartPlan, RowsPlan, names_of
 from spark_kafka_sink.formats.texts import text_of
+from spark_kafka_sink.formats.told_rows import rows_as_json
 
 _NO_ZONE = "UTC"
 
@@ -43,12 +43,17 @@ class WrittenRows(NamedTuple):
 
 
 class RowsEncoder:
-    """Makes what is appended, for one task."""
+    """Makes what is appended, for one task.
 
-    def __init__(self, plan: RowsPlan) -> None:
+    tells_faulty: whether the value of a row with a fault is the row as JSON, for its dead letter
+    """
+
+    def __init__(self, plan: RowsPlan, tells_faulty: bool = False) -> None:
         self._plan = plan
+        self._tells_faulty = tells_faulty
         self._names = names_of(plan)
         self._schema: Any = None
+        self._zone = _NO_ZONE
         self._parts: dict[str, _Part] = {}
 
     def encode(self, arrow_batch: ArrowBatch) -> WrittenRows:
@@ -68,8 +73,9 @@ class RowsEncoder:
             own = columns.get(HEADERS)
             columns[HEADERS] = with_constant_headers(own, arrow_batch.num_rows, plan.headers)
         bad = faults.bad
-        if len(bad):
-            columns[VALUE] = _with_rows_as_json(columns[VALUE], arrow_batch, bad)
+        if len(bad) and self._tells_faulty:
+            told = rows_as_json(rows_of(arrow_batch, bad), self._zone)
+            columns[VALUE] = _with_values(columns[VALUE], bad, told)
         rows: ArrowBatch = pa.record_batch(
             [columns[name] for name in self._names], names=self._names
         )
@@ -83,7 +89,7 @@ class RowsEncoder:
         self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone)}
         if self._plan.key is not None:
             self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone)
-        self._schema = schema
+        self._schema, self._zone = schema, zone
 
 
 class _Part:
@@ -145,20 +151,8 @@ def _zone_of(kind: Any) -> str | None:
     return next((zone for zone in map(_zone_of, inner) if zone), None)
 
 
-def _with_rows_as_json(values: Any, arrow_batch: ArrowBatch, rows: Any) -> Any:
-    """``values``, with those of ``rows`` replaced by all columns of the row."""
-    found: Any = arrow_batch.take(pa.array(rows))
-    told = [
-        json.dumps(row, default=_as_text, ensure_ascii=False, separators=(",", ":")).encode()
-        for row in found.to_pylist()
-    ]
-    mask = np.zeros(arrow_batch.num_rows, np.bool_)
+def _with_values(values: Any, rows: Any, others: Any) -> Any:
+    """``values``, with those of ``rows`` replaced by ``others``."""
+    mask = np.zeros(len(values), np.bool_)
     mask[rows] = True
-    kind = pa.large_binary()
-    return pc.replace_with_mask(values.cast(kind), pa.array(mask), pa.array(told, kind))
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, (bytes, bytearray)):
-        return value.hex()
-    return str(value)
+    return pc.replace_with_mask(values.cast(pa.large_binary()), pa.array(mask), others)

@@ -1,4 +1,8 @@
-"""What clocks of a time zone are ahead of UTC, and from when on, as a table."""
+"""What clocks of a time zone are ahead of UTC, and from when on, as a table.
+
+Names are those that Spark takes. Source: Spark's ``SparkDateTimeUtils.getZoneId``, Java's
+``ZoneId.of`` and ``ZoneId.SHORT_IDS``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.record.kernels.json_values import ZONES_REPEAT
+from spark_kafka_sink.record.kernels.json_values import ZONES_CYCLE, ZONES_REPEAT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EVER = 2**62
@@ -19,6 +23,17 @@ _FIRST = int((datetime(1800, 1, 1, tzinfo=timezone.utc) - _EPOCH).total_seconds(
 _STEP = 4 * 86_400
 _FIXED = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
 _OF_UTC = frozenset(["UTC", "GMT", "UT", "Z", "Zulu", "Etc/UTC", "Etc/GMT", "Universal"])
+_SHORT = {
+    **{"ACT": "Australia/Darwin", "AET": "Australia/Sydney", "ART": "Africa/Cairo"},
+    **{"AGT": "America/Argentina/Buenos_Aires", "AST": "America/Anchorage"},
+    **{"BET": "America/Sao_Paulo", "BST": "Asia/Dhaka", "CAT": "Africa/Harare"},
+    **{"CNT": "America/St_Johns", "CST": "America/Chicago", "CTT": "Asia/Shanghai"},
+    **{"EAT": "Africa/Addis_Ababa", "ECT": "Europe/Paris", "EST": "-05:00", "HST": "-10:00"},
+    **{"IET": "America/Indiana/Indianapolis", "IST": "Asia/Kolkata", "JST": "Asia/Tokyo"},
+    **{"MIT": "Pacific/Apia", "MST": "-07:00", "NET": "Asia/Yerevan", "NST": "Pacific/Auckland"},
+    **{"PLT": "Asia/Karachi", "PNT": "America/Phoenix", "PRT": "America/Puerto_Rico"},
+    **{"PST": "America/Los_Angeles", "SST": "Pacific/Guadalcanal", "VST": "Asia/Ho_Chi_Minh"},
+}
 
 
 @cache
@@ -29,10 +44,20 @@ def zone_table(name: str) -> npt.NDArray[np.int64]:
     ZONES_REPEAT; before that, clocks showed local mean time. Raises FormatError for a name that is
     not known here.
     """
+    name = _SHORT.get(name, name)
     offset = _fixed_offset(name)
     changes = [(_FIRST, offset)] if offset is not None else _changes(_zone(name))
     rows = [(-_EVER, changes[0][1]), *changes[1:], (_EVER, 0)]
     return np.array(rows, np.int64)
+
+
+def seconds_ahead(seconds: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
+    """int64[n]: what clocks are ahead of UTC at these seconds since 1970. Raises FormatError."""
+    table = zone_table(name)
+    later = ZONES_REPEAT - ZONES_CYCLE + (seconds - ZONES_REPEAT) % ZONES_CYCLE
+    within = np.where(seconds < ZONES_REPEAT, seconds, later)
+    found: npt.NDArray[np.int64] = table[np.searchsorted(table[:, 0], within, "right") - 1, 1]
+    return found
 
 
 def _fixed_offset(name: str) -> int | None:

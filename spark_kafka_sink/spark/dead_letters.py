@@ -24,6 +24,7 @@ from spark_kafka_sink.columns.faults import (
     CAUSES,
     INTERCEPTOR,
     Fault,
+    Int64Array,
     RowFaults,
     content_faults,
     rows_of,
@@ -97,6 +98,10 @@ class DeadLetters:
         """
         if known is not None and len(known.bad):
             return self._without(arrow_batch, known)
+        return self._write(arrow_batch, None)
+
+    def _write(self, arrow_batch: ArrowBatch, numbers: Int64Array | None) -> list[ArrowBatch]:
+        """numbers: of the rows in the Arrow batch that came in, int64[n]; None if these are all"""
         self._append_refused()
         rules = self._config.target
         try:
@@ -106,16 +111,18 @@ class DeadLetters:
         else:
             self._rows_count += arrow_batch.num_rows
             return [arrow_batch]
-        return self._divide(readable.rows, readable.faults)
+        return self._divide(readable.rows, readable.faults, numbers)
 
     def _without(self, rows: ArrowBatch, known: RowFaults) -> list[ArrowBatch]:
         """Those with a fault are dead letters; the others are written."""
         readable = content_faults(rows_of(rows, known.bad), self._positions).rows
         appended = [self._append(readable, {int(row): known.found[int(row)] for row in known.bad})]
-        good = rows_of(rows, known.good)
-        return [*appended, *(self.write(good) if good.num_rows else [])]
+        good = known.good
+        return [*appended, *(self._write(rows_of(rows, good), good) if len(good) else [])]
 
-    def _divide(self, rows: ArrowBatch, faults: RowFaults) -> list[ArrowBatch]:
+    def _divide(
+        self, rows: ArrowBatch, faults: RowFaults, numbers: Int64Array | None
+    ) -> list[ArrowBatch]:
         good, appended = faults.good, []
         if len(good):
             # What it raises now is no fault of these rows. What is larger than the topic takes as
@@ -126,7 +133,8 @@ class DeadLetters:
             appended.append(kept)
         bad = faults.bad
         if len(bad):
-            found = {int(row): faults.found[int(row)] for row in bad}
+            came_in_as = bad if numbers is None else numbers[bad]
+            found = {int(n): faults.found[int(row)] for n, row in zip(came_in_as, bad)}
             appended.append(self._append(rows_of(rows, bad), found))
         return appended
 

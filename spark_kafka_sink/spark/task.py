@@ -115,10 +115,19 @@ def _write_all(
 ) -> None:
     for arrow_batch in rows:
         ARROW_SIZES.look_at(arrow_batch)
-        for written in writer.write(arrow_batch):
-            if transaction is not None:
-                transaction.add(written)
+        _write_batch(arrow_batch, writer, transaction)
     writer.finish()
+
+
+def _write_batch(
+    arrow_batch: ArrowBatch, writer: _Rows, transaction: _TaskTransaction | None
+) -> None:
+    """A function of its own, so that nothing refers to what was written when the next Arrow batch
+    comes: its rows are encoded to the same memory.
+    """
+    for written in writer.write(arrow_batch):
+        if transaction is not None:
+            transaction.add(written)
 
 
 def _note_figures(
@@ -209,7 +218,7 @@ class _MadeRows(_Rows):
         # Not above: what is appended as it is needs none of it.
         from spark_kafka_sink.formats.written_rows import RowsEncoder
 
-        self._encoder = RowsEncoder(made)
+        self._encoder = RowsEncoder(made, tells_faulty=self._dead_letters is not None)
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
         """Append all rows. Returns them as they were appended, and those that are dead letters as

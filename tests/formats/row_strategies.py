@@ -62,7 +62,7 @@ SCALARS: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (pa.binary(), st.binary(max_size=20)),
     (pa.large_binary(), st.binary(max_size=20)),
     (pa.date32(), st.one_of(st.integers(-800_000, 3_000_000), integers(32))),
-    (pa.timestamp("us", "UTC"), st.integers(*SECONDS_1800_TO_2700)),
+    (pa.timestamp("us", "UTC"), st.one_of(st.integers(*SECONDS_1800_TO_2700), integers(64))),
     (pa.timestamp("us"), st.one_of(st.integers(*SECONDS_1800_TO_2700), integers(64))),
     (pa.time64("ns"), st.integers(0, 86_399_999_999).map(lambda micros: micros * 1000)),
     (pa.duration("us"), integers(64).filter(lambda n: n > -(2**63))),

@@ -91,6 +91,46 @@ def test_strings_are_escaped_wherever_they_begin(text, shift):
     assert of_column(pa.array([padded])) == [json_twin.quoted(padded)]
 
 
+@pytest.mark.parametrize("zone", [*ZONES, "Pacific/Kiritimati", "Etc/GMT+12"])
+def test_the_first_and_the_last_times_that_int64_has(zone):
+    hours = 3_600_000_000 * np.arange(0, 20, 3)
+    values = [*(2**63 - 1 - hours).tolist(), *(-(2**63) + hours).tolist()]
+    batch = pa.record_batch([pa.array(values, pa.timestamp("us", "UTC"))], ["c"])
+    expected = [f'{{"c":"{json_twin.moment(value, zone)}"}}' for value in values]
+    assert texts(batch, time_zone=zone) == expected
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Etc/GMT+12"])
+def test_a_pattern_like_the_default_writes_the_same_of_all_times(zone):
+    """Of the first and the last ones, and of each kind beside the other in one batch, too."""
+    hours = 3_600_000_000 * np.arange(0, 20, 3)
+    values = [0, *(2**63 - 1 - hours).tolist()]
+    times = pa.array(values, pa.int64())
+    days = pa.array([0, 2**31 - 1, -(2**31), 106_751_992, 106_751_991, 1, 2, 3], pa.int32())
+    batch = pa.record_batch(
+        [
+            times.cast(pa.timestamp("us", "UTC")),
+            times.cast(pa.timestamp("us")),
+            days.view("date32"),
+        ],
+        ["zoned", "ntz", "day"],
+    )
+    found = texts(
+        batch,
+        time_zone=zone,
+        timestamp_format="yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
+        timestamp_ntz_format="yyyy-MM-dd'T'HH:mm:ss.SSS",
+        date_format="yyyy-MM-dd",
+    )
+    assert found == texts(batch, time_zone=zone)
+
+
+def test_the_last_time_as_spark_writes_it():
+    batch = pa.record_batch([pa.array([2**63 - 1], pa.timestamp("us", "UTC"))], ["c"])
+    found = texts(batch, time_zone="Europe/Amsterdam")
+    assert found == ['{"c":"+294247-01-10T05:00:54.775+01:00"}']
+
+
 @given(st.binary(max_size=30))
 def test_bytes_that_are_not_utf8_are_replaced(data):
     text = data.decode("utf-8", "replace")

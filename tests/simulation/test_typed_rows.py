@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -179,3 +180,45 @@ def test_a_column_whose_text_nobody_can_write_is_refused() -> None:
     batch = columns(3).set_column(0, "n", pa.array([0.5, 1, 2]))
     with pytest.raises(SchemaError, match="column 'n' of the Arrow type double has no text"):
         Task(RowsPlan(PartPlan(0, is_text=True))).write(batch)
+
+
+def test_rows_are_told_by_their_numbers_in_the_arrow_batch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = [None if n in (0, 1, 4) else "x" for n in range(10)]
+    parts = pa.array([99 if n in (5, 7) else 0 for n in range(10)], pa.int32())
+    batch = columns(10).set_column(1, "name", pa.array(names, pa.string()))
+    given = Task(STRICT, errors_log_enable="true", **DEAD)
+    given.write(batch.set_column(3, "part", parts))
+    told = {dict(r.headers)[CAUSE]: int(r.key) for r in reversed(given.records("dead"))}
+    assert told == {b"not-encodable": 0, b"bad-partition": 5}
+    found = re.findall(r"([a-z-]+) \(row (\d+) of an Arrow batch", caplog.text)
+    assert found == [("not-encodable", "0"), ("bad-partition", "5")]
+
+
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant: bool) -> None:
+    """Also where there are data below it."""
+    entries = pa.StructArray.from_arrays(
+        [pa.array(["own", "hidden"]), pa.array([b"1", b"secret"])],
+        fields=[pa.field("key", pa.string()), pa.field("value", pa.binary())],
+        mask=pa.array([False, True]),
+    )
+    headers = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), entries)
+    batch = pa.record_batch({"value": pa.array([b"a", b"b"]), "headers": headers})
+    told = []
+    for added in ((), (("id", b"\1"),)):
+        plan = RowsPlan(PartPlan(0), None, (("headers", 1),), headers=added)
+        positions = ColumnPositions(value=0, headers=1, topic_option="t")
+        given = Task(plan, positions, **(DEAD if is_tolerant else {}))
+        if is_tolerant:
+            given.write(batch)
+            assert [(r.value, r.headers[0]) for r in given.records("t")] == [(b"a", ("own", b"1"))]
+            (letter,) = given.records("dead")
+            told.append((letter.value, dict(letter.headers)[CAUSE]))
+            assert "hidden" not in dict(letter.headers)
+        else:
+            with pytest.raises(RecordError) as refused:
+                given.write(batch)
+            told.append(str(refused.value))
+    assert told[0] == told[1]

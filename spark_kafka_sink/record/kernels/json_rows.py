@@ -285,7 +285,7 @@ def write_json(state_address: int) -> int:
                 days = np.int64(load_int32(data + 4 * position))
                 pattern = field(child, PARAMETER)
                 if pattern != 0:
-                    at = put_by_pattern(at + 1, pattern, days * _MICROS_PER_DAY, 0)
+                    at = put_by_pattern(at + 1, pattern, days, np.int64(0), np.int64(0))
                 else:
                     at = put_date(at + 1, days)
                 store_uint8(at, 34)
@@ -300,16 +300,15 @@ def write_json(state_address: int) -> int:
                         found = zone_of(zones, zones_count, seconds)
                         zone_start, zone_offset = zones[found, 0], zones[found, 1]
                         zone_stop = zones[found + 1, 0]
-                    micros += zone_offset * _MICROS
-                    if pattern != 0:
-                        at = put_by_pattern(at + 1, pattern, micros, zone_offset)
-                    else:
-                        at = put_local_time(at + 1, micros)
-                        at = put_zone(at, zone_offset)
-                elif pattern != 0:
-                    at = put_by_pattern(at + 1, pattern, micros, 0)
+                ahead = zone_offset if kind == TIMESTAMP else np.int64(0)
+                if pattern != 0:
+                    days = micros // _MICROS_PER_DAY
+                    of_day = micros - days * _MICROS_PER_DAY
+                    at = put_by_pattern(at + 1, pattern, days, of_day, ahead)
                 else:
-                    at = put_local_time(at + 1, micros)
+                    at = put_local_time(at + 1, micros, ahead)
+                    if kind == TIMESTAMP:
+                        at = put_zone(at, ahead)
                 store_uint8(at, 34)
                 at += 1
             elif kind == TIME:

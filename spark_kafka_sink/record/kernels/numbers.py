@@ -139,10 +139,21 @@ def put_clock(at: int, seconds: int) -> int:
 
 
 @called
-def put_local_time(at: int, micros: int) -> int:
-    """Write microseconds since 1970 of a clock as ``yyyy-MM-ddTHH:mm:ss.SSS``."""
+def put_local_time(at: int, micros: int, ahead: int) -> int:
+    """Write microseconds since 1970 as a clock shows them: ``yyyy-MM-ddTHH:mm:ss.SSS``.
+
+    ahead: seconds that the clock is ahead, less than a day. They are added to the time of day:
+        the sum of both could be more than int64 has
+    """
     days = micros // _MICROS_PER_DAY
-    millis = np.uint64(micros - days * _MICROS_PER_DAY) // np.uint64(1000)
+    of_day = micros - days * _MICROS_PER_DAY + ahead * 1_000_000
+    if of_day < 0:
+        of_day += _MICROS_PER_DAY
+        days -= 1
+    elif of_day >= _MICROS_PER_DAY:
+        of_day -= _MICROS_PER_DAY
+        days += 1
+    millis = np.uint64(of_day) // np.uint64(1000)
     seconds = millis // np.uint64(1000)
     at = put_date(at, days)
     store_uint8(at, 84)

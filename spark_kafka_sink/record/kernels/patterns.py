@@ -113,10 +113,19 @@ def _put_offset(at: int, seconds: int, how: int) -> int:
 
 
 @called
-def put_by_pattern(at: int, pattern: int, micros: int, offset: int) -> int:
-    """Write microseconds since 1970 of a clock that is ``offset`` seconds ahead of UTC."""
-    days = micros // _MICROS_PER_DAY
-    rest = micros - days * _MICROS_PER_DAY
+def put_by_pattern(at: int, pattern: int, days: int, of_day: int, offset: int) -> int:
+    """Write a day since 1970 and its microseconds of UTC as a clock shows them.
+
+    offset: seconds that the clock is ahead of UTC, less than a day. Days and the rest are apart, as
+        int64 has not the microseconds of all days that a date can be
+    """
+    rest = of_day + offset * _MICROS_PER_SECOND
+    if rest < 0:
+        rest += _MICROS_PER_DAY
+        days -= 1
+    elif rest >= _MICROS_PER_DAY:
+        rest -= _MICROS_PER_DAY
+        days += 1
     seconds = rest // _MICROS_PER_SECOND
     # As put_date does.
     quarters = np.uint64(days + _DAYS_BEFORE) * np.uint64(4) + np.uint64(3)

@@ -1,0 +1,93 @@
+"""Rows of which no value can be made, whatever else is in them: each is a dead letter, told as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.base.errors import RecordError
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.formats.plan import FormatPlan, PlannedField
+from spark_kafka_sink.formats.protobuf_schema import (
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
+)
+from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from tests.simulation.test_typed_rows import DEAD, Task
+
+NEEDS_N = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'
+N_OF_AVRO = RowsPlan(
+    PartPlan(plan=FormatPlan("avro", (PlannedField(("n",), "n"),), avro_schema=NEEDS_N))
+)
+TO_T = ColumnPositions(value=0, topic_option="t")
+FAR = 2**63 - 1
+PAIR = pa.struct([("x", pa.int8()), ("x", pa.int8())])
+PAIRS = pa.StructArray.from_arrays([pa.array([1, 2], pa.int8())] * 2, fields=[*PAIR])
+VARIANT = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
+
+
+def not_utf8(*values: bytes) -> Any:
+    return pa.array(values, pa.binary()).view(pa.string())
+
+
+CASES = [
+    (not_utf8(b"\xff", b""), '"\ufffd"'),
+    (pa.array([2**31 - 1, 0], pa.date32()), '"+5881580-07-11"'),
+    (pa.array([FAR, 0], pa.timestamp("us")), '"+294247-01-10T04:00:54.775"'),
+    (pa.array([0, 0], pa.timestamp("us", "GMT+1")), '"1970-01-01T01:00:00.000+01:00"'),
+    (pa.array([0, 0], pa.timestamp("us", "GMT-01:30")), '"1969-12-31T22:30:00.000-01:30"'),
+    (pa.array([0, 0], pa.timestamp("us", "No/Zone")), '"1970-01-01T00:00:00.000Z"'),
+    (pa.array([float("nan"), 0]), '"NaN"'),
+    (pa.array([b"\x00\x01", b""]), '"AAE="'),
+    (PAIRS, '{"x":1,"x":1}'),
+    (pa.array([[(b"k", 1)], None], pa.map_(pa.binary(), pa.int8())), '[{"key":"aw==","value":1}]'),
+    (pa.array([[[(b"k", 1)]], None], pa.list_(pa.map_(pa.binary(), pa.int8()))),
+     '[[{"key":"aw==","value":1}]]'),
+    (pa.array([{"value": b"\0"}, None], VARIANT), '{"value":"AA=="}'),
+    (pa.array([7, 0], pa.uint8()), '"7"'),
+    (pa.array(["a", "b"]).dictionary_encode(), '"a"'),
+    (pa.array([[1], [2]], pa.list_(pa.int8(), 1)), '"(fixed_size_list<item: int8>[1]: not shown)"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("column", "told"), CASES)
+def test_whatever_is_in_the_row(column: Any, told: str) -> None:
+    batch = pa.record_batch([pa.array([None, 5], pa.int64()), column], ["n", "other"])
+    given = Task(N_OF_AVRO, TO_T, **DEAD)
+    given.write(batch)
+    (letter,) = given.records("dead")
+    assert letter.value.decode() == f'{{"n":null,"other":{told}}}'
+    json.loads(letter.value)
+    assert [r.value for r in given.records("t")] == [b"\x0a"]
+
+
+@pytest.mark.parametrize("column", [column for column, _ in CASES])
+def test_without_dead_letters_the_task_fails_by_the_field_that_is_at_fault(column: Any) -> None:
+    batch = pa.record_batch([pa.array([None, 5], pa.int64()), column], ["n", "other"])
+    with pytest.raises(RecordError, match="row 0 of an Arrow batch: .* field 'n' is null"):
+        Task(N_OF_AVRO, TO_T).write(batch)
+
+
+def test_columns_of_one_name_are_all_told() -> None:
+    numbers = pa.array([None, 5], pa.int64())
+    batch = pa.record_batch([numbers, pa.array([1, 2]), pa.array(["a", "b"])], ["n", "x", "x"])
+    given = Task(N_OF_AVRO, TO_T, **DEAD)
+    given.write(batch)
+    assert [r.value for r in given.records("dead")] == [b'{"n":null,"x":1,"x":"a"}']
+
+
+def test_text_of_a_protobuf_field_that_is_not_utf8() -> None:
+    message = ProtobufMessage("M", (ProtobufField("s", 1, "string"),))
+    schema = ProtobufSchema("M", (message,))
+    plan = FormatPlan("protobuf", (PlannedField(("s",), "s"),), protobuf_schema=schema)
+    batch = pa.record_batch([not_utf8(b"ok", b"a\xff\xfeb")], ["s"])
+    given = Task(RowsPlan(PartPlan(plan=plan)), TO_T, **DEAD)
+    given.write(batch)
+    assert [r.value.decode() for r in given.records("dead")] == ['{"s":"a\ufffd\ufffdb"}']
+    assert len(given.records("t")) == 1
+    with pytest.raises(RecordError, match="row 1 of .* field 's' is a string that is not UTF-8"):
+        Task(RowsPlan(PartPlan(plan=plan)), TO_T).write(batch)
