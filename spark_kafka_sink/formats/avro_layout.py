@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.formats.avro_defaults import encoded_default
+from spark_kafka_sink.formats.avro_defaults import encoded_default, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
@@ -116,7 +116,7 @@ class _Matching:
                 null_branch=NOTHING if schema == "null" else NO_NULLS
             )
         resolved = [self._names.resolved(branch, space) for branch in several]
-        null = 2 * resolved.index("null") if "null" in resolved else NO_NULLS
+        null = resolved.index("null") if "null" in resolved else NO_NULLS
         if column.type == pa.null():
             if null == NO_NULLS:
                 raise FormatError(_does_not_fit(column, resolved))
@@ -124,7 +124,7 @@ class _Matching:
         for number, branch in enumerate(resolved):
             if branch != "null" and self._fits(branch, column):
                 made = self._value(branch, column)
-                return made._replace(value_branch=2 * number, null_branch=null)
+                return made._replace(value_branch=number, null_branch=null)
         values = [branch for branch in resolved if branch != "null"]
         if len(values) == 1:
             self._value(values[0], column)  # says what exactly does not fit
@@ -199,7 +199,7 @@ class _Matching:
             return Node(nodes.CONSTANT, written, source=-1)
         several = branches(field["type"]) or [field["type"]]
         if "null" in several:
-            written = b"" if field["type"] == "null" else bytes([2 * several.index("null")])
+            written = b"" if field["type"] == "null" else varint(several.index("null"))
             return Node(nodes.CONSTANT, written, source=-1)
         raise FormatError(
             f"field '{name}' of the Avro schema ({type_name(field['type'])}) has no default, and "
