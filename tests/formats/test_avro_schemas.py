@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -33,3 +36,94 @@ def test_the_null_of_a_field_without_a_column_is_a_varint(count):
     schema = record(a=[*records_of(count), "null"], b="string")
     [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
     assert found == zigzag_varint(count) + b"\x02x"
+
+
+FLAG = {"type": "enum", "name": "E", "symbols": ["B"]}
+MICROS = {"type": "long", "logicalType": "time-micros"}
+MILLIS = {"type": "int", "logicalType": "time-millis"}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+DECIMAL = {"logicalType": "decimal", "precision": 4, "scale": 0}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "branches", "expected"),
+    [
+        (2**53 + 1, pa.int64(), ["null", "double", "long"], b"\x04" + zigzag_varint(2**53 + 1)),
+        (2**53 - 1, pa.int64(), ["float", "double"], b"\x02" + struct.pack("<d", 2**53 - 1)),
+        (
+            2**24 + 1,
+            pa.int32(),
+            ["null", "float", "double", "long", "int"],
+            b"\x08\x82\x80\x80\x10",
+        ),
+        (2**24 + 1, pa.int32(), ["null", "float", "double", "long"], b"\x06\x82\x80\x80\x10"),
+        (3, pa.int8(), ["float", "null", "double"], b"\x04" + struct.pack("<d", 3)),
+        (1.5, pa.float32(), ["double", "float"], b"\x02" + struct.pack("<f", 1.5)),
+        ("hi", pa.string(), ["null", "bytes", "string"], b"\x04\x04hi"),
+        ("B", pa.string(), ["null", FLAG, "string"], b"\x04\x02B"),
+        ("B", pa.string(), ["null", FLAG], b"\x02\x00"),
+        (b"hi", pa.binary(), [FIXED, "bytes"], b"\x02\x04hi"),
+        (3_000_000, pa.time64("ns"), [MILLIS, MICROS], b"\x02" + zigzag_varint(3_000)),
+        (
+            Decimal(5),
+            pa.decimal128(3, 0),
+            [{**FIXED, **DECIMAL}, {"type": "bytes", **DECIMAL}],
+            b"\x00\x00\x05",
+        ),
+        (
+            [1],
+            pa.list_(pa.int64()),
+            [{"type": "array", "items": ["double", "long"]}],
+            b"\x00\x02\x02\x02\x00",
+        ),
+        (
+            {"x": [7]},
+            pa.struct([("x", pa.list_(pa.int64()))]),
+            [
+                "null",
+                record(x={"type": "array", "items": "double"}) | {"name": "D"},
+                record(x={"type": "array", "items": ["null", "long"]}) | {"name": "L"},
+            ],
+            b"\x04\x02\x02\x0e\x00",
+        ),
+        (
+            [("k", 7)],
+            pa.map_(pa.string(), pa.int32()),
+            ["null", {"type": "map", "values": ["float", "int"]}],
+            b"\x02\x02\x02k\x02\x0e\x00",
+        ),
+    ],
+)
+def test_the_branch_that_loses_least_is_taken(value, kind, branches, expected):
+    assert written(pa.array([value], kind), branches) == [expected]
+
+
+def test_a_union_in_a_union_is_tried_once():
+    """As often as it is nested, not two to the power of that."""
+    schema, kind, value = "long", pa.int64(), 1
+    for level in range(40):
+        schema = ["null", record(x=schema) | {"name": f"R{level}"}]
+        kind, value = pa.struct([("x", kind)]), {"x": value}
+    assert written(pa.array([value], kind), schema) == [b"\x02" * 41]
+
+
+@pytest.mark.parametrize("names", [("ID", "id"), ("id", "ID"), ("iD", "id", "ID")])
+def test_a_field_of_exactly_the_column_s_name_comes_first(names):
+    batch = pa.record_batch({"id": ["x"]})
+    schema = record(**{name: (["null", "string"], None) for name in names})
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"".join(b"\x02\x02x" if name == "id" else b"\x00" for name in names)
+
+
+def test_fields_are_left_to_columns_of_another_case():
+    batch = pa.record_batch({"id": [1], "ID": [2], "Name": ["n"]})
+    schema = record(name="string", ID="long", id="long")
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"\x02n\x04\x02"
+
+
+def test_a_column_of_another_case_has_one_field():
+    batch = pa.record_batch({"Id": [1]})
+    schema = record(ID=(["null", "long"], None), id=(["null", "long"], None))
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"\x02\x02\x00"
