@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_sink.formats.avro_checks import checked_types
 from spark_kafka_sink.formats.avro_defaults import encoded_default, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import FormatError
@@ -91,8 +92,8 @@ def avro_root(schema: Any, columns: list[Column]) -> Node:
 
     Raises FormatError for a column without a field that it fits, or a field without a column.
     """
-    names = NamedTypes()
-    root = names.resolved(schema, "")
+    names = checked_types(schema)
+    root = schema if isinstance(schema, list) else names.resolved(schema, "")
     if not isinstance(root, dict) or root.get("type") != "record":
         raise FormatError(f"the Avro schema of rows must be a record, not {type_name(root)}")
     return Node(nodes.STRUCT, children=_Matching(names).fields(root, columns, "")[0])
@@ -188,7 +189,7 @@ class _Matching:
             written_as = PLAIN if divisor == 1 else DIVIDED
             return _Way(nodes.INT64, written_as, divisor, loss)
         if kind == nodes.DECIMAL:
-            return _decimal_way(name, schema, column.type) if logical == "decimal" else None
+            return _decimal_way(name, schema, column, logical)
         if logical == "decimal":
             return None
         if kind == nodes.BINARY and name == "fixed":
@@ -219,9 +220,10 @@ class _Matching:
         if "default" in field:
             written = encoded_default(field["type"], field["default"], self._names, space, name)
             return Node(nodes.CONSTANT, written, source=-1)
-        several = branches(field["type"]) or [field["type"]]
-        if "null" in several:
-            written = b"" if field["type"] == "null" else varint(several.index("null"))
+        several = branches(field["type"])
+        types = [self._names.resolved(kind, space) for kind in several or [field["type"]]]
+        if "null" in types:
+            written = b"" if several is None else varint(types.index("null"))
             return Node(nodes.CONSTANT, written, source=-1)
         raise FormatError(
             f"field '{name}' of the Avro schema ({type_name(field['type'])}) has no default, and "
@@ -243,7 +245,15 @@ def _columns_of(names: list[str], columns: list[Column]) -> dict[str, int]:
     return found
 
 
-def _decimal_way(name: str, schema: Any, kind: Any) -> _Way | None:
+def _decimal_way(name: str, schema: Any, column: Column, logical: str) -> _Way | None:
+    if logical != "decimal":
+        if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
+            raise FormatError(
+                f"column '{column.path}' cannot be written: its logical type 'decimal' in the Avro "
+                f"schema has no valid precision and scale: {str(schema)[:200]}"
+            )
+        return None
+    kind = column.type
     if schema.get("scale", 0) != kind.scale or schema["precision"] < kind.precision:
         return None
     if name == "bytes":

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink.formats.errors import FormatError
 from tests.formats.avro_written import encoder, record, written
 from tests.twin import zigzag_varint
 
@@ -127,3 +128,131 @@ def test_a_column_of_another_case_has_one_field():
     schema = record(ID=(["null", "long"], None), id=(["null", "long"], None))
     [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
     assert found == b"\x02\x02\x00"
+
+
+PORT = record(c="string") | {"name": "Port"}
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ((["null", PORT], None), b"\x00"),
+        (["null", PORT], b"\x00"),
+        (({"type": "array", "items": PORT}, []), b"\x00"),
+        (({"type": "map", "values": ["null", PORT]}, {}), b"\x00"),
+        ((record(inner=(["null", PORT], None)) | {"name": "O"}, {}), b"\x00"),
+        ((["int", PORT], 3), b"\x00\x06"),
+    ],
+)
+def test_a_type_may_be_defined_in_a_field_without_a_column(before, expected):
+    kind = pa.struct([("c", pa.string())])
+    batch = pa.record_batch({"bill": pa.array([{"c": "x"}, None], kind)})
+    schema = record(ship=before, bill=["null", "Port"])
+    found = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == [expected + b"\x02\x02x", expected + b"\x00"]
+
+
+@pytest.mark.parametrize("logical", [{}, {"logicalType": "unknown"}])
+def test_null_as_an_object_is_null(logical):
+    null = {"type": "null", **logical}
+    assert written(pa.nulls(2), null) == [b"", b""]
+    assert written(pa.array([1, None], pa.int32()), [null, "int"]) == [b"\x02\x02", b"\x00"]
+    batch = pa.record_batch({"b": ["x"]})
+    schema = record(a=null, c=["int", null], d=(null, None), b="string")
+    assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [b"\x02\x02x"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"precision": 0}, {"precision": "5"}, {"precision": 2, "scale": 3}]
+)
+def test_a_decimal_that_is_none_is_its_bytes(wrong):
+    """As Avro's specification wants it of logical types that are not valid."""
+    kind = {"type": "bytes", "logicalType": "decimal", **wrong}
+    assert written(pa.array([b"ab"]), kind) == [b"\x04ab"]
+    with pytest.raises(
+        FormatError, match="column 'c' .* 'decimal' .* no valid precision and scale"
+    ):
+        written(pa.array([Decimal(5)], pa.decimal128(2, 0)), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"type": "array"}, "field 'c' of the Avro schema has an array without items"),
+        ({"type": "map"}, "field 'c' of the Avro schema has a map without values"),
+        ({"type": "record", "name": "X"}, "field 'c' .* record 'X' without a list of fields"),
+        ({"type": "record", "name": "X", "fields": {}}, "record 'X' without a list of fields"),
+        ({"type": "record", "name": "X", "fields": [5]}, "record 'X' with a field .* name: 5"),
+        ({"type": "record", "name": "X", "fields": [{"type": "int"}]}, "'X' with a field .* name"),
+        ({"type": "record", "name": "X", "fields": [{"name": "a"}]}, r"field 'c\.a' .* no type"),
+        (record(a="int", b=5) | {"name": "X"}, r"field 'c\.b' of the Avro schema .* no type.*: 5"),
+        ({"type": "enum", "name": "E"}, "enum 'E' without a list of symbols"),
+        ({"type": "enum", "name": "E", "symbols": [1]}, "enum 'E' without a list of symbols"),
+        ({"type": "enum", "name": "E", "symbols": "ab"}, "enum 'E' without a list of symbols"),
+        ({"type": "fixed", "name": "F"}, "fixed 'F' without a size"),
+        ({"type": "fixed", "name": "F", "size": "2"}, "fixed 'F' without a size"),
+        ({"type": "fixed", "name": "F", "size": -1}, "fixed 'F' without a size"),
+        ({"type": "fixed", "size": 2}, "field 'c' of the Avro schema has a fixed without a name"),
+        ({"type": "fixed", "name": "F", "namespace": 5, "size": 2}, "'F' .* namespace .* no text"),
+        ({"type": ["null", "int"]}, "field 'c' of the Avro schema has no type"),
+        ({"type": 5}, "field 'c' of the Avro schema has no type"),
+        ({}, "field 'c' of the Avro schema has no type"),
+        (None, "field 'c' of the Avro schema has no type"),
+        (["null", ["int"]], "field 'c' of the Avro schema has a union in a union"),
+        ({"type": "array", "items": {"type": "map"}}, r"field 'c\[\]' .* a map without values"),
+        (["null", {"type": "array", "items": "X"}], r"field 'c\[\]' .* type 'X' .* not define"),
+        (record(x=FIXED, y=FIXED | {"size": 3}) | {"name": "X"}, r"'c\.y' .* another type 'F'"),
+    ],
+)
+@pytest.mark.parametrize("has_column", [True, False])
+def test_schemas_that_are_none_are_told_with_their_field(kind, message, has_column):
+    """Also where no column is written as what is wrong."""
+    batch = pa.record_batch({"c" if has_column else "a": [1]})
+    schema = record(a=("int", 1), c=(kind, None))
+    with pytest.raises(FormatError, match=message):
+        encoder(batch.schema, schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "record", "name": "R"}, "the Avro schema has a record 'R' without a list of"),
+        (["null", record(a="int")], "must be a record, not union of null and record R"),
+        ({"type": "array", "items": "int"}, "must be a record, not array"),
+        ({"fields": []}, "the Avro schema has no type"),
+        (5, "the Avro schema has no type .*: 5"),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2},
+            "record 'R' with two fields 'a'",
+        ),
+    ],
+)
+def test_roots_that_are_no_records_are_told(schema, message):
+    with pytest.raises(FormatError, match=message):
+        encoder(pa.schema([("a", pa.int32())]), schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("float", 1e300),
+        ("double", 10**400),
+        ("double", True),
+        ("long", 2**63),
+        ("bytes", "\u20ac"),
+        ("string", None),
+        (FIXED, 5),
+        (FIXED, "a"),
+        (FLAG, "C"),
+        ({"type": "array", "items": "string"}, "ab"),
+        ({"type": "array", "items": "string"}, {"a": 1}),
+        ({"type": "map", "values": "int"}, [1]),
+        (record(x=("int", 1)) | {"name": "X"}, ""),
+        (record(x="int") | {"name": "X"}, {}),
+    ],
+)
+def test_defaults_that_are_none_of_their_type_are_told(kind, default):
+    batch = pa.record_batch({"a": ["x"]})
+    for given in (kind, [kind]):
+        with pytest.raises(FormatError, match="default of field 'f' of the Avro schema is no "):
+            encoder(batch.schema, record(f=(given, default), a="string"))
