@@ -130,6 +130,14 @@ def test_a_column_of_another_case_has_one_field():
     assert found == b"\x02\x02\x00"
 
 
+def test_aliases_are_for_readers():
+    """docs/formats.md says so."""
+    schema = record(new="long")
+    schema["fields"][0]["aliases"] = ["old"]
+    with pytest.raises(FormatError, match=r"no field for \['old'\]"):
+        encoder(pa.schema([("old", pa.int64())]), schema)
+
+
 PORT = record(c="string") | {"name": "Port"}
 
 
