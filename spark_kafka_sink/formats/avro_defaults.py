@@ -11,6 +11,10 @@ from typing import Any
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, type_name
 from spark_kafka_sink.formats.errors import FormatError
 
+_JSON: dict[str, type] = {"record": dict, "map": dict, "array": list}
+# What a default raises that is of another type or beyond it.
+_WRONG = (KeyError, TypeError, ValueError, AttributeError, OverflowError, struct.error)
+
 
 def encoded_default(schema: Any, value: Any, names: NamedTypes, space: str, field: str) -> bytes:
     """A default's bytes. Of a union it is one of its first branch, or, as in newer Avro, of any.
@@ -21,7 +25,7 @@ def encoded_default(schema: Any, value: Any, names: NamedTypes, space: str, fiel
     if several is None:
         try:
             return _encoded(names.resolved(schema, space), value, names, field)
-        except (KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
+        except _WRONG as error:
             raise FormatError(
                 f"the default of field '{field}' of the Avro schema is no {type_name(schema)}: "
                 f"{str(value)[:100]}"
@@ -49,6 +53,8 @@ def varint(value: int) -> bytes:
 
 def _encoded(schema: Any, value: Any, names: NamedTypes, field: str) -> bytes:
     kind = schema if isinstance(schema, str) else schema["type"]
+    if kind in _JSON and not isinstance(value, _JSON[kind]):
+        raise ValueError(kind)
     if kind == "record":
         return _record(schema, value, names, field)
     space = names.space_of(schema)
@@ -84,7 +90,7 @@ def _scalar(kind: str, schema: Any, value: Any) -> bytes:
         bits = 31 if kind == "int" else 63
         if -(2**bits) <= value < 2**bits:
             return varint(value)
-    if kind in ("float", "double") and isinstance(value, (int, float)):
+    if kind in ("float", "double") and isinstance(value, (int, float)) and type(value) is not bool:
         return struct.pack("<f" if kind == "float" else "<d", value)
     if kind == "string" and isinstance(value, str):
         return _sized(value.encode())

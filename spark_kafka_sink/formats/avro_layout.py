@@ -2,7 +2,8 @@
 
 Fields are found by name, exactly or else without regard to case. A field that no column has gets
 its default, or null. What fits what is as in Spark's ``AvroSerializer``, and what Avro promotes:
-int to long, float and double, long to float and double, float to double, string to bytes.
+int to long, float and double, long to float and double, float to double, string to bytes. Of a
+union's branches the one that loses least is written, the first of several.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.formats.avro_defaults import encoded_default
+from spark_kafka_sink.formats.avro_checks import checked_types
+from spark_kafka_sink.formats.avro_defaults import encoded_default, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
@@ -27,30 +29,48 @@ from spark_kafka_sink.record.kernels.avro_rows import (
     PLAIN,
 )
 
+# What a branch of a union is chosen by: from what keeps both type and value to what may lose most.
+_EXACT = 0
+_PROMOTED = 1  # the same value in another type
+_LIMITED = 2  # not every value can be written, or not all of its digits
+_LEAST_DIGITS = 3
+
 
 class _Way(NamedTuple):
-    """How a value is written. kind: of the column, as the kernel reads it"""
+    """How a value is written. kind: of the column, as the kernel reads it; loss: as above"""
 
     kind: int
     written_as: int = PLAIN
     parameter: int = 0
+    loss: int = _EXACT
+
+
+class _Made(NamedTuple):
+    """loss: the greatest of what is in it"""
+
+    node: Node
+    loss: int
 
 
 # (kind of the column, Avro's type): where nothing else has to be looked at.
 _SMALL = (nodes.INT8, nodes.INT16, nodes.INT32)
 _WAYS: dict[tuple[int, str], _Way] = {
     (nodes.BOOLEAN, "boolean"): _Way(nodes.BOOLEAN),
-    **{(kind, avro): _Way(kind) for kind in _SMALL for avro in ("int", "long")},
-    **{(kind, "float"): _Way(kind, AS_FLOAT) for kind in (*_SMALL, nodes.INT64)},
-    **{(kind, "double"): _Way(kind, AS_DOUBLE) for kind in (*_SMALL, nodes.INT64)},
+    **{(kind, "int"): _Way(kind) for kind in _SMALL},
+    **{(kind, "long"): _Way(kind, loss=_PROMOTED) for kind in _SMALL},
+    **{(kind, "double"): _Way(kind, AS_DOUBLE, loss=_LIMITED) for kind in (*_SMALL, nodes.INT64)},
+    **{
+        (kind, "float"): _Way(kind, AS_FLOAT, loss=_LEAST_DIGITS) for kind in (*_SMALL, nodes.INT64)
+    },
     (nodes.INT64, "long"): _Way(nodes.INT64),
     (nodes.INTERVAL, "long"): _Way(nodes.INT64),
     (nodes.DATE, "int"): _Way(nodes.INT32),
     (nodes.FLOAT, "float"): _Way(nodes.FLOAT),
-    (nodes.FLOAT, "double"): _Way(nodes.FLOAT, AS_DOUBLE),
+    (nodes.FLOAT, "double"): _Way(nodes.FLOAT, AS_DOUBLE, loss=_PROMOTED),
     (nodes.DOUBLE, "double"): _Way(nodes.DOUBLE),
     (nodes.STRING, "string"): _Way(nodes.STRING),
-    (nodes.STRING, "bytes"): _Way(nodes.STRING),
+    (nodes.STRING, "bytes"): _Way(nodes.STRING, loss=_PROMOTED),
+    (nodes.STRING, "enum"): _Way(nodes.STRING, ENUM, loss=_LIMITED),
     (nodes.BINARY, "bytes"): _Way(nodes.BINARY),
 }
 # (kind, Avro's type, logical type): microseconds, and nanoseconds of a day, over so many.
@@ -72,26 +92,21 @@ def avro_root(schema: Any, columns: list[Column]) -> Node:
 
     Raises FormatError for a column without a field that it fits, or a field without a column.
     """
-    names = NamedTypes()
-    root = names.resolved(schema, "")
+    names = checked_types(schema)
+    root = schema if isinstance(schema, list) else names.resolved(schema, "")
     if not isinstance(root, dict) or root.get("type") != "record":
         raise FormatError(f"the Avro schema of rows must be a record, not {type_name(root)}")
-    return Node(nodes.STRUCT, children=_Matching(names).fields(root, columns, ""))
+    return Node(nodes.STRUCT, children=_Matching(names).fields(root, columns, "")[0])
 
 
 class _Matching:
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
 
-    def fields(self, record: Any, columns: list[Column], path: str) -> tuple[Node, ...]:
+    def fields(self, record: Any, columns: list[Column], path: str) -> tuple[tuple[Node, ...], int]:
+        """The nodes of a record's fields, and the greatest loss of them."""
         names = [field["name"] for field in record["fields"]]
-        found = {name: number for number, name in enumerate(c.name for c in columns)}
-        lower = {column.name.lower(): number for number, column in enumerate(columns)}
-        taken: dict[str, int] = {}
-        for name in names:
-            number = found.get(name, lower.get(name.lower()))
-            if number is not None and number not in taken.values():
-                taken[name] = number
+        taken = _columns_of(names, columns)
         left = [c.path for n, c in enumerate(columns) if n not in taken.values()]
         if left:
             raise FormatError(
@@ -99,45 +114,50 @@ class _Matching:
                 f"{names}. Leave these columns out, or name them as the schema does"
             )
         space = self._names.space_of(record)
-        return tuple(
-            self.node(field["type"], space, columns[taken[field["name"]]])._replace(
-                source=taken[field["name"]]
-            )
-            if field["name"] in taken
-            else self._without_column(field, space, path)
-            for field in record["fields"]
-        )
+        found, loss = [], _EXACT
+        for field in record["fields"]:
+            number = taken.get(field["name"])
+            if number is None:
+                found.append(self._without_column(field, space, path))
+            else:
+                made = self._field(field["type"], space, columns[number])
+                found.append(made.node._replace(source=number))
+                loss = max(loss, made.loss)
+        return tuple(found), loss
 
-    def node(self, schema: Any, space: str, column: Column) -> Node:
+    def _field(self, schema: Any, space: str, column: Column) -> _Made:
         """Of a column that is written as ``schema``, named types in it being those of ``space``."""
         several = branches(schema)
-        if several is None:
-            return self._value(self._names.resolved(schema, space), column)._replace(
-                null_branch=NOTHING if schema == "null" else NO_NULLS
-            )
-        resolved = [self._names.resolved(branch, space) for branch in several]
-        null = 2 * resolved.index("null") if "null" in resolved else NO_NULLS
-        if column.type == pa.null():
-            if null == NO_NULLS:
-                raise FormatError(_does_not_fit(column, resolved))
-            return Node(nodes.NULL, null_branch=null)
-        for number, branch in enumerate(resolved):
-            if branch != "null" and self._fits(branch, column):
-                made = self._value(branch, column)
-                return made._replace(value_branch=2 * number, null_branch=null)
-        values = [branch for branch in resolved if branch != "null"]
-        if len(values) == 1:
-            self._value(values[0], column)  # says what exactly does not fit
-        raise FormatError(_does_not_fit(column, resolved))
+        if several is not None:
+            return self._branch([self._names.resolved(b, space) for b in several], column)
+        resolved = self._names.resolved(schema, space)
+        made = self._value(resolved, column)
+        null = NOTHING if resolved == "null" else NO_NULLS
+        return made._replace(node=made.node._replace(null_branch=null))
 
-    def _fits(self, schema: Any, column: Column) -> bool:
-        try:
-            self._value(schema, column)
-        except FormatError:
-            return False
-        return True
+    def _branch(self, several: list[Any], column: Column) -> _Made:
+        """``several``: the types of a union."""
+        null = several.index("null") if "null" in several else NO_NULLS
+        if column.type == pa.null() and null != NO_NULLS:
+            return _Made(Node(nodes.NULL, null_branch=null), _EXACT)
+        best, errors = None, []
+        for number, schema in enumerate(several):
+            if schema == "null":
+                continue
+            try:
+                made = self._value(schema, column)
+            except FormatError as error:
+                errors.append(error)
+                continue
+            if best is None or made.loss < best.loss:
+                best = made._replace(node=made.node._replace(value_branch=number))
+        if best is not None:
+            return best._replace(node=best.node._replace(null_branch=null))
+        if len(errors) == 1:
+            raise errors[0]  # says what exactly does not fit
+        raise FormatError(_does_not_fit(column, several))
 
-    def _value(self, schema: Any, column: Column) -> Node:
+    def _value(self, schema: Any, column: Column) -> _Made:
         found = kind_of(column.type)
         if found is None or is_variant(column.type):
             given = "VARIANT" if found is not None else f"the Arrow type {column.type}"
@@ -148,33 +168,35 @@ class _Matching:
         kind, offset_bytes = found
         name = schema if isinstance(schema, str) else schema["type"]
         if kind == nodes.NULL and name == "null":
-            return Node(nodes.NULL)
+            return _Made(Node(nodes.NULL), _EXACT)
         if kind >= nodes.STRUCT and _NESTED[kind] == name:
-            made = Node(kind, offset_bytes=offset_bytes, path=column.path)
-            return made._replace(children=self._children(schema, column))
+            children, loss = self._children(schema, column)
+            node = Node(kind, offset_bytes=offset_bytes, path=column.path, children=children)
+            return _Made(node, loss)
         way = self._way(kind, name, schema, column)
         if way is None:
             raise FormatError(_does_not_fit(column, [schema]))
         symbols = tuple(schema["symbols"]) if way.written_as == ENUM else ()
-        made = Node(way.kind, parameter=way.parameter, written_as=way.written_as)
-        return made._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
+        node = Node(way.kind, parameter=way.parameter, written_as=way.written_as)
+        node = node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
+        return _Made(node, way.loss)
 
     def _way(self, kind: int, name: str, schema: Any, column: Column) -> _Way | None:
         logical = logical_type(schema)
         divisor = _TIMES.get((kind, name, logical))
         if divisor is not None:
-            return _Way(nodes.INT64) if divisor == 1 else _Way(nodes.INT64, DIVIDED, divisor)
+            loss = _EXACT if logical.endswith("-micros") else _LIMITED
+            written_as = PLAIN if divisor == 1 else DIVIDED
+            return _Way(nodes.INT64, written_as, divisor, loss)
         if kind == nodes.DECIMAL:
-            return _decimal_way(name, schema, column.type) if logical == "decimal" else None
+            return _decimal_way(name, schema, column, logical)
         if logical == "decimal":
             return None
         if kind == nodes.BINARY and name == "fixed":
-            return _Way(kind, FIXED, schema["size"])
-        if kind == nodes.STRING and name == "enum":
-            return _Way(kind, ENUM)
+            return _Way(kind, FIXED, schema["size"], _LIMITED)
         return _WAYS.get((kind, name))
 
-    def _children(self, schema: Any, column: Column) -> tuple[Node, ...]:
+    def _children(self, schema: Any, column: Column) -> tuple[tuple[Node, ...], int]:
         kind, path = column.type, column.path
         space = self._names.space_of(schema)
         if isinstance(kind, pa.StructType):
@@ -188,18 +210,20 @@ class _Matching:
                     f"keys of the map '{path}' have the Arrow type {kind.key_type}: Avro has text "
                     "alone. Make text of them by transform_keys()"
                 )
-            value = self.node(schema["values"], space, Column("", f"{path}[]", kind.item_type))
-            return (Node(nodes.STRING, offset_bytes=key[1]), value)
-        return (self.node(schema["items"], space, Column("", f"{path}[]", kind.value_type)),)
+            made = self._field(schema["values"], space, Column("", f"{path}[]", kind.item_type))
+            return (Node(nodes.STRING, offset_bytes=key[1]), made.node), made.loss
+        made = self._field(schema["items"], space, Column("", f"{path}[]", kind.value_type))
+        return (made.node,), made.loss
 
     def _without_column(self, field: Any, space: str, path: str) -> Node:
         name = f"{path}.{field['name']}" if path else field["name"]
         if "default" in field:
             written = encoded_default(field["type"], field["default"], self._names, space, name)
             return Node(nodes.CONSTANT, written, source=-1)
-        several = branches(field["type"]) or [field["type"]]
-        if "null" in several:
-            written = b"" if field["type"] == "null" else bytes([2 * several.index("null")])
+        several = branches(field["type"])
+        types = [self._names.resolved(kind, space) for kind in several or [field["type"]]]
+        if "null" in types:
+            written = b"" if several is None else varint(types.index("null"))
             return Node(nodes.CONSTANT, written, source=-1)
         raise FormatError(
             f"field '{name}' of the Avro schema ({type_name(field['type'])}) has no default, and "
@@ -207,7 +231,29 @@ class _Matching:
         )
 
 
-def _decimal_way(name: str, schema: Any, kind: Any) -> _Way | None:
+def _columns_of(names: list[str], columns: list[Column]) -> dict[str, int]:
+    """Names of fields → columns that have them: exactly, then those that are left, in any case."""
+    exact = {column.name: number for number, column in enumerate(columns)}
+    found = {name: exact[name] for name in names if name in exact}
+    left: dict[str, int] = {}
+    for number, column in enumerate(columns):
+        if number not in found.values():
+            left.setdefault(column.name.lower(), number)
+    for name in names:
+        if name not in found and name.lower() in left:
+            found[name] = left.pop(name.lower())
+    return found
+
+
+def _decimal_way(name: str, schema: Any, column: Column, logical: str) -> _Way | None:
+    if logical != "decimal":
+        if isinstance(schema, dict) and schema.get("logicalType") == "decimal":
+            raise FormatError(
+                f"column '{column.path}' cannot be written: its logical type 'decimal' in the Avro "
+                f"schema has no valid precision and scale: {str(schema)[:200]}"
+            )
+        return None
+    kind = column.type
     if schema.get("scale", 0) != kind.scale or schema["precision"] < kind.precision:
         return None
     if name == "bytes":

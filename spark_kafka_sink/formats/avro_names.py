@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from spark_kafka_sink.formats.errors import FormatError
-
-_PRIMITIVE = frozenset(
+PRIMITIVE = frozenset(
     ["null", "boolean", "int", "long", "float", "double", "bytes", "string"],
 )
-_NAMED = frozenset(["record", "enum", "fixed"])
-_UNNAMED = frozenset(["array", "map"])
+NAMED = frozenset(["record", "enum", "fixed"])
+UNNAMED = frozenset(["array", "map"])
 
 
 def has_field(schema: str, name: str) -> bool:
@@ -25,57 +23,53 @@ def has_field(schema: str, name: str) -> bool:
 
 
 class NamedTypes:
-    """Records, enums and fixed types, known from where they are defined on."""
+    """Records, enums and fixed types of a schema, and the namespaces in which types stand.
+
+    All are known before one is asked for; see ``avro_checks``.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
         self._spaces: dict[int, str] = {}
 
+    def define(self, schema: Any, space: str) -> bool:
+        """Keep a type that has a name; False if another type has it already.
+
+        space: the namespace of what is around the type
+        """
+        name = schema["name"]
+        given = schema.get("namespace")
+        space = name.rpartition(".")[0] if "." in name else space if given is None else given
+        full = name if "." in name or not space else f"{space}.{name}"
+        self.put(schema, space)
+        return bool(self._known.setdefault(full, schema) == schema)
+
+    def put(self, schema: Any, space: str) -> None:
+        """Keep the namespace of the names in an array, a map or a type with a name."""
+        self._spaces[id(schema)] = space
+
+    def found(self, name: str, space: str) -> Any:
+        """What was defined by a name that stands in the namespace ``space``, or None."""
+        full = name if "." in name or not space else f"{space}.{name}"
+        return self._known.get(full, self._known.get(name))
+
     def resolved(self, schema: Any, space: str) -> Any:
         """A primitive type's name, or a dict of another type that is no union.
 
-        space: the namespace in which a name stands. Raises FormatError for what is no Avro schema.
+        schema: one that was checked; space: the namespace in which it stands
         """
-        if isinstance(schema, str):
-            return schema if schema in _PRIMITIVE else self._named(schema, space)
-        kind = schema.get("type") if isinstance(schema, dict) else None
+        kind = schema["type"] if isinstance(schema, dict) else schema
         if isinstance(kind, dict):
             return self.resolved(kind, space)
-        if kind in _NAMED:
-            return self._defined(schema, space)
-        if kind in _UNNAMED:
-            self._spaces[id(schema)] = space
-            return schema
-        if kind in _PRIMITIVE:
-            return schema if "logicalType" in schema else kind
-        if isinstance(kind, str):
-            return self._named(kind, space)
-        raise FormatError(f"this is no Avro schema: {str(schema)[:200]}")
+        if kind in PRIMITIVE:
+            has_more = isinstance(schema, dict) and "logicalType" in schema and kind != "null"
+            return schema if has_more else kind
+        is_itself = isinstance(schema, dict) and (kind in NAMED or kind in UNNAMED)
+        return schema if is_itself else self.found(kind, space)
 
     def space_of(self, schema: Any) -> str:
         """The namespace of names in a type that was resolved."""
         return self._spaces.get(id(schema), "")
-
-    def _named(self, name: str, space: str) -> Any:
-        full = name if "." in name or not space else f"{space}.{name}"
-        found = self._known.get(full, self._known.get(name))
-        if found is None:
-            raise FormatError(
-                f"the Avro schema has a type '{name}' that it does not define: one of "
-                f"{sorted(_PRIMITIVE | _NAMED | _UNNAMED)}, or a name that is defined before"
-            )
-        return found
-
-    def _defined(self, schema: Any, space: str) -> Any:
-        name = schema.get("name")
-        if not isinstance(name, str) or not name:
-            raise FormatError(f"the Avro schema has a {schema['type']} without a name")
-        given = schema.get("namespace", space)
-        space = name.rpartition(".")[0] if "." in name else given
-        full = name if "." in name or not space else f"{space}.{name}"
-        self._known[full] = schema
-        self._spaces[id(schema)] = space
-        return schema
 
 
 def branches(schema: Any) -> list[Any] | None:
@@ -84,8 +78,16 @@ def branches(schema: Any) -> list[Any] | None:
 
 
 def logical_type(schema: Any) -> str:
-    """Of a type that was resolved, or empty."""
-    return str(schema.get("logicalType", "")) if isinstance(schema, dict) else ""
+    """Of a type that was resolved, or empty, also where it is a decimal that is not valid."""
+    found = str(schema.get("logicalType", "")) if isinstance(schema, dict) else ""
+    return "" if found == "decimal" and not _is_decimal(schema) else found
+
+
+def _is_decimal(schema: Any) -> bool:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int:
+        return False
+    return schema["type"] in ("bytes", "fixed") and precision > 0 and 0 <= scale <= precision
 
 
 def type_name(schema: Any) -> str:
@@ -94,7 +96,7 @@ def type_name(schema: Any) -> str:
         return "union of " + " and ".join(type_name(branch) for branch in schema)
     if not isinstance(schema, dict):
         return str(schema)
-    logical = schema.get("logicalType")
+    logical = logical_type(schema)
     if logical == "decimal":
         return f"decimal({schema.get('precision')},{schema.get('scale', 0)})"
     name = f" {schema['name']}" if "name" in schema else ""

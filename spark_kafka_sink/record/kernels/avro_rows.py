@@ -224,16 +224,14 @@ def write_avro(state_address: int) -> int:
             if kind == NULL or (validity != 0 and not is_set(validity, position)):
                 branch = field(child, NULL_BRANCH)
                 if branch >= 0:
-                    store_uint8(at, branch)
-                    at += 1
+                    at = put_varint(at, branch)
                 elif branch == NO_NULLS:
                     fault = np.int64(NULL_VALUE)
                     break
                 continue
             branch = field(child, VALUE_BRANCH)
             if branch >= 0:
-                store_uint8(at, branch)
-                at += 1
+                at = put_varint(at, branch)
             written_as = field(child, WRITTEN_AS)
             data = field(child, DATA)
             if kind <= INT64:

@@ -1,0 +1,266 @@
+"""Given schemas of Avro: which branch of a union, which field, and schemas that are wrong."""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.formats.errors import FormatError
+from tests.formats.avro_written import encoder, record, written
+from tests.twin import zigzag_varint
+
+
+def records_of(count: int) -> list[object]:
+    """So many records, each with a field of another name."""
+    return [record(**{f"x{n}": "int"}) | {"name": f"R{n}"} for n in range(count)]
+
+
+@pytest.mark.parametrize("count", [63, 64, 65, 129, 8191, 8192])
+def test_numbers_of_branches_are_varints(count):
+    """Values and nulls, the last branch being that of both."""
+    kind = pa.struct([(f"x{count - 1}", pa.int32())])
+    array = pa.array([{f"x{count - 1}": 7}, None, {f"x{count - 1}": -1}], kind)
+    value = zigzag_varint(count)
+    expected = [value + b"\x0e", b"\x00", value + b"\x01"]
+    assert written(array, ["null", *records_of(count)]) == expected
+    value = zigzag_varint(count - 1)
+    expected = [value + b"\x0e", zigzag_varint(count), value + b"\x01"]
+    assert written(array, [*records_of(count), "null"]) == expected
+
+
+@pytest.mark.parametrize("count", [63, 64, 130])
+def test_the_null_of_a_field_without_a_column_is_a_varint(count):
+    batch = pa.record_batch({"b": ["x"]})
+    schema = record(a=[*records_of(count), "null"], b="string")
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == zigzag_varint(count) + b"\x02x"
+
+
+FLAG = {"type": "enum", "name": "E", "symbols": ["B"]}
+MICROS = {"type": "long", "logicalType": "time-micros"}
+MILLIS = {"type": "int", "logicalType": "time-millis"}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+DECIMAL = {"logicalType": "decimal", "precision": 4, "scale": 0}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "branches", "expected"),
+    [
+        (2**53 + 1, pa.int64(), ["null", "double", "long"], b"\x04" + zigzag_varint(2**53 + 1)),
+        (2**53 - 1, pa.int64(), ["float", "double"], b"\x02" + struct.pack("<d", 2**53 - 1)),
+        (
+            2**24 + 1,
+            pa.int32(),
+            ["null", "float", "double", "long", "int"],
+            b"\x08\x82\x80\x80\x10",
+        ),
+        (2**24 + 1, pa.int32(), ["null", "float", "double", "long"], b"\x06\x82\x80\x80\x10"),
+        (3, pa.int8(), ["float", "null", "double"], b"\x04" + struct.pack("<d", 3)),
+        (1.5, pa.float32(), ["double", "float"], b"\x02" + struct.pack("<f", 1.5)),
+        ("hi", pa.string(), ["null", "bytes", "string"], b"\x04\x04hi"),
+        ("B", pa.string(), ["null", FLAG, "string"], b"\x04\x02B"),
+        ("B", pa.string(), ["null", FLAG], b"\x02\x00"),
+        (b"hi", pa.binary(), [FIXED, "bytes"], b"\x02\x04hi"),
+        (3_000_000, pa.time64("ns"), [MILLIS, MICROS], b"\x02" + zigzag_varint(3_000)),
+        (
+            Decimal(5),
+            pa.decimal128(3, 0),
+            [{**FIXED, **DECIMAL}, {"type": "bytes", **DECIMAL}],
+            b"\x00\x00\x05",
+        ),
+        (
+            [1],
+            pa.list_(pa.int64()),
+            [{"type": "array", "items": ["double", "long"]}],
+            b"\x00\x02\x02\x02\x00",
+        ),
+        (
+            {"x": [7]},
+            pa.struct([("x", pa.list_(pa.int64()))]),
+            [
+                "null",
+                record(x={"type": "array", "items": "double"}) | {"name": "D"},
+                record(x={"type": "array", "items": ["null", "long"]}) | {"name": "L"},
+            ],
+            b"\x04\x02\x02\x0e\x00",
+        ),
+        (
+            [("k", 7)],
+            pa.map_(pa.string(), pa.int32()),
+            ["null", {"type": "map", "values": ["float", "int"]}],
+            b"\x02\x02\x02k\x02\x0e\x00",
+        ),
+    ],
+)
+def test_the_branch_that_loses_least_is_taken(value, kind, branches, expected):
+    assert written(pa.array([value], kind), branches) == [expected]
+
+
+def test_a_union_in_a_union_is_tried_once():
+    """As often as it is nested, not two to the power of that."""
+    schema, kind, value = "long", pa.int64(), 1
+    for level in range(40):
+        schema = ["null", record(x=schema) | {"name": f"R{level}"}]
+        kind, value = pa.struct([("x", kind)]), {"x": value}
+    assert written(pa.array([value], kind), schema) == [b"\x02" * 41]
+
+
+@pytest.mark.parametrize("names", [("ID", "id"), ("id", "ID"), ("iD", "id", "ID")])
+def test_a_field_of_exactly_the_column_s_name_comes_first(names):
+    batch = pa.record_batch({"id": ["x"]})
+    schema = record(**{name: (["null", "string"], None) for name in names})
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"".join(b"\x02\x02x" if name == "id" else b"\x00" for name in names)
+
+
+def test_fields_are_left_to_columns_of_another_case():
+    batch = pa.record_batch({"id": [1], "ID": [2], "Name": ["n"]})
+    schema = record(name="string", ID="long", id="long")
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"\x02n\x04\x02"
+
+
+def test_a_column_of_another_case_has_one_field():
+    batch = pa.record_batch({"Id": [1]})
+    schema = record(ID=(["null", "long"], None), id=(["null", "long"], None))
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"\x02\x02\x00"
+
+
+def test_aliases_are_for_readers():
+    """docs/formats.md says so."""
+    schema = record(new="long")
+    schema["fields"][0]["aliases"] = ["old"]
+    with pytest.raises(FormatError, match=r"no field for \['old'\]"):
+        encoder(pa.schema([("old", pa.int64())]), schema)
+
+
+PORT = record(c="string") | {"name": "Port"}
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ((["null", PORT], None), b"\x00"),
+        (["null", PORT], b"\x00"),
+        (({"type": "array", "items": PORT}, []), b"\x00"),
+        (({"type": "map", "values": ["null", PORT]}, {}), b"\x00"),
+        ((record(inner=(["null", PORT], None)) | {"name": "O"}, {}), b"\x00"),
+        ((["int", PORT], 3), b"\x00\x06"),
+    ],
+)
+def test_a_type_may_be_defined_in_a_field_without_a_column(before, expected):
+    kind = pa.struct([("c", pa.string())])
+    batch = pa.record_batch({"bill": pa.array([{"c": "x"}, None], kind)})
+    schema = record(ship=before, bill=["null", "Port"])
+    found = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == [expected + b"\x02\x02x", expected + b"\x00"]
+
+
+@pytest.mark.parametrize("logical", [{}, {"logicalType": "unknown"}])
+def test_null_as_an_object_is_null(logical):
+    null = {"type": "null", **logical}
+    assert written(pa.nulls(2), null) == [b"", b""]
+    assert written(pa.array([1, None], pa.int32()), [null, "int"]) == [b"\x02\x02", b"\x00"]
+    batch = pa.record_batch({"b": ["x"]})
+    schema = record(a=null, c=["int", null], d=(null, None), b="string")
+    assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [b"\x02\x02x"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, {"precision": 0}, {"precision": "5"}, {"precision": 2, "scale": 3}]
+)
+def test_a_decimal_that_is_none_is_its_bytes(wrong):
+    """As Avro's specification wants it of logical types that are not valid."""
+    kind = {"type": "bytes", "logicalType": "decimal", **wrong}
+    assert written(pa.array([b"ab"]), kind) == [b"\x04ab"]
+    with pytest.raises(
+        FormatError, match="column 'c' .* 'decimal' .* no valid precision and scale"
+    ):
+        written(pa.array([Decimal(5)], pa.decimal128(2, 0)), kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ({"type": "array"}, "field 'c' of the Avro schema has an array without items"),
+        ({"type": "map"}, "field 'c' of the Avro schema has a map without values"),
+        ({"type": "record", "name": "X"}, "field 'c' .* record 'X' without a list of fields"),
+        ({"type": "record", "name": "X", "fields": {}}, "record 'X' without a list of fields"),
+        ({"type": "record", "name": "X", "fields": [5]}, "record 'X' with a field .* name: 5"),
+        ({"type": "record", "name": "X", "fields": [{"type": "int"}]}, "'X' with a field .* name"),
+        ({"type": "record", "name": "X", "fields": [{"name": "a"}]}, r"field 'c\.a' .* no type"),
+        (record(a="int", b=5) | {"name": "X"}, r"field 'c\.b' of the Avro schema .* no type.*: 5"),
+        ({"type": "enum", "name": "E"}, "enum 'E' without a list of symbols"),
+        ({"type": "enum", "name": "E", "symbols": [1]}, "enum 'E' without a list of symbols"),
+        ({"type": "enum", "name": "E", "symbols": "ab"}, "enum 'E' without a list of symbols"),
+        ({"type": "fixed", "name": "F"}, "fixed 'F' without a size"),
+        ({"type": "fixed", "name": "F", "size": "2"}, "fixed 'F' without a size"),
+        ({"type": "fixed", "name": "F", "size": -1}, "fixed 'F' without a size"),
+        ({"type": "fixed", "size": 2}, "field 'c' of the Avro schema has a fixed without a name"),
+        ({"type": "fixed", "name": "F", "namespace": 5, "size": 2}, "'F' .* namespace .* no text"),
+        ({"type": ["null", "int"]}, "field 'c' of the Avro schema has no type"),
+        ({"type": 5}, "field 'c' of the Avro schema has no type"),
+        ({}, "field 'c' of the Avro schema has no type"),
+        (None, "field 'c' of the Avro schema has no type"),
+        (["null", ["int"]], "field 'c' of the Avro schema has a union in a union"),
+        ({"type": "array", "items": {"type": "map"}}, r"field 'c\[\]' .* a map without values"),
+        (["null", {"type": "array", "items": "X"}], r"field 'c\[\]' .* type 'X' .* not define"),
+        (record(x=FIXED, y=FIXED | {"size": 3}) | {"name": "X"}, r"'c\.y' .* another type 'F'"),
+    ],
+)
+@pytest.mark.parametrize("has_column", [True, False])
+def test_schemas_that_are_none_are_told_with_their_field(kind, message, has_column):
+    """Also where no column is written as what is wrong."""
+    batch = pa.record_batch({"c" if has_column else "a": [1]})
+    schema = record(a=("int", 1), c=(kind, None))
+    with pytest.raises(FormatError, match=message):
+        encoder(batch.schema, schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "record", "name": "R"}, "the Avro schema has a record 'R' without a list of"),
+        (["null", record(a="int")], "must be a record, not union of null and record R"),
+        ({"type": "array", "items": "int"}, "must be a record, not array"),
+        ({"fields": []}, "the Avro schema has no type"),
+        (5, "the Avro schema has no type .*: 5"),
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2},
+            "record 'R' with two fields 'a'",
+        ),
+    ],
+)
+def test_roots_that_are_no_records_are_told(schema, message):
+    with pytest.raises(FormatError, match=message):
+        encoder(pa.schema([("a", pa.int32())]), schema)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ("float", 1e300),
+        ("double", 10**400),
+        ("double", True),
+        ("long", 2**63),
+        ("bytes", "\u20ac"),
+        ("string", None),
+        (FIXED, 5),
+        (FIXED, "a"),
+        (FLAG, "C"),
+        ({"type": "array", "items": "string"}, "ab"),
+        ({"type": "array", "items": "string"}, {"a": 1}),
+        ({"type": "map", "values": "int"}, [1]),
+        (record(x=("int", 1)) | {"name": "X"}, ""),
+        (record(x="int") | {"name": "X"}, {}),
+    ],
+)
+def test_defaults_that_are_none_of_their_type_are_told(kind, default):
+    batch = pa.record_batch({"a": ["x"]})
+    for given in (kind, [kind]):
+        with pytest.raises(FormatError, match="default of field 'f' of the Avro schema is no "):
+            encoder(batch.schema, record(f=(given, default), a="string"))
