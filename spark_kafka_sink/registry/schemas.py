@@ -18,7 +18,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.format_keys import HEADER
 from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
-from spark_kafka_sink.registry.client import RegistryClient, Schema
+from spark_kafka_sink.registry.answers import Schema
+from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.errors import (
     INCOMPATIBLE,
     INVALID,

@@ -16,7 +16,7 @@ from spark_kafka_sink.config.registry import SchemaOptions
 from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.remembered import Remembered
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
 from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of

@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
 from tests.unit.registry_asking import (  # noqa: F401
     HUSH,

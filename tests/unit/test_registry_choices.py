@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from tests.unit.registry_asking import OTHER, TEXT, found, fresh_registry, options, paths, refusal
 from tests.unit.registry_server import Registry

@@ -110,7 +110,7 @@ def test_what_is_told_of_an_answer(
     registry: Registry, status: int, content: object, words: str
 ) -> None:
     registry.fails = status, content
-    assert words in refusal(registry.url, schema_registry_timeout_ms="100")
+    assert words in refusal(registry.url, schema_registry_timeout_ms="2000")
 
 
 @pytest.mark.parametrize(
