@@ -9,6 +9,8 @@ import json
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.registry.errors import INCOMPATIBLE, INVALID
+
 _LARGEST_ID = 2**31 - 1
 _MOST_SHOWN = 600
 
@@ -92,6 +94,20 @@ def json_of(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError):
         return None
+
+
+def reason_in(content: Any, status: int) -> tuple[int | None, str]:
+    """The code and the words of an answer that is an error; None and "" for what has none.
+
+    status: of HTTP, which is the code of some
+    """
+    if not isinstance(content, dict):
+        return None, ""
+    code, words = content.get("error_code"), content.get("message")
+    reason = printable(str(words)) if words else ""
+    if not isinstance(code, int) or isinstance(code, bool):
+        code = status if reason and status in (INCOMPATIBLE, INVALID) else None
+    return code, reason
 
 
 def printable(text: str) -> str:

@@ -20,11 +20,10 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.registry_keys import split_url
-from spark_kafka_sink.registry.answers import Schema, json_of, printable, schema_in
+from spark_kafka_sink.registry.answers import Schema, json_of, reason_in, schema_in
 from spark_kafka_sink.registry.credentials import headers_of
 from spark_kafka_sink.registry.errors import (
     MAY_PASS,
-    NOT_FOUND,
     RegistryError,
     RegistryRefusedError,
     RegistryUnavailableError,
@@ -38,6 +37,9 @@ URL_OPTION = "schema.registry.url"
 _PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")
 _JSON = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
+_ABOUT_PATH = f"the path in {URL_OPTION} is wrong; Apicurio's ends with /apis/ccompat/v7"
+MOST_BYTES = 32_000_000
+"""Of an answer: what a schema has, and those that a registry may tell with it."""
 _BY_ID = "/schemas/ids/"
 _SERIALIZED = "format=serialized"
 
@@ -102,12 +104,13 @@ class RegistryClient:
         path = f"{_BY_ID}{schema_id}" + (f"?{_SERIALIZED}" if is_serialized else "")
         return self._schema_at("GET", path)._replace(id=schema_id)
 
-    def subjects(self) -> list[str]:
-        """Names of all that these credentials may see."""
-        found = self._ask("GET", "/subjects", None)
+    def check_answers(self) -> None:
+        """Raise what is wrong with the registry, or with these credentials."""
+        # One subject: a registry may have tens of thousands. One that does not know of limits
+        # tells them all.
+        found = self._ask("GET", "/subjects?offset=0&limit=1", None)
         if not isinstance(found, list):
             raise self._no_registry(f"with a JSON {type(found).__name__} instead of a list")
-        return [str(subject) for subject in found]
 
     def is_compatible(self, subject: str, schema: Schema) -> list[str] | None:
         """None if it may become the subject's next version, else why not.
@@ -170,7 +173,7 @@ class RegistryClient:
         headers = {name: secret.reveal() for name, secret in self._headers[number].items()}
         headers.update({"Accept": f"{_JSON}, application/json", "Content-Type": _JSON})
         sent = b"" if body is None else json.dumps(body).encode()
-        request = Request(whole, headers, sent, method, URL_OPTION)
+        request = Request(whole, headers, sent, method, URL_OPTION, MOST_BYTES)
         most_ms = min(self._config.request_timeout_ms, left_ms)
         context = self._tls.context() if url.scheme == "https" else None
         try:
@@ -202,14 +205,17 @@ class RegistryClient:
         return self._content_of(answer, url)
 
     def _content_of(self, answer: Answer, url: SplitResult) -> Any:
+        if not answer.is_whole:
+            raise RegistryError(
+                f"the schema registry {_shown(url)} answers {answer.status} with more than "
+                f"{MOST_BYTES:,} bytes, which are not taken"
+            )
         content = json_of(answer.body)
         if answer.status == 200 and content is not None:
             return content
-        code = content.get("error_code") if isinstance(content, dict) else None
-        words = content.get("message") if isinstance(content, dict) else None
-        reason = printable(str(words)) if words else ""
+        code, reason = reason_in(content, answer.status)
         what = f"the schema registry {_shown(url)} answers {answer.status}"
-        if isinstance(code, int) and code != answer.status:
+        if code is not None and code != answer.status:
             what += f" ({code})"
         if reason:
             what += f", {reason}"
@@ -222,14 +228,16 @@ class RegistryClient:
                 f"{what}: these credentials do not allow it. Ask for the right to read and, for "
                 "auto.register.schemas=true, to write the subject"
             )
-        if isinstance(code, int) and (code in NOT_FOUND or answer.status in (409, 422)):
+        if code is not None:
+            what += f": {_ABOUT_PATH}" if code == 404 else ""
             raise RegistryRefusedError(what, answer.status, code, reason)
         if 300 <= answer.status < 400:
             raise RegistryError(
                 f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
+        told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
         kind = answer.content_type or "no type"
-        raise self._no_registry(f"{answer.status} with {kind} that is no answer of one")
+        raise self._no_registry(f"{told} with {kind} that is no answer of one")
 
     def _about_credentials(self) -> str:
         if self._config.bearer is not None:
@@ -244,8 +252,7 @@ class RegistryClient:
 
     def _no_registry(self, what: str) -> RegistryError:
         return RegistryError(
-            f"{self.name} answers {what}: it is no schema registry, or the path in {URL_OPTION} is "
-            "wrong; Apicurio's ends with /apis/ccompat/v7"
+            f"{self.name} answers {what}: it is no schema registry, or {_ABOUT_PATH}"
         )
 
 

@@ -8,9 +8,19 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.check.registry import schemas as check
 from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.spark.json_schemas import check_json_fits
-from tests.unit.registry_asking import OTHER, TEXT, found, fresh_registry, paths, refusal
+from tests.unit.registry_asking import (
+    OTHER,
+    TEXT,
+    found,
+    fresh_registry,
+    options,
+    paths,
+    refusal,
+)
 from tests.unit.registry_server import Registry
 
 LATEST = {"use_latest_version": "true"}
@@ -74,6 +84,46 @@ def test_what_a_schema_builds_on_must_be_one(
     reference = {"name": "n.Home", "subject": "home", "version": 1}
     registry.add("t-value", {"schema": outer, "references": [reference]})
     assert words in refusal(registry.url, **LATEST)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(400, 400), (404, 40404), (404, 40406), (404, 40408), (405, 405), (406, 406), (413, 413), (415, 415), (501, 501)],
+)  # fmt: skip
+def test_the_reason_of_a_registry_is_told(registry: Registry, status: int, code: int) -> None:
+    registry.fails = status, {"error_code": code, "message": "Registry is read-only"}
+    words = refusal(registry.url)
+    shown = f"{status} ({code})" if code != status else f"{status}"
+    assert f"answers {shown}, Registry is read-only" in words
+    assert "no schema registry" not in words
+
+
+def test_a_wrong_path_is_told_with_what_is_there(registry: Registry) -> None:
+    registry.fails = 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+    words = refusal(registry.url)
+    assert "answers 404, HTTP 404 Not Found: the path in schema.registry.url is wrong" in words
+    registry.fails = 404, {"status": 404, "message": "No resource"}
+    assert "404, No resource, with application/json that is no answer" in refusal(registry.url)
+
+
+def test_a_large_schema_is_taken_and_a_larger_one_told(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = json.dumps({**json.loads(TEXT), "doc": "x" * 1_200_000})
+    registry.add("t-value", {"schema": large})
+    given = {**LATEST, "schema_registry_request_timeout_ms": "12000"}
+    assert found(registry.url, **given).text == large
+    schemas._known.clear()
+    monkeypatch.setattr(client, "MOST_BYTES", 1_000_000)
+    words = refusal(registry.url, **given)
+    assert "answers 200 with more than 1,000,000 bytes, which are not taken" in words
+
+
+def test_check_does_not_ask_for_all_subjects(registry: Registry) -> None:
+    registry.add("t-value", {"schema": TEXT})
+    given = options(registry.url, value_subject_name_strategy="RecordNameStrategy")
+    assert [f.outcome.value for f in check(given)] == ["passed"]
+    assert paths(registry) == ["GET /subjects?offset=0&limit=1"]
 
 
 @pytest.mark.parametrize("wanted", ["no JSON", '{"properties": 5}', '{"required": 5}'])
