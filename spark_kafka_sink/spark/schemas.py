@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 
 
-def with_schemas(rows: PlannedRows, options: SinkOptions, owner: int | None = None) -> PlannedRows:
+def with_schemas(
+    rows: PlannedRows, options: SinkOptions, owner: int | None = None, is_stream: bool = False
+) -> PlannedRows:
     """``rows`` with the schemas that a registry has for them, as they are now.
 
     owner: of a stream: the process with whose end it is forgotten what a registry has told
+    is_stream: a micro-batch, whose query may have asked just now
 
     Raises RegistryError, SchemaError for columns that a registry's schema does not fit.
     """
@@ -50,7 +53,7 @@ def with_schemas(rows: PlannedRows, options: SinkOptions, owner: int | None = No
         if registry.config is None:  # the id is given, and nobody to be asked for its schema
             schema = Schema(asked.schema_id, "", wanted.kind)
         else:
-            schema = find(registry.config, wanted, remembered=remembered)
+            schema = find(registry.config, wanted, remembered=remembered, is_stream=is_stream)
         if part.has_fields:
             made = _of_schema(part, made, schema, asked)
         indexes: tuple[int, ...] = (0,)
