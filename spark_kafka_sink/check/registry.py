@@ -10,7 +10,8 @@ from spark_kafka_sink.config.formats import PartOptions
 from spark_kafka_sink.config.registry import SchemaOptions
 from spark_kafka_sink.config.registry_keys import TOPIC_NAME
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.registry.client import RegistryClient, Schema
+from spark_kafka_sink.registry.answers import Schema
+from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.errors import NOT_FOUND, RegistryRefusedError
 from spark_kafka_sink.registry.schemas import version_of
 
@@ -39,7 +40,7 @@ def _schema(
         return
     if asked.strategy != TOPIC_NAME or not topic:
         # What is asked for anyway: whether the registry answers these credentials.
-        client.subjects()
+        client.check_answers()
         yield passed("schema registry", f"{client.name} answers; subjects follow from columns")
         return
     subject = f"{topic}-{part.part}"

@@ -19,6 +19,7 @@ from spark_kafka_sink.config.registry_keys import (
     STATIC_TOKEN,
     URL,
     USER_INFO,
+    split_url,
 )
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
 from spark_kafka_sink.config.security_rules import parse_ssl
@@ -309,11 +310,10 @@ def _ssl(sink: Mapping[str, Any]) -> SslConfig:
 
 def sends_in_clear(config: RegistryConfig) -> bool:
     """Whether credentials leave this machine without TLS."""
-    # Not above: a write without a registry loads nothing for it.
-    from urllib.parse import urlsplit
-
     for url in config.urls:
-        parts = urlsplit(url.reveal())
+        parts = split_url(url.reveal())
+        if parts is None:  # one that holds a reference, and is looked at when that is known
+            continue
         has_credentials = config.user_info or config.bearer or parts.username is not None
         if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL:
             return True

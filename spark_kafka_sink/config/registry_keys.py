@@ -5,6 +5,8 @@ Source of the names: Confluent's ``SchemaRegistryClientConfig``, ``AbstractKafka
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spark_kafka_sink.config.config_def import (
     ConfigKey,
     ConfigType,
@@ -15,6 +17,9 @@ from spark_kafka_sink.config.config_def import (
     one_of,
 )
 from spark_kafka_sink.config.ssl_keys import SSL_KEYS
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 REGISTRY_PREFIX = "schema.registry."
 URL, USER_INFO, SASL_INHERIT = "URL", "USER_INFO", "SASL_INHERIT"
@@ -40,10 +45,23 @@ def _simple_name(text: str) -> str:
     return name
 
 
+def split_url(url: str) -> SplitResult | None:
+    """None for what is no URL. Python's own error would show the password in it."""
+    # Not above: a write without a registry loads nothing for it.
+    from urllib.parse import urlsplit
+
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
+
+
 def _urls(urls: list[str]) -> str | None:
     for url in urls:
         if not url.lower().startswith(("http://", "https://", "${")):
             return "each must begin with http:// or https://"
+        if split_url(url) is None:
+            return "each must be of the form https://host:port or https://host:port/path"
     return None if urls else "must not be empty"
 
 

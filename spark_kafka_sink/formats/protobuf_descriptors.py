@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 _REPEATED, _REQUIRED = 3, 2
 _WELL_KNOWN = "google/protobuf/"
 _KNOWN_TO_REGISTRIES = (_WELL_KNOWN, "google/type/", "confluent/")
+_META = "confluent/meta.proto"
+"""It has nothing but extensions of options, which no row depends on."""
+_PACKAGES = {
+    _WELL_KNOWN: ("", "protobuf"),
+    "google/type/": ("", "googleapis-common-protos"),
+    "confluent/": ("confluent_kafka.schema_registry.", "'confluent-kafka[protobuf]'"),
+}
+"""By the beginning of a file's name: before its module's, and what pip calls the package."""
+_NOT_TOLD = "the registry does not tell it among the references of the schema"
 _MOST_SHOWN = 20
 
 
@@ -62,7 +71,8 @@ def check_installed(option: str) -> None:
 def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
     """A message of a FileDescriptorSet, which ``protoc --descriptor_set_out`` writes.
 
-    message: its full name, or, of one that is in no other, its own. Raises FormatError.
+    message: its full name, or, of one that is in no other, its own, if no other file of the set
+        has that, too. Raises FormatError.
     """
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.message import DecodeError
@@ -74,7 +84,7 @@ def read_descriptor_set(data: bytes, message: str) -> DescribedMessage:
             "it is no descriptor set, which protoc --include_imports --descriptor_set_out=FILE "
             f"writes ({error})"
         ) from None
-    return _Files(files).described(message)
+    return _Files(files, "protoc needs --include_imports").described(message)
 
 
 def read_registered(
@@ -86,7 +96,7 @@ def read_registered(
     """
     root = _parsed(text, "")
     others = [_parsed(other, name) for name, other in imports]
-    files = _Files([*others, root])
+    files = _Files([*others, root], _NOT_TOLD, root)
     if message is None:
         if not root.message_type:
             raise FormatError("the registry's Protobuf schema has no message")
@@ -110,12 +120,20 @@ def _parsed(text: str, name: str) -> FileDescriptorProto:
 
 
 class _Files:
-    """Files of one set, with all that they import."""
+    """Files of one set, with all that they import.
 
-    def __init__(self, files: list[FileDescriptorProto]) -> None:
+    advice: where an import is not there; main: the file whose messages come first, if there is one
+    """
+
+    def __init__(
+        self,
+        files: list[FileDescriptorProto],
+        advice: str,
+        main: FileDescriptorProto | None = None,
+    ) -> None:
         from google.protobuf.descriptor_pool import DescriptorPool
 
-        self._given = files
+        self._given, self._advice, self._main = files, advice, main
         self._files = {file.name: file for file in files}
         self._added: set[str] = set()
         self._pool: Any = DescriptorPool()
@@ -135,7 +153,7 @@ class _Files:
 
     def _imported(self, name: str, importer: str) -> FileDescriptorProto:
         if name not in self._files:
-            self._files[name] = _well_known(name, importer)
+            self._files[name] = _known(name, importer, self._advice)
         return self._files[name]
 
     def described(self, name: str) -> DescribedMessage:
@@ -152,15 +170,24 @@ class _Files:
             pass
         else:
             return found
-        known = []
-        for file in self._given:
-            for message in file.message_type:
-                full = f"{file.package}.{message.name}" if file.package else message.name
-                if message.name == name:
-                    found = self._pool.FindMessageTypeByName(full)
-                    return found
-                if not file.name.startswith(_WELL_KNOWN):
-                    known.append(full)
+        known = [] if self._main is None else _names_in(self._main, name)
+        known = known or [
+            full
+            for file in self._given
+            if not file.name.startswith(_WELL_KNOWN)
+            for full in _names_in(file, name)
+        ]
+        known = known or [full for file in self._given for full in _names_in(file, name)]
+        if len(known) > 1:
+            raise FormatError(
+                f"there is more than one message '{name}': {', '.join(known[:_MOST_SHOWN])}. Give "
+                "the full name"
+            )
+        if known:
+            found = self._pool.FindMessageTypeByName(known[0])
+            return found
+        own = [file for file in self._given if not file.name.startswith(_WELL_KNOWN)]
+        known = [full for file in own for full in _names_in(file)]
         raise FormatError(
             f"it has no message '{name}': there are {', '.join(known[:_MOST_SHOWN]) or 'none'}"
         )
@@ -174,20 +201,31 @@ class _Files:
         return ProtobufFile(name, text, tuple(self._file(i) for i in imports))
 
 
-def _well_known(name: str, importer: str) -> FileDescriptorProto:
-    """A file that comes with the package. Raises FormatError for others."""
+def _names_in(file: FileDescriptorProto, own: str | None = None) -> list[str]:
+    """Full names of a file's messages that are in no other: of all, or of those named ``own``."""
+    before = f"{file.package}." if file.package else ""
+    return [before + m.name for m in file.message_type if own is None or m.name == own]
+
+
+def _known(name: str, importer: str, advice: str) -> FileDescriptorProto:
+    """A file that comes with a package of Python. Raises FormatError for others.
+
+    Registries know these by themselves, and do not tell them.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    if name.startswith(_WELL_KNOWN) and name.endswith(".proto"):
+    if name == _META:
+        return FileDescriptorProto(name=name)
+    begin = next((known for known in _PACKAGES if name.startswith(known)), None)
+    if begin is not None and name.endswith(".proto"):
+        before, package = _PACKAGES[begin]
         try:
-            module = import_module(name[: -len(".proto")].replace("/", ".") + "_pb2")
+            module = import_module(before + name[: -len(".proto")].replace("/", ".") + "_pb2")
         except ImportError:
-            pass
+            advice += f", or the Python package {package} on the driver must have it"
         else:
             return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
-    raise FormatError(
-        f"{importer} imports {name}, which is not there: protoc needs --include_imports"
-    )
+    raise FormatError(f"{importer} imports {name}, which is not there: {advice}")
 
 
 def _indexes(file: FileDescriptorProto, message: Descriptor) -> tuple[int, ...]:

@@ -12,17 +12,18 @@ import json
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from http.client import HTTPException, HTTPSConnection
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import RegistryConfig
+from spark_kafka_sink.config.registry_keys import split_url
+from spark_kafka_sink.registry.answers import Schema, json_of, reason_in, schema_in
 from spark_kafka_sink.registry.credentials import headers_of
 from spark_kafka_sink.registry.errors import (
     MAY_PASS,
-    NOT_FOUND,
     RegistryError,
     RegistryRefusedError,
     RegistryUnavailableError,
@@ -36,25 +37,11 @@ URL_OPTION = "schema.registry.url"
 _PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")
 _JSON = "application/vnd.schemaregistry.v1+json"
 _FIRST_PAUSE_MS, _LONGEST_PAUSE_MS = 200, 2000
-_MOST_SHOWN = 600
+_ABOUT_PATH = f"the path in {URL_OPTION} is wrong; Apicurio's ends with /apis/ccompat/v7"
+MOST_BYTES = 32_000_000
+"""Of an answer: what a schema has, and those that a registry may tell with it."""
+_BY_ID = "/schemas/ids/"
 _SERIALIZED = "format=serialized"
-
-
-class Schema(NamedTuple):
-    """A schema as a registry has it.
-
-    id: in that registry; None where that was not asked for. guid: None where it has none
-    kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` builds on
-    files: of Protobuf: names and texts of these, and of those that they build on
-    """
-
-    id: int | None
-    text: str
-    kind: str = "AVRO"
-    guid: str | None = None
-    version: int | None = None
-    references: tuple[tuple[str, str, int], ...] = ()
-    files: tuple[tuple[str, str], ...] = ()
 
 
 class RegistryClient:
@@ -114,15 +101,16 @@ class RegistryClient:
 
     def by_id(self, schema_id: int, is_serialized: bool = False) -> Schema:
         """Raises RegistryRefusedError."""
-        path = f"/schemas/ids/{schema_id}" + (f"?{_SERIALIZED}" if is_serialized else "")
+        path = f"{_BY_ID}{schema_id}" + (f"?{_SERIALIZED}" if is_serialized else "")
         return self._schema_at("GET", path)._replace(id=schema_id)
 
-    def subjects(self) -> list[str]:
-        """Names of all that these credentials may see."""
-        found = self._ask("GET", "/subjects", None)
+    def check_answers(self) -> None:
+        """Raise what is wrong with the registry, or with these credentials."""
+        # One subject: a registry may have tens of thousands. One that does not know of limits
+        # tells them all.
+        found = self._ask("GET", "/subjects?offset=0&limit=1", None)
         if not isinstance(found, list):
             raise self._no_registry(f"with a JSON {type(found).__name__} instead of a list")
-        return [str(subject) for subject in found]
 
     def is_compatible(self, subject: str, schema: Schema) -> list[str] | None:
         """None if it may become the subject's next version, else why not.
@@ -133,24 +121,17 @@ class RegistryClient:
         found = self._ask("POST", path, _body(schema))
         if not isinstance(found, dict) or found.get("is_compatible", True):
             return None
-        return [str(message) for message in found.get("messages") or ["it does not say why"]]
+        messages = found.get("messages")
+        told = [str(message) for message in messages] if isinstance(messages, list) else []
+        return told or ["it does not say why"]
 
     def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:
+        """What is told of a schema: its text where none is sent, its id where that is not known."""
         found = self._ask(method, path, None if schema is None else _body(schema))
-        if not isinstance(found, dict):
-            raise self._no_registry(f"with a JSON {type(found).__name__} instead of an object")
-        number, text = found.get("id"), found.get("schema", "")
-        if not isinstance(text, str) or (schema is not None and not isinstance(number, int)):
-            raise self._no_registry(f"{method} {path.partition('?')[0]} without an id or a schema")
-        references = found.get("references") or []
-        return Schema(
-            number if isinstance(number, int) else None,
-            text,
-            found.get("schemaType") or "AVRO",
-            found.get("guid"),
-            found.get("version"),
-            tuple((r["name"], r["subject"], int(r["version"])) for r in references),
-        )
+        try:
+            return schema_in(found, not path.startswith(_BY_ID), schema is None)
+        except ValueError as error:
+            raise self._no_registry(f"{method} {path.partition('?')[0]} with {error}") from None
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         """What is in the answer.
@@ -192,7 +173,7 @@ class RegistryClient:
         headers = {name: secret.reveal() for name, secret in self._headers[number].items()}
         headers.update({"Accept": f"{_JSON}, application/json", "Content-Type": _JSON})
         sent = b"" if body is None else json.dumps(body).encode()
-        request = Request(whole, headers, sent, method, URL_OPTION)
+        request = Request(whole, headers, sent, method, URL_OPTION, MOST_BYTES)
         most_ms = min(self._config.request_timeout_ms, left_ms)
         context = self._tls.context() if url.scheme == "https" else None
         try:
@@ -204,7 +185,11 @@ class RegistryClient:
             if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
                 raise RegistryUnavailableError(told) from None
             raise RegistryError(told) from None
-        except (OSError, UnicodeError) as error:
+        except UnicodeError as error:  # of a host's name, before anything is sent
+            raise ConfigError(
+                f"{_shown(url)} has a host that cannot be looked up ({error}): check {URL_OPTION}"
+            ) from None
+        except OSError as error:
             is_ended = isinstance(error, ConnectionError)
             if is_ended and not isinstance(error, ConnectionRefusedError):
                 _check_clear_text(url, most_ms)
@@ -220,14 +205,17 @@ class RegistryClient:
         return self._content_of(answer, url)
 
     def _content_of(self, answer: Answer, url: SplitResult) -> Any:
-        content = _json_of(answer)
+        if not answer.is_whole:
+            raise RegistryError(
+                f"the schema registry {_shown(url)} answers {answer.status} with more than "
+                f"{MOST_BYTES:,} bytes, which are not taken"
+            )
+        content = json_of(answer.body)
         if answer.status == 200 and content is not None:
             return content
-        code = content.get("error_code") if isinstance(content, dict) else None
-        words = content.get("message") if isinstance(content, dict) else None
-        reason = _printable(str(words)) if words else ""
+        code, reason = reason_in(content, answer.status)
         what = f"the schema registry {_shown(url)} answers {answer.status}"
-        if isinstance(code, int) and code != answer.status:
+        if code is not None and code != answer.status:
             what += f" ({code})"
         if reason:
             what += f", {reason}"
@@ -240,14 +228,16 @@ class RegistryClient:
                 f"{what}: these credentials do not allow it. Ask for the right to read and, for "
                 "auto.register.schemas=true, to write the subject"
             )
-        if isinstance(code, int) and (code in NOT_FOUND or answer.status in (409, 422)):
+        if code is not None:
+            what += f": {_ABOUT_PATH}" if code == 404 else ""
             raise RegistryRefusedError(what, answer.status, code, reason)
         if 300 <= answer.status < 400:
             raise RegistryError(
                 f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
+        told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
         kind = answer.content_type or "no type"
-        raise self._no_registry(f"{answer.status} with {kind} that is no answer of one")
+        raise self._no_registry(f"{told} with {kind} that is no answer of one")
 
     def _about_credentials(self) -> str:
         if self._config.bearer is not None:
@@ -262,8 +252,7 @@ class RegistryClient:
 
     def _no_registry(self, what: str) -> RegistryError:
         return RegistryError(
-            f"{self.name} answers {what}: it is no schema registry, or the path in {URL_OPTION} is "
-            "wrong; Apicurio's ends with /apis/ccompat/v7"
+            f"{self.name} answers {what}: it is no schema registry, or {_ABOUT_PATH}"
         )
 
 
@@ -290,14 +279,21 @@ def _body(schema: Schema) -> dict[str, Any]:
 
 def _checked(url: Secret) -> SplitResult:
     """Raises ConfigError, which does not show it."""
-    text = resolve(url.reveal(), URL_OPTION).strip()
-    try:
-        parts = urlsplit(text)
-        if parts.scheme in ("http", "https") and not parts.query and not parts.fragment:
-            host_and_port(parts, URL_OPTION)
-            return parts
-    except ValueError:
-        pass
+    parts = split_url(resolve(url.reveal(), URL_OPTION).strip())
+    if (
+        parts is not None
+        and parts.scheme in ("http", "https")
+        and not (parts.query or parts.fragment)
+    ):
+        host, _ = host_and_port(parts, URL_OPTION)
+        if not (f"{host}{parts.path}".isprintable() and parts.path.isascii()) or " " in (
+            f"{host}{parts.path}"
+        ):
+            raise ConfigError(
+                f"{URL_OPTION} has a space or another character that an address cannot have: write "
+                "it as in a browser's address, a space as %20"
+            )
+        return parts
     raise ConfigError(
         f"{URL_OPTION} must be of the form https://host:port or https://host:port/path"
     )
@@ -305,14 +301,6 @@ def _checked(url: Secret) -> SplitResult:
 
 def _shown(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
-
-
-def _json_of(answer: Answer) -> Any:
-    """None for what is not JSON."""
-    try:
-        return json.loads(answer.body)
-    except ValueError:
-        return None
 
 
 def _check_clear_text(url: SplitResult, most_ms: int) -> None:
@@ -339,8 +327,3 @@ def _check_clear_text(url: SplitResult, most_ms: int) -> None:
 
 def _is_timeout(error: Exception) -> bool:
     return isinstance(error, TimeoutError) or "timed out" in str(error)
-
-
-def _printable(text: str) -> str:
-    shown = "".join(c if c.isprintable() else " " for c in text)
-    return shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + " …"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote
 
 from spark_kafka_sink.base.clock import Clock, pause
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import BearerConfig, RegistryConfig
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
@@ -39,7 +39,11 @@ _OWN_NAMES = (
 def headers_of(
     config: RegistryConfig, url: SplitResult, tls: TlsContext, clock: Clock
 ) -> dict[str, Secret]:
-    """By name. Raises RegistryError where a token cannot be had, ConfigError for a reference."""
+    """By name.
+
+    Raises RegistryError where a token cannot be had, ConfigError for a reference, and for a text
+    that no header can have, which is not shown.
+    """
     if config.bearer is not None:
         return _bearer(config.bearer, config, tls, clock)
     if config.user_info is not None:
@@ -58,15 +62,29 @@ def _bearer(
     bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock
 ) -> dict[str, Secret]:
     if bearer.token is not None:
-        token = Secret(resolve(bearer.token.reveal(), f"{_BEARER}token").strip())
+        option = f"{_BEARER}token"
+        token = resolve(bearer.token.reveal(), option).strip()
     else:
-        token = _issued(bearer, config, tls, clock)
-    headers = {"Authorization": Secret(f"Bearer {token.reveal()}")}
+        option = ISSUER_OPTION
+        token = _issued(bearer, config, tls, clock).reveal()
+    headers = {"Authorization": _header(f"Bearer {token}", option)}
     if bearer.logical_cluster is not None:
-        headers["target-sr-cluster"] = Secret(bearer.logical_cluster)
+        option = f"{_BEARER}logical.cluster"
+        headers["target-sr-cluster"] = _header(bearer.logical_cluster, option)
     if bearer.identity_pool is not None:
-        headers["Confluent-Identity-Pool-Id"] = Secret(bearer.identity_pool)
+        option = f"{_BEARER}identity.pool.id"
+        headers["Confluent-Identity-Pool-Id"] = _header(bearer.identity_pool, option)
     return headers
+
+
+def _header(text: str, option: str) -> Secret:
+    """What may be sent in a header: Python's own error would show it."""
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(
+            f"{option} has a line break, or a character that is not of ASCII, which no header of "
+            "HTTP can have: it must be one line"
+        )
+    return Secret(text)
 
 
 def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock) -> Secret:

@@ -6,9 +6,11 @@
     3xx                                    | refused: the address is another one
     401, 403                               | refused: credentials, or what they allow
     404 with 40401, 40402, 40403           | the subject, version or schema is not there
-    404 without                            | refused: the address is another one
+    404 without error_code, or with 404    | refused: the address is another one
     409                                    | refused: incompatible with an earlier version
     422                                    | refused: no schema, or an invalid subject
+    any other with error_code              | refused, for the reason that it tells
+    more bytes than are taken              | refused
     408, 429, 5xx, no connection, no answer| may pass: the next address, then once more
     a certificate that is not trusted      | refused
 

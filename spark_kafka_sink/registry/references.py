@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.registry.errors import RegistryError
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.registry.client import RegistryClient, Schema
+    from spark_kafka_sink.registry.answers import Schema
+    from spark_kafka_sink.registry.client import RegistryClient
 
 _MOST_REFERENCES = 100
 _NAMED = ("record", "enum", "fixed")
@@ -28,9 +29,26 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
     if not schema.references or schema.kind != "AVRO":
         return schema
     others = _referenced(client, schema, is_serialized=False)
-    definitions = {name: json.loads(other.text) for name, other in others.items()}
-    whole = _Inlining(definitions).of(json.loads(schema.text), "")
+    definitions = {name: _parsed(client, name, other) for name, other in others.items()}
+    own = _parsed(client, f"of id {schema.id}", schema)
+    try:
+        whole = _Inlining(definitions).of(own, "")
+    except (AttributeError, KeyError, RecursionError, TypeError):
+        raise RegistryError(
+            f"the schema of id {schema.id} that the schema registry {client.name} tells, or one "
+            "that it builds on, is no Avro schema"
+        ) from None
     return schema._replace(text=json.dumps(whole))
+
+
+def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
+    try:
+        return json.loads(schema.text)
+    except (ValueError, RecursionError) as error:
+        raise RegistryError(
+            f"the schema {name} that the schema registry {client.name} tells is no Avro schema, "
+            f"for it is no JSON: {error}"
+        ) from None
 
 
 def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:

@@ -16,7 +16,7 @@ from typing import Any
 
 from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder
 from spark_kafka_sink.limits.process import identity_of
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 
 logger = logging.getLogger(__name__)
 

@@ -1,5 +1,7 @@
 """Which schema of a registry goes with keys or values: found or registered, once per query.
 
+Each query asks, for a registry may have been made anew since the last one. Spark does not tell the
+process that plans a micro-batch whether its query is a new one: a stream asks again after a while.
 A schema that was found stays known in this process: a registry that is away later does not stop a
 query whose schemas it has told before.
 """
@@ -18,7 +20,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.format_keys import HEADER
 from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
-from spark_kafka_sink.registry.client import RegistryClient, Schema
+from spark_kafka_sink.registry.answers import Schema
+from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.errors import (
     INCOMPATIBLE,
     INVALID,
@@ -34,7 +37,8 @@ from spark_kafka_sink.registry.subjects import own_subject
 
 _MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
 _FIRST_MESSAGE = b"\x00"
-_LATEST_IS_KNOWN_FOR_MS = 300_000
+_KNOWN_FOR_MS, _KNOWN_FOR_MS_WHILE_AWAY = 10_000, 60_000
+"""How long a stream goes on with what it was told before it asks again."""
 
 _KNOWN_TIMEOUT_MS = 2000
 """How long a registry is asked for what is known already."""
@@ -48,6 +52,7 @@ _NAMING = {
 logger = logging.getLogger(__name__)
 
 _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
+"""With the time until which a stream does not ask again."""
 
 
 class SchemaFile(NamedTuple):
@@ -107,9 +112,11 @@ def find(
     wanted: Wanted,
     clock: Clock | None = None,
     remembered: Remembered | None = None,
+    is_stream: bool = False,
 ) -> Schema:
     """The schema, registered if that is asked for.
 
+    is_stream: a micro-batch, whose query may have asked just now; any other write asks
     remembered: of what other processes were told: true while the registry is away
 
     Raises RegistryError and ConfigError.
@@ -117,11 +124,8 @@ def find(
     clock = SystemClock() if clock is None else clock
     key = (config, wanted)
     known = _known.get(key)
-    now_ms = clock.now_ms()
-    if known is not None:
-        found_at_ms, schema = known
-        if not wanted.options.is_latest or now_ms - found_at_ms < _LATEST_IS_KNOWN_FOR_MS:
-            return schema
+    if known is not None and is_stream and clock.now_ms() < known[0]:
+        return known[1]
     told = known[1] if known is not None else None
     asked = _told_of(config, wanted)
     if told is None and remembered is not None:
@@ -134,11 +138,12 @@ def find(
         if told is None:
             raise
         logger.warning(f"{error}. The schema {told.id}, which it has told before, is written")
-        found = told
+        found, known_for_ms = told, _KNOWN_FOR_MS_WHILE_AWAY
     else:
+        known_for_ms = _KNOWN_FOR_MS
         if remembered is not None:
             remembered.write(asked, found)
-    _known[key] = (clock.now_ms(), found)
+    _known[key] = (clock.now_ms() + known_for_ms, found)
     return found
 
 

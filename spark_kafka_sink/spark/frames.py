@@ -165,8 +165,9 @@ class _Write:
         time = PlanningTime()
         rows = plan_rows(self._df.schema, self._options)
         # A query that has begun a second micro-batch has committed one.
-        checked = check_surroundings(self._options, is_stream=bool(self._batch_id))
-        rows, checked = plan_schemas(rows, checked)
+        is_stream = bool(self._batch_id)
+        checked = check_surroundings(self._options, is_stream)
+        rows, checked = plan_schemas(rows, checked, is_stream=is_stream)
         checked = plan_limits(checked, os.getpid(), self._query_id)
         self._options = replace(checked, application_id=_application_id(self._df))
         self._call = self._this_call()

@@ -40,7 +40,13 @@ def title_of(text: str) -> str | None:
 
 def check_json_fits(part: str, written: str, wanted: str) -> None:
     """Raise FormatError where rows of one JSON Schema do not fit the latest one of a registry."""
-    found = [*misfits(json.loads(written), json.loads(wanted))]
+    try:
+        found = [*misfits(json.loads(written), json.loads(wanted))]
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        raise FormatError(
+            f"use.latest.version=true: the latest schema of the registry for the {part} is no JSON "
+            f"Schema: {error}"
+        ) from None
     if found:
         raise FormatError(
             f"use.latest.version=true: the columns of the {part} do not fit the latest schema of "

@@ -63,18 +63,19 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
 
 
 def plan_schemas(
-    rows: PlannedRows, options: SinkOptions, owner: int | None = None
+    rows: PlannedRows, options: SinkOptions, owner: int | None = None, is_stream: bool = False
 ) -> tuple[PlannedRows, SinkOptions]:
     """With the schemas of a registry, and the options for the tasks, which hold no secret of it.
 
     owner: of a stream: id of the process that all its planning processes have in common
+    is_stream: a micro-batch that may not be the first one of its query
 
     Raises RegistryError, SchemaError.
     """
     if options.registry is not None:
         from spark_kafka_sink.spark.schemas import with_schemas
 
-        rows = with_schemas(rows, options, owner)
+        rows = with_schemas(rows, options, owner, is_stream)
         options = replace(options, registry=replace(options.registry, config=None))
     if rows.plan is not None:
         from spark_kafka_sink.spark.row_planning import check_encodable

@@ -5,20 +5,22 @@ Ids travel to the tasks with the plan of the rows; tasks never ask a registry.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.format_keys import HEADER, JSON, PROTOBUF
-from spark_kafka_sink.config.formats import PartOptions
-from spark_kafka_sink.config.registry import SchemaOptions
+from spark_kafka_sink.config.formats import FormatOptions, PartOptions
+from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
 from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.remembered import Remembered
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
+from spark_kafka_sink.registry.subjects import check_subjects
 from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
@@ -28,10 +30,13 @@ if TYPE_CHECKING:
     from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 
 
-def with_schemas(rows: PlannedRows, options: SinkOptions, owner: int | None = None) -> PlannedRows:
+def with_schemas(
+    rows: PlannedRows, options: SinkOptions, owner: int | None = None, is_stream: bool = False
+) -> PlannedRows:
     """``rows`` with the schemas that a registry has for them, as they are now.
 
     owner: of a stream: the process with whose end it is forgotten what a registry has told
+    is_stream: a micro-batch, whose query may have asked just now
 
     Raises RegistryError, SchemaError for columns that a registry's schema does not fit.
     """
@@ -42,15 +47,12 @@ def with_schemas(rows: PlannedRows, options: SinkOptions, owner: int | None = No
     headers: list[tuple[str, bytes]] = []
     remembered = None if owner is None else Remembered(owner)
     parts = {"value": plan.value, "key": plan.key}
-    for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
-        made = parts[part.part]
-        if asked is None or made is None:
-            continue
-        wanted = _wanted(part, asked, made, options.topic)
+    for part, made, wanted in _all_wanted(formats, registry, parts, options.topic):
+        asked = wanted.options
         if registry.config is None:  # the id is given, and nobody to be asked for its schema
             schema = Schema(asked.schema_id, "", wanted.kind)
         else:
-            schema = find(registry.config, wanted, remembered=remembered)
+            schema = find(registry.config, wanted, remembered=remembered, is_stream=is_stream)
         if part.has_fields:
             made = _of_schema(part, made, schema, asked)
         indexes: tuple[int, ...] = (0,)
@@ -83,6 +85,23 @@ def _plan_of(rows: PlannedRows) -> RowsPlan:
         None if found.key is None else PartPlan(found.key),
         tuple((part, number) for part, number in kept.items() if number is not None),
     )
+
+
+def _all_wanted(
+    formats: FormatOptions,
+    registry: RegistryOptions,
+    parts: Mapping[str, PartPlan | None],
+    topic: str | None,
+) -> list[tuple[PartOptions, PartPlan, Wanted]]:
+    """For value and key, where a registry's schema goes with them. Raises ConfigError."""
+    found = []
+    for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
+        made = parts[part.part]
+        if asked is not None and made is not None:
+            found.append((part, made, _wanted(part, asked, made, topic)))
+    if registry.config is not None:
+        check_subjects(wanted for _, _, wanted in found)
+    return found
 
 
 def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str | None) -> Wanted:

@@ -107,7 +107,7 @@ class KafkaSinkDataSource(DataSource):
             options = check_surroundings(options, is_stream)
             # The process that starts those that plan, and ends with the driver.
             owner = os.getppid()
-            rows, options = plan_schemas(rows, options, owner if is_stream else None)
+            rows, options = plan_schemas(rows, options, owner if is_stream else None, is_stream)
             options = plan_limits(options, owner)
         if options.worker_tuning:
             freeze_loaded()

@@ -177,3 +177,68 @@ def test_text_is_no_registered_descriptor(text):
 def test_a_registered_file_without_messages_is_refused():
     with pytest.raises(FormatError, match="has no message"):
         read_registered(base64_of(file_of()), (), None)
+
+
+def with_import(name: str, **fields: str):
+    file = file_of()
+    file.dependency.append(name)
+    root = file.message_type.add(name="Root")
+    for number, (field, kind) in enumerate(fields.items(), 1):
+        add_field(root, field, kind, number)
+    return file
+
+
+def test_a_registered_file_may_import_what_registries_know_by_themselves():
+    pytest.importorskip("google.type.date_pb2")
+    file = with_import("google/type/date.proto", day="google.type.Date")
+    found = read_registered(base64_of(file), (), None)
+    assert {message.name for message in found.schema.messages} == {"pkg.Root", "google.type.Date"}
+    assert found.file.imports == ()
+
+
+def test_a_registered_file_may_import_confluents_extensions():
+    found = read_registered(base64_of(with_import("confluent/meta.proto", x="int32")), (), None)
+    assert found.schema.root == "pkg.Root"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "google/type/nowhere.proto",
+            "references of the schema, or the Python package googleapis-",
+        ),
+        ("confluent/nowhere.proto", "or the Python package 'confluent-kafka.protobuf.' on the"),
+        ("air/crew.proto", "the registry does not tell it among the references of the schema$"),
+    ],
+)
+def test_an_import_of_a_registered_file_that_is_not_there(name, words):
+    with pytest.raises(FormatError, match=words) as refused:
+        read_registered(base64_of(with_import(name)), (), None)
+    assert "protoc" not in str(refused.value)
+
+
+def files_with_one_name():
+    """imported.proto, and main.proto, which imports it: both have a message Root."""
+    imported = file_of("imported.proto", package="common")
+    add_field(imported.message_type.add(name="Root"), "x", "int32")
+    add_field(imported.message_type.add(name="Duration"), "x", "int32")
+    main = file_of("main.proto")
+    main.dependency.append("imported.proto")
+    add_field(main.message_type.add(name="Root"), "other", "common.Root")
+    return [imported, main]
+
+
+def test_a_name_that_two_files_have_must_be_whole():
+    data = descriptor_set(files_with_one_name())
+    with pytest.raises(FormatError, match=r"more than one message 'Root': common\.Root, pkg\.Root"):
+        read_descriptor_set(data, "Root")
+    assert read_descriptor_set(data, "pkg.Root").schema.root == "pkg.Root"
+    assert read_descriptor_set(data, "Duration").schema.root == "common.Duration"
+
+
+def test_a_name_is_first_looked_for_in_the_registered_file():
+    imported, main = files_with_one_name()
+    imports = [(imported.name, base64_of(imported))]
+    assert read_registered(base64_of(main), imports, "Root").schema.root == "pkg.Root"
+    assert read_registered(base64_of(main), imports, "Duration").schema.root == "common.Duration"

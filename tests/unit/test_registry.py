@@ -15,9 +15,9 @@ from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
-from tests.unit.registry_asking import (  # noqa: F401
+from tests.unit.registry_asking import (
     HUSH,
     OTHER,
     TEXT,
@@ -41,8 +41,7 @@ def registry() -> Iterator[Registry]:
 # --- what is asked ----------------------------------------------------------------------------
 
 
-def test_a_schema_is_registered_once_per_process(registry: Registry) -> None:
-    assert found(registry.url).id == 1
+def test_a_schema_is_registered_and_its_id_goes_before_values(registry: Registry) -> None:
     assert found(registry.url).id == 1
     assert paths(registry) == ["POST /subjects/t-value/versions"]
     assert registry.asked[0].body == {"schema": TEXT}
@@ -82,26 +81,52 @@ def test_the_latest_version_and_an_id_bring_their_schema(registry: Registry) -> 
     assert found(registry.url, OTHER, use_schema_id="1")[:2] == (1, OTHER)
 
 
-def test_the_latest_version_is_looked_for_again_after_a_while(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    registry.add("t-value", {"schema": OTHER})
-    assert found(registry.url, use_latest_version="true").id == 1
+def ask_in_stream(registry: Registry, clock: Times, **more: str) -> int | None:
+    given = options(registry.url, schema_registry_timeout_ms="500", **more).registry
+    assert given is not None
+    assert given.config is not None
+    assert given.value is not None
+    wanted = Wanted("value", "t", TEXT, "prefix", given.value)
+    return find(given.config, wanted, clock, is_stream=True).id
+
+
+@pytest.mark.parametrize("more", [{}, {"use_latest_version": "true"}])
+def test_a_stream_asks_again_after_a_while(registry: Registry, more: dict[str, str]) -> None:
+    clock = Times()
     registry.add("t-value", {"schema": TEXT})
-    assert found(registry.url, use_latest_version="true").id == 1
-    monkeypatch.setattr(schemas, "_LATEST_IS_KNOWN_FOR_MS", -1)
-    assert found(registry.url, use_latest_version="true").id == 2
+    assert ask_in_stream(registry, clock, **more) == 1
+    registry.schemas[:] = [{"schema": OTHER}, {"schema": TEXT}]
+    registry.subjects["t-value"] = [2]
+    assert ask_in_stream(registry, clock, **more) == 1
+    clock.wait(schemas._KNOWN_FOR_MS)
+    assert ask_in_stream(registry, clock, **more) == 2
 
 
-def test_what_is_known_stays_so_while_the_registry_is_away(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_known_stays_so_while_the_registry_is_away(registry: Registry) -> None:
     registry.add("t-value", {"schema": TEXT})
     given = {"use_latest_version": "true", "schema_registry_timeout_ms": "500"}
-    found(registry.url, **given)
-    registry.fails = 503, {"error_code": 50003, "message": "no leader"}
-    monkeypatch.setattr(schemas, "_LATEST_IS_KNOWN_FOR_MS", -1)
     assert found(registry.url, **given).id == 1
+    registry.fails = 503, {"error_code": 50003, "message": "no leader"}
+    assert found(registry.url, **given).id == 1
+
+
+def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry: Registry) -> None:
+    clock = Times()
+    ask_in_stream(registry, clock)
+    registry.fails = 503, {"error_code": 50003, "message": "no leader"}
+    clock.wait(schemas._KNOWN_FOR_MS)
+    assert ask_in_stream(registry, clock) == 1
+    registry.asked.clear()
+    clock.wait(schemas._KNOWN_FOR_MS)
+    assert ask_in_stream(registry, clock) == 1
+    assert registry.asked == []
+
+
+def test_a_new_query_asks_a_registry_that_was_made_anew(registry: Registry) -> None:
+    assert found(registry.url).id == 1
+    registry.schemas[:] = [{"schema": OTHER}]
+    registry.subjects.clear()
+    assert found(registry.url).id == 2
 
 
 def test_references_are_put_in_place_of_names(registry: Registry) -> None:

@@ -9,10 +9,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.unit.registry_asking import OTHER, TEXT, found, fresh_registry, options, paths, refusal
 from tests.unit.registry_server import Registry
 
@@ -119,6 +122,53 @@ def test_a_reference_to_what_is_not_there(
     }
     told = refusal(registry.url, WITH_HOME, **given)
     assert f"has {words} of subject 'home', which the schema builds on as 'n.Home'" in told
+
+
+# --- keys and values with one subject -----------------------------------------------------------
+
+
+def plan_both(url: str, **more: str) -> None:
+    """Of columns, key and value in the same format."""
+    columns = StructType([StructField("id", LongType()), StructField("b", StringType())])
+    given = {"value_format": "avro", "key_format": "avro", "key_columns": "id", **more}
+    if given["value_format"] == "json":
+        given |= {"value_schema_id_prefix": "true", "key_schema_id_prefix": "true"}
+    made = options(url, **given)
+    plan_schemas(plan_rows(columns, made), made)
+
+
+def strategies(value: str, key: str) -> dict[str, str]:
+    return {"value_subject_name_strategy": value, "key_subject_name_strategy": key}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "kind", "words"),
+    [
+        ("RecordNameStrategy", "avro", "both have the subject 'topLevelRecord'"),
+        ("RecordNameStrategy", "avro", "set key.subject.name.strategy=TopicNameStrategy, or key.avro.schema, with"),
+        ("TopicRecordNameStrategy", "avro", "both have the subject 't-topLevelRecord'"),
+        ("RecordNameStrategy", "json", "or key.json.schema, with another title"),
+    ],
+)  # fmt: skip
+def test_key_and_value_with_one_subject_are_refused_before_anything_is_registered(
+    registry: Registry, chosen: str, kind: str, words: str
+) -> None:
+    given = {"value_format": kind, "key_format": kind, **strategies(chosen, chosen)}
+    with pytest.raises(ConfigError) as refused:
+        plan_both(registry.url, **given)
+    assert words in str(refused.value)
+    assert registry.asked == []
+
+
+def test_key_and_value_with_subjects_of_their_own(registry: Registry) -> None:
+    plan_both(registry.url, **strategies("RecordNameStrategy", "TopicNameStrategy"))
+    assert [*registry.subjects] == ["topLevelRecord", "t-key"]
+
+
+def test_key_and_value_of_one_schema_may_have_one_subject(registry: Registry) -> None:
+    same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
+    plan_both(registry.url, **same)
+    assert [*registry.subjects] == ["topLevelRecord"]
 
 
 # --- the same for Protobuf ----------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_what_is_told_of_an_answer(
     registry: Registry, status: int, content: object, words: str
 ) -> None:
     registry.fails = status, content
-    assert words in refusal(registry.url, schema_registry_timeout_ms="100")
+    assert words in refusal(registry.url, schema_registry_timeout_ms="2000")
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,20 @@ def test_a_port_that_speaks_no_tls(registry: Registry) -> None:
     assert "a URL that begins with http:" in words
 
 
+@pytest.mark.parametrize("text", [f"{HUSH}\nX-More: 1", f"{HUSH}\r\nX", f"{HUSH}€", f"{HUSH}é"])
+@pytest.mark.parametrize("option", ["token", "logical_cluster", "identity_pool_id"])
+def test_what_no_header_can_have_is_refused_and_not_shown(
+    registry: Registry, option: str, text: str
+) -> None:
+    given = {
+        "schema_registry_bearer_auth_token": "t",
+        f"schema_registry_bearer_auth_{option}": text,
+    }
+    words = refusal(registry.url, **given)
+    assert f"schema.registry.bearer.auth.{option.replace('_', '.')} has a line break" in words
+    assert registry.asked == []
+
+
 # --- options ----------------------------------------------------------------------------------
 
 
@@ -192,6 +206,22 @@ def test_what_options_are_refused(given: dict[str, str], words: str) -> None:
             else {"url": given["schema_registry_url"]}
         )
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["h℀:1", "[::1"])
+def test_an_address_that_is_none_is_not_shown(host: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        options(f"http://user:{HUSH}@{host}")
+    assert "must be of the form https://host:port" in str(refused.value)
+    assert HUSH not in str(refused.value)
+
+
+def test_an_address_that_a_reference_completes_is_looked_at_when_that_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SCHEMAS_HOST", "[::1")
+    words = refusal(f"http://user:{HUSH}@[${{env:SCHEMAS_HOST}}", schema_registry_timeout_ms="50")
+    assert "must be of the form https://host:port" in words
 
 
 def test_a_prefix_needs_a_registry_or_an_id() -> None:

@@ -25,25 +25,30 @@ URL_OPTION = "kafka.sasl.oauthbearer.token.endpoint.url"
 
 
 class Request(NamedTuple):
-    """A request to ``url`` (http or https). option: the one that the URL is of, for errors"""
+    """A request to ``url`` (http or https).
+
+    option: the one that the URL is of, for errors; most_bytes: of the answer's body
+    """
 
     url: SplitResult
     headers: Mapping[str, str]
     body: bytes
     method: str = "POST"
     option: str = URL_OPTION
+    most_bytes: int = MOST_BYTES
 
     def __repr__(self) -> str:
         return f"Request({HIDDEN})"
 
 
 class Answer(NamedTuple):
-    """What came back. ``body``: at most MOST_BYTES of it."""
+    """What came back. body: at most as much as was asked for; is_whole: whether that is all"""
 
     status: int
     content_type: str
     location: str
     body: bytes
+    is_whole: bool = True
 
     def __repr__(self) -> str:
         return f"Answer({self.status}, {HIDDEN})"
@@ -98,12 +103,13 @@ def post(request: Request, context: ssl.SSLContext | None, limits: Limits, clock
         except OSError as error:
             raise _told_before(connection, error) from None
         answer = connection.getresponse()
-        content = _body_of(answer, end_ms, clock)
+        content = _body_of(answer, request.most_bytes, end_ms, clock)
         return Answer(
             answer.status,
             answer.headers.get("Content-Type", "").split(";")[0].strip(),
             answer.headers.get("Location", ""),
-            content[:MOST_BYTES],
+            content[: request.most_bytes],
+            len(content) <= request.most_bytes,
         )
     finally:
         connection.close()
@@ -122,19 +128,20 @@ def _told_before(connection: HTTPConnection, error: OSError) -> OSError:
     return error
 
 
-def _body_of(answer: HTTPResponse, end_ms: int, clock: Clock) -> bytes:
-    body = b""
+def _body_of(answer: HTTPResponse, most_bytes: int, end_ms: int, clock: Clock) -> bytes:
+    """All of it, or more than ``most_bytes``."""
+    body = bytearray()
     try:
-        while len(body) < MOST_BYTES and (more := answer.read1(65_536)):
+        while len(body) <= most_bytes and (more := answer.read1(65_536)):
             body += more
             if clock.now_ms() > end_ms:
                 raise SlowAnswerError("the answer comes too slowly")
     except IncompleteRead:  # in chunks
         raise CutAnswerError from None
     # What is left of Content-Length: `read1` does not tell a connection that has ended.
-    if answer.length and len(body) < MOST_BYTES:
+    if answer.length and len(body) <= most_bytes:
         raise CutAnswerError
-    return body
+    return bytes(body)
 
 
 class _Way(NamedTuple):
