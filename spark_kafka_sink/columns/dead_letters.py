@@ -44,6 +44,7 @@ _SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us")),
     ]
 )
+_TIMESTAMP = 3
 # Marks of what was cut off, at their largest: three headers with numbers of 10 digits.
 _MARKS_BYTES = 200
 _US_PER_MS = 1000
@@ -128,7 +129,10 @@ class DeadLetterColumns:
         too_large = np.flatnonzero(sizes + MAX_RECORD_OVERHEAD > self._most_bytes)
         if not len(too_large):
             return letters
-        rows: list[dict[str, Any]] = letters.take(pa.array(too_large)).to_pylist()  # type: ignore[attr-defined]
+        taken: Any = letters.take(pa.array(too_large))
+        # As a number: Python has no time after the year 9999.
+        micros = taken.column(_TIMESTAMP).cast(pa.int64())
+        rows: list[dict[str, Any]] = taken.set_column(_TIMESTAMP, "timestamp", micros).to_pylist()
         cut = [self._cut_row(row, int(sizes[n])) for row, n in zip(rows, too_large)]
         rest = np.delete(np.arange(letters.num_rows), too_large)
         table = pa.Table.from_batches(

@@ -25,6 +25,7 @@ N_OF_AVRO = RowsPlan(
 )
 TO_T = ColumnPositions(value=0, topic_option="t")
 FAR = 2**63 - 1
+LITTLE = {"kafka_max_request_size": "3000", "kafka_compression_type": "none"}
 PAIR = pa.struct([("x", pa.int8()), ("x", pa.int8())])
 PAIRS = pa.StructArray.from_arrays([pa.array([1, 2], pa.int8())] * 2, fields=[*PAIR])
 VARIANT = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
@@ -91,3 +92,20 @@ def test_text_of_a_protobuf_field_that_is_not_utf8() -> None:
     assert len(given.records("t")) == 1
     with pytest.raises(RecordError, match="row 1 of .* field 's' is a string that is not UTF-8"):
         Task(RowsPlan(PartPlan(plan=plan)), TO_T).write(batch)
+
+
+def test_a_row_that_is_cut_may_have_a_time_of_any_year() -> None:
+    batch = pa.record_batch(
+        {
+            "n": pa.array([None, 5], pa.int64()),
+            "blob": [b"z" * 9000, b""],
+            "at": pa.array([FAR, 0], pa.timestamp("us", "UTC")),
+        }
+    )
+    positions = TO_T._replace(timestamp=1)
+    given = Task(N_OF_AVRO._replace(kept=(("timestamp", 2),)), positions, **DEAD, **LITTLE)
+    given.write(batch)
+    (letter,) = given.records("dead")
+    assert letter.timestamp == FAR // 1000
+    assert len(letter.value) < 3000
+    assert letter.value.startswith(b'{"n":null,"blob":"enp6')
