@@ -95,7 +95,11 @@ def _at(path: str) -> str:
 
 
 def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    """Whether it is a list of texts that UTF-8 has bytes for: JSON may have half a character."""
+    try:
+        return isinstance(value, list) and all(isinstance(x, str) and x.encode() for x in value)
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_count(value: Any) -> bool:

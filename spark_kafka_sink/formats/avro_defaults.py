@@ -12,8 +12,11 @@ from spark_kafka_sink.formats.avro_names import NamedTypes, branches, type_name
 from spark_kafka_sink.formats.errors import FormatError
 
 _JSON: dict[str, type] = {"record": dict, "map": dict, "array": list}
-# What a default raises that is of another type or beyond it.
-_WRONG = (KeyError, TypeError, ValueError, AttributeError, OverflowError, struct.error)
+# What a default raises that is of another type, beyond it, or has itself in it without an end.
+_WRONG = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError),
+    *(struct.error, RecursionError),
+)
 
 
 def encoded_default(schema: Any, value: Any, names: NamedTypes, space: str, field: str) -> bytes:

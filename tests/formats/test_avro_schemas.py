@@ -197,6 +197,10 @@ def test_a_decimal_that_is_none_is_its_bytes(wrong):
         ({"type": "enum", "name": "E"}, "enum 'E' without a list of symbols"),
         ({"type": "enum", "name": "E", "symbols": [1]}, "enum 'E' without a list of symbols"),
         ({"type": "enum", "name": "E", "symbols": "ab"}, "enum 'E' without a list of symbols"),
+        (
+            {"type": "enum", "name": "E", "symbols": ["\ud800"]},
+            "enum 'E' without a list of symbols",
+        ),
         ({"type": "fixed", "name": "F"}, "fixed 'F' without a size"),
         ({"type": "fixed", "name": "F", "size": "2"}, "fixed 'F' without a size"),
         ({"type": "fixed", "name": "F", "size": -1}, "fixed 'F' without a size"),
@@ -257,6 +261,7 @@ def test_roots_that_are_no_records_are_told(schema, message):
         ({"type": "map", "values": "int"}, [1]),
         (record(x=("int", 1)) | {"name": "X"}, ""),
         (record(x="int") | {"name": "X"}, {}),
+        (record(x=("X", {})) | {"name": "X"}, {}),
     ],
 )
 def test_defaults_that_are_none_of_their_type_are_told(kind, default):
