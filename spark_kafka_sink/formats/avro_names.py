@@ -16,10 +16,16 @@ UNNAMED = frozenset(["array", "map"])
 
 
 def has_field(schema: str, name: str) -> bool:
-    """Whether the record of a schema, as JSON text, has a field of this name, in any case."""
+    """Whether the record of a schema, as JSON text, has a field of this name, in any case.
+
+    The schema need not be a right one: what is wrong with it is told by ``avro_checks``.
+    """
     root: Any = json.loads(schema)
-    fields = root.get("fields", ()) if isinstance(root, dict) else ()
-    return any(field["name"].lower() == name.lower() for field in fields)
+    fields = root.get("fields") if isinstance(root, dict) else None
+    if not isinstance(fields, list):
+        return False
+    names = (field.get("name") for field in fields if isinstance(field, dict))
+    return any(isinstance(n, str) and n.lower() == name.lower() for n in names)
 
 
 class NamedTypes:

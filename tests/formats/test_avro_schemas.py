@@ -269,3 +269,14 @@ def test_defaults_that_are_none_of_their_type_are_told(kind, default):
     for given in (kind, [kind]):
         with pytest.raises(FormatError, match="default of field 'f' of the Avro schema is no "):
             encoder(batch.schema, record(f=(given, default), a="string"))
+
+
+@pytest.mark.parametrize(
+    "schema", ["[]", '"int"', "{}", '{"fields": 1}', '{"fields": [1, {}, {"name": 1}]}']
+)
+def test_a_schema_that_is_none_has_no_field(schema):
+    assert not has_field(schema, "a")
+
+
+def test_fields_are_found_in_any_case():
+    assert has_field('{"fields": [{"name": "aB"}]}', "Ab")
