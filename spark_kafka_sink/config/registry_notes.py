@@ -50,7 +50,9 @@ def notes_on_registry(
     if formats is not None:
         asked = _by_part(options, formats)
         for part, schema in asked:
-            yield from (_without(n, why) for n, why in _on_part(part.part, schema) if n in given)
+            noted = _on_part(part.part, schema, bool(sink["schema_registry_url"]))
+            told = () if options is not None else _NAMES
+            yield from (_without(n, why) for n, why in noted if n in given and n not in told)
         yield from (_without(n, why) for n, why in _on_names(asked) if n in given)
     if options is not None and options.config is not None:
         yield from _on_credentials(options.config, sink, given)
@@ -82,14 +84,19 @@ def _on_choice(found: list[SchemaOptions], sink: Mapping[str, Any]) -> Iterator[
         yield "normalize.schemas", f"beside {chosen}: nothing is registered"
 
 
-def _on_part(part: str, schema: SchemaOptions | None) -> Iterator[tuple[str, str]]:
+def _on_part(part: str, schema: SchemaOptions | None, has_url: bool) -> Iterator[tuple[str, str]]:
     strategy = f"{part}.subject.name.strategy"
     schema_id = "use.schema.id" if part == "value" else "key.use.schema.id"
     if schema is None:
         why = f"for no id of a schema goes with {part}s"
-        yield f"{part}.schema.id.location", f"{why}: this needs schema.registry.url"
-        for name in (strategy, schema_id, f"{part}.schema.references"):
-            yield name, f"{why}: this needs {part}.schema.id.prefix=true"
+        needed = f"{part}.schema.id.prefix=true" if has_url else "schema.registry.url"
+        for name in (
+            f"{part}.schema.id.location",
+            strategy,
+            schema_id,
+            f"{part}.schema.references",
+        ):
+            yield name, f"{why}: this needs {needed}"
     elif schema.schema_id is not None:
         yield strategy, f"beside {schema_id}, which says the schema"
 

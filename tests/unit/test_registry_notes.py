@@ -72,7 +72,13 @@ def test_credentials_in_the_url_beside_others_are_told(given: dict[str, str]) ->
 def test_a_location_without_a_registry_is_told() -> None:
     given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.format": "avro"}
     notes = SinkOptions.parse({**given, "value.schema.id.location": "header"}).notes
-    assert any("'value.schema.id.location' has no effect" in n for n in notes)
+    (told,) = (n for n in notes if "'value.schema.id.location' has no effect" in n)
+    assert told.endswith("this needs schema.registry.url")
+
+
+def test_what_is_without_a_schema_is_told_once() -> None:
+    notes = options(URL, value_schema_id_prefix="false", **ID).notes
+    assert len([n for n in notes if "'use.schema.id' has no effect" in n]) == 1
 
 
 @pytest.mark.parametrize(
