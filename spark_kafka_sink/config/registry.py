@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
@@ -13,7 +13,6 @@ from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF, ST
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry_keys import (
     OAUTHBEARER,
-    REGISTRY_KEYS,
     REGISTRY_PREFIX,
     SASL_INHERIT,
     STATIC_TOKEN,
@@ -32,7 +31,6 @@ _SCHEMA_OPTION = {
     JSON: "json.schema",
     PROTOBUF: "protobuf.descriptor.file",
 }
-_NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ def _schema_of(
     return SchemaOptions(
         sink[f"{name}_subject_name_strategy"],
         schema_id,
-        latest,
+        latest and schema_id is None,
         sink["auto_register_schemas"] and not latest and schema_id is None,
         sink["normalize_schemas"],
         sink["latest_compatibility_strict"],
@@ -274,6 +272,7 @@ def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
     if source is None:
         source = STATIC_TOKEN if token is not None else OAUTHBEARER if issuer is not None else None
     if source is None:
+        _check_no_bearer(sink)
         return None
     if source == STATIC_TOKEN:
         issuer = None
@@ -299,6 +298,17 @@ def _bearer(sink: Mapping[str, Any]) -> BearerConfig | None:
     )
 
 
+def _check_no_bearer(sink: Mapping[str, Any]) -> None:
+    """Raise ConfigError for options of a token of which there is none: nothing would be sent."""
+    for name in ("client.id", "client.secret", "scope", "logical.cluster", "identity.pool.id"):
+        if sink[_BEARER + name.replace(".", "_")] is not None:
+            raise ConfigError(
+                f"schema.registry.bearer.auth.{name} needs a token: set "
+                "schema.registry.bearer.auth.issuer.endpoint.url, or "
+                "schema.registry.bearer.auth.token"
+            )
+
+
 def _ssl(sink: Mapping[str, Any]) -> SslConfig:
     fields = {n.removeprefix(_SSL): v for n, v in sink.items() if n.startswith(f"{_SSL}ssl_")}
     try:
@@ -318,20 +328,3 @@ def sends_in_clear(config: RegistryConfig) -> bool:
         if parts.scheme == "http" and has_credentials and parts.hostname not in _LOCAL:
             return True
     return False
-
-
-def notes_on_registry(options: RegistryOptions | None, own: Iterable[str]) -> Iterator[str]:
-    """Sentences about options without effect. own: names that were given"""
-    if options is None:
-        for name in own:
-            if name in _NAMES:
-                yield (
-                    f"option '{name}' has no effect without a schema: set value.format to avro "
-                    "or protobuf, or value.schema.id.prefix to true"
-                )
-        return
-    if options.config is not None and sends_in_clear(options.config):
-        yield (
-            "schema.registry.url begins with http:, so the credentials can be read by whoever is "
-            "on the way: use https:"
-        )

@@ -32,7 +32,8 @@ from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, LEAST_MEMORY
 from spark_kafka_sink.config.reference_providers import notes_on_providers
-from spark_kafka_sink.config.registry import RegistryOptions, notes_on_registry, registry_of
+from spark_kafka_sink.config.registry import RegistryOptions, registry_of
+from spark_kafka_sink.config.registry_notes import notes_on_registry
 from spark_kafka_sink.config.security_notes import notes_on_secrets, notes_on_security
 from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
 from spark_kafka_sink.config.topic_creation import TopicCreation, parse_topic_configs
@@ -132,7 +133,10 @@ class SinkOptions:
                 *notes_on_secrets(lowered),
                 *notes_on_outputs(outputs, own),
                 *notes_on_dead_letters(sink, own),
-                *(*notes_on_formats(formats, own), *notes_on_registry(registry, own)),
+                *(
+                    *notes_on_formats(formats, own),
+                    *notes_on_registry(registry, formats, sink, own),
+                ),
                 *notes_on_limits(limits_of(sink), producer.batch_size, own),
             ),
             dead_letters=dead_letters_of(sink),

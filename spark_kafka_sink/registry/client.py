@@ -131,7 +131,13 @@ class RegistryClient:
         try:
             return schema_in(found, not path.startswith(_BY_ID), schema is None)
         except ValueError as error:
-            raise self._no_registry(f"{method} {path.partition('?')[0]} with {error}") from None
+            what = f"{method} {path.partition('?')[0]} with {error}"
+            if isinstance(found, dict) and ("id" in found or "schema" in found):
+                raise RegistryError(
+                    f"the schema registry {self.name} answers {what}: its API does not have that, "
+                    "and it is not taken"
+                ) from None
+            raise self._no_registry(what) from None
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         """What is in the answer.

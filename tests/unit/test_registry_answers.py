@@ -51,7 +51,9 @@ def test_what_the_api_does_not_have_is_refused(
     registry: Registry, content: dict[str, Any], words: str
 ) -> None:
     registry.fails = 200, content
-    assert words in refusal(registry.url)
+    told = refusal(registry.url)
+    assert words in told
+    assert "its API does not have that" in told
     assert len(registry.asked) == 1
 
 
