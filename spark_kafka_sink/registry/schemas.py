@@ -1,4 +1,4 @@
-"""Which schema of a registry goes with keys or values: found or registered, once per query.
+"""Which schema of a registry goes with keys or values: found or registered.
 
 Each query asks, for a registry may have been made anew since the last one. Spark does not tell the
 process that plans a micro-batch whether its query is a new one: a stream asks again after a while.
