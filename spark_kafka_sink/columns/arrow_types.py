@@ -142,3 +142,12 @@ def check_types(arrow_batch: ArrowBatch, positions: ColumnPositions) -> None:
         kind = arrow_batch.schema.field(position).type
         if not is_readable(kind):
             raise SchemaError(f"column '{name}' has the Arrow type {kind}: it must be {expected}")
+
+
+def shown_texts(array: Any) -> list[str]:
+    """The texts of a string array without nulls. Bytes that are no UTF-8 are U+FFFD, as in Java.
+
+    Spark hands over such strings as they are, and pyarrow's ``to_pylist`` fails at the first one.
+    """
+    kind = pa.large_binary() if pa.types.is_large_string(array.type) else pa.binary()
+    return [data.decode("utf-8", "replace") for data in array.view(kind).to_pylist()]

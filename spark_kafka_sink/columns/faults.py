@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.columns.arrow_types import ArrowBatch, check_types
+from spark_kafka_sink.columns.arrow_types import ArrowBatch, check_types, shown_texts
 from spark_kafka_sink.columns.positions import ColumnPositions
 
 INTERCEPTOR = "interceptor"
@@ -143,7 +143,8 @@ def illegal_topic(topic: str) -> str:
 def _find_topics(column: Any, faults: RowFaults) -> None:
     faults.add(is_null(column), NULL_TOPIC, lambda row: "null topic present in the data")
     encoded = column.dictionary_encode()
-    names = encoded.dictionary.to_pylist()
+    # Those of a dictionary: a row without a topic has none.
+    names = shown_texts(encoded.dictionary)
     is_illegal = np.array([not is_legal(name) for name in names], np.bool_)
     if is_illegal.any():
         indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)

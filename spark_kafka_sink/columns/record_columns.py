@@ -21,6 +21,7 @@ from spark_kafka_sink.columns.arrow_types import (
     ArrowBuffer,
     ArrowListArray,
     check_types,
+    shown_texts,
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.record.views import (
@@ -208,7 +209,7 @@ def _topics(
     if column.null_count:
         raise RecordError(NULL_TOPIC)
     encoded = pc.dictionary_encode(column)
-    topics = encoded.dictionary.to_pylist()
+    topics = shown_texts(encoded.dictionary)
     if len(topics) == 1:
         return topics, None
     return topics, encoded.indices.to_numpy(zero_copy_only=True)
