@@ -116,7 +116,7 @@ class SinkOptions:
         producer = ProducerConfig.parse(_with_effect(kafka))
         _check_hooks(sink["interceptors"], producer.partitioner)
         outputs, formats = MetricsOutputs.of(sink), formats_of(sink, own)
-        registry = registry_of(sink, formats, producer.security)
+        registry = registry_of(sink, formats, producer.security, own)
         return cls(
             producer=_with_own(producer, sink),
             exactly_once=_exactly_once(sink, producer),
