@@ -200,8 +200,9 @@ def _check_names(names: Sequence[str]) -> None:
 
     In this order: who has written bootstrap.servers shall be told that, not that it is missing.
     """
+    parts = [part for part in ("value", "key") if f"{part}.format" in names]
     for name in names:
-        problem = refusal(name)
+        problem = refusal(name, parts)
         if problem is not None:
             raise ConfigError(problem)
     if f"{KAFKA_PREFIX}bootstrap.servers" not in names:
