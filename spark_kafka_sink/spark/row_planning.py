@@ -36,7 +36,7 @@ from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
 from spark_kafka_sink.spark.input_schema import check_handed_over, check_type, find_columns
-from spark_kafka_sink.spark.json_schemas import json_schema_of, read_schema
+from spark_kafka_sink.spark.json_schemas import given_avro, json_schema_of, read_schema
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -271,7 +271,7 @@ class _Planning:
         if options.avro_schema is None:
             return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
         if not options.is_file:
-            return options.avro_schema
+            return given_avro(options.avro_schema, f"{options.part}.avro.schema")
         return read_schema(options.avro_schema, f"{options.part}.avro.schema.file")
 
     def _only(self, found: _Field, option: str) -> int:
