@@ -260,6 +260,27 @@ def test_what_is_wrong_with_avros_names_and_schema_names_the_option(
     assert "withColumnRenamed" not in str(refused.value)
 
 
+@pytest.mark.parametrize("part", ["value", "key"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("timestampFormat", "YYYY-MM-dd", "the letter Y is not supported there"),
+        ("timestampNTZFormat", "yyyy-MM-ddTHH", "write 'T' in quotes"),
+        ("dateFormat", "yyyy'T", "the quote is not closed"),
+        ("timeZone", "Europe/Berln", "is not known to Python here"),
+    ],
+)
+def test_what_is_wrong_with_times_of_json_names_the_option(
+    part: str, name: str, value: str, words: str
+) -> None:
+    given = {f"{part}_json_{name.lower()}": value, "key_format": "json", "key_columns": "id"}
+    with pytest.raises(SchemaError) as refused:
+        check_encodable(planned(PEOPLE, value_format="json", **given))
+    assert str(refused.value).startswith(f"{part}.json.{name}={value}: ")
+    assert words in str(refused.value)
+    assert "spark.sql.session" not in str(refused.value)
+
+
 @pytest.fixture
 def descriptors(tmp_path: Path) -> Path:
     """With the message pkg.Root, a person, and pkg.Root.Id, which is in it."""
