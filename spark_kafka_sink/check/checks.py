@@ -19,6 +19,7 @@ from spark_kafka_sink.check import (
     permissions,
     quotas,
     registry,
+    rows,
     topics,
 )
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
@@ -42,6 +43,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
         yield warned("options", note)
     yield from outputs.metrics(options.metrics)
     yield from outputs.limits(options)
+    yield from rows.formats(options)
     yield from registry.schemas(options)
     hosts = [host for host, _ in config.bootstrap_servers]
     try:

@@ -2,11 +2,15 @@
 
 Spark gives a sink every option of the writer, also those that are meant for Spark itself or for
 another sink. So an unknown name is only told in the log; but one that is close to an option of this
-sink is refused, for what was asked for would not happen.
+sink is refused, for what was asked for would not happen. With value.format or key.format so is one
+by which Spark's functions or Confluent's serializers know an option of this sink.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from spark_kafka_sink.config.format_keys import FORMAT_KEYS
 from spark_kafka_sink.config.java_classes import RECIPES
 from spark_kafka_sink.config.java_keys import (
     JAVA_CLASS_KEYS,
@@ -16,6 +20,7 @@ from spark_kafka_sink.config.java_keys import (
 from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS, OTHER_NAMES
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
 from spark_kafka_sink.config.reference_providers import is_of_providers
+from spark_kafka_sink.config.registry_keys import REGISTRY_KEYS
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
@@ -37,6 +42,31 @@ _OF_JDBC = "partitioncolumn"
 # In lower case. To leave it without effect would be to talk in clear.
 _OF_DATABRICKS = "databricks.servicecredential"
 
+# In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers that no rule of
+# ``_of_rows`` finds.
+_OF_ROWS = {
+    "use.latest.schema": "use.latest.version",
+    "format": "value.format",
+    "columns": "value.columns",
+    "avroschema": "value.avro.schema",
+    "jsonformatschema": "value.avro.schema",
+    "recordname": "avro.record.name",
+    "recordnamespace": "avro.namespace",
+    "timestampformat": "value.json.timestampFormat",
+    "timestampntzformat": "value.json.timestampNTZFormat",
+    "dateformat": "value.json.dateFormat",
+    "timezone": "value.json.timeZone",
+    "ignorenullfields": "value.json.ignoreNullFields",
+    "messagename": "value.protobuf.message",
+    "descfilepath": "value.protobuf.descriptor.file",
+}
+_SHOWN = {
+    name: shown.rpartition(".")[2] for name, shown in _OF_ROWS.items() if name in shown.lower()
+}
+_NAMES_OF_ROWS = [key.name for key in (*FORMAT_KEYS, *REGISTRY_KEYS)]
+# What is left out before the names of options of rows.
+_HEADS = ("schema.registry", "schema", "value.json", "value", "use", "auto", "key")
+
 # Kafka's keys that are used, refused in words of their own, or without effect.
 _USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
@@ -46,8 +76,11 @@ _ALLOWED_ERRORS = ((5, 1), (10, 2))
 _MOST_ERRORS = 3
 
 
-def refusal(name: str) -> str | None:
-    """Why an option of this name, in lower case, is refused; None if it is not."""
+def refusal(name: str, parts: Sequence[str] = ()) -> str | None:
+    """Why an option of this name, in lower case, is refused; None if it is not.
+
+    parts: value and key, as far as they have a format
+    """
     if name.startswith(KAFKA_PREFIX):
         return _refusal_of_kafka(name.removeprefix(KAFKA_PREFIX))
     if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
@@ -58,7 +91,7 @@ def refusal(name: str) -> str | None:
             "here. Set kafka.security.protocol, kafka.sasl.mechanism and what belongs to them: "
             f"{RECIPES} has recipes"
         )
-    near = near_option(name)
+    near = (_of_rows(name, parts) if parts else None) or near_option(name)
     return near and f"option '{name}' is not one of this sink's. {answer(near)}"
 
 
@@ -93,10 +126,39 @@ def _refusal_of_kafka(key: str) -> str | None:
     what = f"Kafka option '{KAFKA_PREFIX}{key}' is not a producer option of this sink."
     if key in OTHER_NAMES:
         return f"{what} Instead: {OTHER_NAMES[key]}."
+    own = key if key in SINK_OPTIONS.keys else _of_rows(key)
+    if own is not None:
+        return f"{what} Did you mean '{own}'?"
     near = PRODUCER_CONFIG.near(key, [*SECURITY_CONFIG.keys, *_TOLD, *KEYS_WITHOUT_EFFECT])
     if near is None:
         return f"{what} See docs/options.md (pykafka-sink docs options)."
     return f"{what} {answer(KAFKA_PREFIX + near)}"
+
+
+def _of_rows(name: str, parts: Sequence[str] = ("value",)) -> str | None:
+    """The option of rows or of a registry that others know by ``name``, in lower case."""
+    found = _OF_ROWS.get(name)
+    if found is None and "." in name and not name.endswith("timeout.ms"):
+        heads = (f"{head}.{name}" for head in _HEADS)
+        found = next((option for option in heads if option in _NAMES_OF_ROWS), None)
+        if found is None:
+            ends = (option for option in _NAMES_OF_ROWS if name.endswith(f".{option}"))
+            found = max(ends, key=len, default=None)
+        last = name.rpartition(".")[2]
+        if (
+            found is None
+            and last in _OF_ROWS
+            and name.partition(".")[0] in ("value", "key", "json", "avro")
+        ):
+            found = _OF_ROWS[last]
+    if found is None:
+        return None
+    head, _, last = found.rpartition(".")
+    found = f"{head}.{_SHOWN.get(last, last)}"
+    if "value" not in parts or name.startswith("key."):
+        found = "key.use.schema.id" if found == "use.schema.id" else found
+        found = "key." + found.removeprefix("value.") if found.startswith("value.") else found
+    return found
 
 
 def near_option(name: str) -> str | None:

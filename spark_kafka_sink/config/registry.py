@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
@@ -13,6 +13,7 @@ from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF, ST
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry_keys import (
     OAUTHBEARER,
+    REGISTRY_KEYS,
     REGISTRY_PREFIX,
     SASL_INHERIT,
     STATIC_TOKEN,
@@ -25,6 +26,7 @@ from spark_kafka_sink.config.security_rules import parse_ssl
 
 _BASIC, _BEARER = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
 _SSL = "schema_registry_"
+_NAMES = frozenset(key.name for key in REGISTRY_KEYS)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _SCHEMA_OPTION = {
     AVRO: "avro.schema",
@@ -102,22 +104,60 @@ class RegistryOptions:
 
 
 def registry_of(
-    sink: Mapping[str, Any], formats: FormatOptions | None, security: SecurityConfig
+    sink: Mapping[str, Any],
+    formats: FormatOptions | None,
+    security: SecurityConfig,
+    own: Iterable[str],
 ) -> RegistryOptions | None:
     """From parsed options; None where no id of a schema goes with keys or values. Raises
     ConfigError.
 
     security: of the connections to brokers, for credentials that are the same
+    own: names that were given
     """
     if formats is None:
         return None
     urls = sink["schema_registry_url"]
+    if not urls:
+        _check_no_registry(sink, formats, own)
     value = _schema_of(sink, formats.value, sink["use_schema_id"])
     key = _schema_of(sink, formats.key, sink["key_use_schema_id"])
     if value is None and key is None:
         return None
     config = _config(sink, urls, security) if urls else None
     return RegistryOptions(config, value, key)
+
+
+def _check_no_registry(sink: Mapping[str, Any], formats: FormatOptions, own: Iterable[str]) -> None:
+    """Raise ConfigError for options of a registry without its address.
+
+    Values would be written without an id, which consumers that ask a registry cannot read.
+    """
+    ids = {"value": sink["use_schema_id"], "key": sink["key_use_schema_id"]}
+    parts = {
+        part.part: part.format
+        for part in (formats.value, formats.key)
+        # With the prefix and an id, what that id is needs nobody to be asked for.
+        if part.format in (AVRO, PROTOBUF)
+        and part.has_id is not False
+        and not (part.has_id and ids[part.part] is not None)
+    }
+    for name in own:
+        part = _part_of(name)
+        if name in _NAMES and (part in parts if part else parts):
+            part = part or next(iter(parts))
+            raise ConfigError(
+                f"option '{name}' needs schema.registry.url: without it {part}.format="
+                f"{parts[part]} would write no id of a schema. Set it, or leave '{name}' out"
+            )
+
+
+def _part_of(name: str) -> str | None:
+    """Of an option for keys or values alone."""
+    if name == "use.schema.id":
+        return "value"
+    first = name.partition(".")[0]
+    return first if first in ("value", "key") else None
 
 
 def _schema_of(

@@ -116,7 +116,7 @@ class SinkOptions:
         producer = ProducerConfig.parse(_with_effect(kafka))
         _check_hooks(sink["interceptors"], producer.partitioner)
         outputs, formats = MetricsOutputs.of(sink), formats_of(sink, own)
-        registry = registry_of(sink, formats, producer.security)
+        registry = registry_of(sink, formats, producer.security, own)
         return cls(
             producer=_with_own(producer, sink),
             exactly_once=_exactly_once(sink, producer),
@@ -200,8 +200,9 @@ def _check_names(names: Sequence[str]) -> None:
 
     In this order: who has written bootstrap.servers shall be told that, not that it is missing.
     """
+    parts = [part for part in ("value", "key") if f"{part}.format" in names]
     for name in names:
-        problem = refusal(name)
+        problem = refusal(name, parts)
         if problem is not None:
             raise ConfigError(problem)
     if f"{KAFKA_PREFIX}bootstrap.servers" not in names:

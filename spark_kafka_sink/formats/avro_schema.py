@@ -37,8 +37,11 @@ _INTERVAL = re.compile(r"interval (?:(day|hour|minute|second)|(year|month)).*")
 def derived_schema(struct_json: str, record_name: str = RECORD_NAME, namespace: str = "") -> str:
     """Avro's schema, as JSON text, of the fields that ``StructType.json()`` tells of.
 
+    record_name, namespace: avro.record.name and avro.namespace
+
     Raises FormatError for a type or a name that Avro does not have.
     """
+    _check_names(record_name, namespace)
     found = _Derived().record(json.loads(struct_json), record_name, namespace, record_name)
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
@@ -46,6 +49,22 @@ def derived_schema(struct_json: str, record_name: str = RECORD_NAME, namespace: 
 def is_name(name: str) -> bool:
     """Letters, digits and ``_``, no digit first: of any alphabet, as in Java since Avro 1.12."""
     return bool(name) and not name[0].isdecimal() and all(c == "_" or c.isalnum() for c in name)
+
+
+def _check_names(record_name: str, namespace: str) -> None:
+    space, _, last = record_name.rpartition(".")
+    if space and is_name(last):
+        raise FormatError(
+            f"avro.record.name={record_name}: put what is before the last dot into avro.namespace, "
+            f"as avro.namespace={space} and avro.record.name={last}"
+        )
+    if not is_name(record_name):
+        raise FormatError(f"avro.record.name={record_name}: {_OF_NAMES}")
+    if namespace and not all(is_name(part) for part in namespace.split(".")):
+        raise FormatError(f"avro.namespace={namespace}: {_OF_NAMES}; dots separate names")
+
+
+_OF_NAMES = "a name in Avro has letters, digits and _, and begins with no digit"
 
 
 class _Derived:

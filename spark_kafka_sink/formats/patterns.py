@@ -47,8 +47,11 @@ _RESERVED = frozenset("[]{}#'")
 _ZONE_NAME = re.compile(r"[A-Za-z]\w*(?:/[\w+-]+)*|[+-]\d\d:\d\d")
 
 
-def patterns_of(options: JsonOptions) -> dict[int, Steps]:
-    """By kind of node, where the options have a pattern. Raises FormatError."""
+def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Steps]:
+    """By kind of node, where the options have a pattern. Raises FormatError.
+
+    option_prefix: what messages have before the names of the options: value.json. or key.json.
+    """
     zone = options.time_zone
     asked = (
         (nodes.DATE, "dateFormat", options.date_format, _OF_DATES),
@@ -56,7 +59,7 @@ def patterns_of(options: JsonOptions) -> dict[int, Steps]:
         (nodes.TIMESTAMP_NTZ, "timestampNTZFormat", options.timestamp_ntz_format, _OF_CLOCKS),
     )
     return {
-        kind: tuple(_steps(pattern, name, letters, zone))
+        kind: tuple(_steps(pattern, option_prefix + name, letters, zone))
         for kind, name, pattern, letters in asked
         if pattern is not None
     }
@@ -68,6 +71,8 @@ def _steps(pattern: str, name: str, letters: str, zone: str) -> Iterator[tuple[i
         if text is not None:
             yield from _bytes(text.replace("''", "'") if text else "'")
         elif letter is None:
+            if whole == "'":
+                raise FormatError(f"{name}={pattern}: the quote is not closed. {_ELSE}")
             if whole in _RESERVED:
                 raise FormatError(f"{name}={pattern}: {whole} is not supported there. {_ELSE}")
             yield from _bytes(whole)
@@ -75,13 +80,27 @@ def _steps(pattern: str, name: str, letters: str, zone: str) -> Iterator[tuple[i
             known = ", ".join(letters)
             raise FormatError(
                 f"{name}={pattern}: the letter {letter} is not supported there: {known} are, and "
-                f"text in quotes. {_ELSE}"
+                f"text in quotes. {_hint(letter, len(whole), letters)}{_ELSE}"
             )
         else:
             steps = [*_of_letter(letter, len(whole), zone)]
             if not steps:
                 raise FormatError(f"{name}={pattern}: {whole} is not supported. {_ELSE}")
             yield from steps
+
+
+# Letters that others have for the same, or nearly so.
+_NEAR = {"Y": "y", "u": "y", "h": "H", "K": "H", "k": "H", "D": "d", "n": "S", "z": "XXX"}
+
+
+def _hint(letter: str, count: int, letters: str) -> str:
+    if letter == "T":
+        return "For the letter itself write 'T' in quotes. "
+    near = _NEAR.get(letter)
+    if near is None or near[0] not in letters:
+        return ""
+    count = min(count, 2) if near in ("d", "H") else count
+    return f"Did you mean {near * count if len(near) == 1 else near}? "
 
 
 _ELSE = "For another form make a column of text by date_format() and write that"

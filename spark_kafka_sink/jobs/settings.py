@@ -163,7 +163,7 @@ def _check_option(option: str, where: str) -> None:
     the sink, so a typing error must not go unseen.
     """
     name = option.lower()
-    problem = refusal(name)
+    problem = refusal(name, ("value",))
     if problem is not None:
         raise ConfigError(f"{where}: {problem}")
     if is_unknown(name):

@@ -1,4 +1,4 @@
-"""JSON Schemas for a registry: derived from columns, or as they were given."""
+"""JSON Schemas for a registry: derived from columns, or as they were given; texts of schemas."""
 
 from __future__ import annotations
 
@@ -64,6 +64,22 @@ def _given(given: GivenSchema, option: str) -> str:
     if not isinstance(schema, dict):
         raise ConfigError(f"{option}: a JSON Schema of rows must be a JSON object")
     return text
+
+
+def given_avro(text: str, option: str) -> str:
+    """``text``, which is JSON. Raises ConfigError, also for the name of a file."""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+        raise ConfigError(
+            f"{option}={shown}: the Avro schema is no JSON: {error}. For the path of a file: "
+            f"{option}.file"
+        ) from None
+    return text
+
+
+_MOST_SHOWN = 100
 
 
 def read_schema(file: str, option: str) -> str:

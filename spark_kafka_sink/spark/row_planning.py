@@ -29,14 +29,14 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.format_keys import AVRO, PROTOBUF, RAW, STRING
+from spark_kafka_sink.config.format_keys import AVRO, JSON, PROTOBUF, RAW, STRING
 from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
 from spark_kafka_sink.spark.input_schema import check_handed_over, check_type, find_columns
-from spark_kafka_sink.spark.json_schemas import json_schema_of, read_schema
+from spark_kafka_sink.spark.json_schemas import given_avro, json_schema_of, read_schema
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -271,7 +271,7 @@ class _Planning:
         if options.avro_schema is None:
             return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
         if not options.is_file:
-            return options.avro_schema
+            return given_avro(options.avro_schema, f"{options.part}.avro.schema")
         return read_schema(options.avro_schema, f"{options.part}.avro.schema.file")
 
     def _only(self, found: _Field, option: str) -> int:
@@ -336,7 +336,11 @@ def check_encodable(rows: PlannedRows) -> None:
     """
     if rows.plan is None or rows.schema is None:
         return
-    plans = [part.plan for part in (rows.plan.value, rows.plan.key) if part is not None]
+    parts = {VALUE: rows.plan.value, KEY: rows.plan.key}
+    for name, part in parts.items():
+        if part is not None:
+            _check_times(name, part)
+    plans = [part.plan for part in parts.values() if part is not None]
     wanted = [(plan, rows.schema) for plan in plans if plan is not None]
     left = [one for one in wanted if one not in _checked]
     if not left:
@@ -349,6 +353,25 @@ def check_encodable(rows: PlannedRows) -> None:
         RowEncoder(plan, arrow_schema(schema))
         _checked.append((plan, schema))
         del _checked[:-_MOST_CHECKED]
+
+
+def _check_times(name: str, part: PartPlan) -> None:
+    """Raise FormatError for patterns and a time zone of JSON, by the names of their options."""
+    if part.plan is None or part.plan.format != JSON:
+        return
+    # Not above: a write without JSON needs none of it.
+    from spark_kafka_sink.formats.errors import FormatError
+    from spark_kafka_sink.formats.patterns import patterns_of
+    from spark_kafka_sink.formats.zones import zone_table
+
+    options = part.plan.json_options
+    patterns_of(options, f"{name}.json.")
+    if not part.takes_session_zone:
+        try:
+            zone_table(options.time_zone)
+        except FormatError as error:
+            told = str(error).replace("spark.sql.session.timeZone", f"{name}.json.timeZone")
+            raise FormatError(f"{name}.json.timeZone={options.time_zone}: {told}") from None
 
 
 def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:

@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "check": {
         *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
         *("limits.starting", "metrics.outputs", "registry"),
+        *("formats.patterns", "formats.plan", "spark.descriptors"),
     },
     "cli": {
         "check",

@@ -169,6 +169,79 @@ def test_options_of_other_sinks_and_of_sources_are_not_near(name: str) -> None:
     assert near_option(name.lower()) is None
 
 
+OF_ROWS = [
+    ("value.schema.registry.url", "schema.registry.url"),
+    ("registry.url", "schema.registry.url"),
+    ("basic.auth.user.info", "schema.registry.basic.auth.user.info"),
+    ("basic.auth.credentials.source", "schema.registry.basic.auth.credentials.source"),
+    ("subject.name.strategy", "value.subject.name.strategy"),
+    ("value.converter.schema.registry.url", "schema.registry.url"),
+    ("schema.id", "use.schema.id"),
+    ("use.latest.schema", "use.latest.version"),
+    ("avroSchema", "value.avro.schema"),
+    ("avro.schema", "value.avro.schema"),
+    ("timestampFormat", "value.json.timestampFormat"),
+    ("value.timestampFormat", "value.json.timestampFormat"),
+    ("key.timestampFormat", "key.json.timestampFormat"),
+    ("json.timestampFormat", "value.json.timestampFormat"),
+    ("timeZone", "value.json.timeZone"),
+    ("ignoreNullFields", "value.json.ignoreNullFields"),
+    ("json.ignoreNullFields", "value.json.ignoreNullFields"),
+    ("protobuf.message", "value.protobuf.message"),
+    ("messageName", "value.protobuf.message"),
+    ("descFilePath", "value.protobuf.descriptor.file"),
+    ("format", "value.format"),
+    ("columns", "value.columns"),
+]
+
+
+@pytest.mark.parametrize(("name", "near"), OF_ROWS)
+def test_what_others_call_an_option_of_rows_is_refused_where_rows_are_made(
+    name: str, near: str
+) -> None:
+    base = {"kafka.bootstrap.servers": "b:9092", name: "x"}
+    with pytest.raises(ConfigError) as refused:
+        SinkOptions.parse({**base, "value.format": "json"})
+    assert str(refused.value) == (
+        f"option '{name.lower()}' is not one of this sink's. Did you mean '{near}'?"
+    )
+    assert refusal(near.lower(), ["value"]) is None
+    assert len(SinkOptions.parse(base).notes) == 1
+
+
+def test_what_is_meant_follows_the_part_that_has_a_format() -> None:
+    assert "'key.json.timeZone'" in (refusal("timezone", ["key"]) or "")
+    assert "'key.use.schema.id'" in (refusal("schema.id", ["key"]) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("schema.registry.url", "schema.registry.url"),
+        ("value.schema.registry.url", "schema.registry.url"),
+        ("auto.register.schemas", "auto.register.schemas"),
+        ("value.format", "value.format"),
+        ("topic", "topic"),
+    ],
+)
+def test_the_sinks_own_with_the_prefix_of_kafka(name: str, near: str) -> None:
+    assert refusal(f"kafka.{name}") == (
+        f"Kafka option 'kafka.{name}' is not a producer option of this sink. Did you mean '{near}'?"
+    )
+
+
+FOR_OTHERS = [
+    *("path", "mergeSchema", "compression", "header", "mode", "encoding", "url", "dbtable"),
+    *("failOnDataLoss", "startingOffsets", "provider", "name", "connection.uri"),
+    *("table", "es.nodes", "write-format", "txnAppId", "replaceWhere", "client.timeout.ms"),
+]
+
+
+@pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), *FOR_OTHERS])
+def test_options_of_others_are_taken_where_rows_are_made(name: str) -> None:
+    assert refusal(name.lower(), ["value", "key"]) is None
+
+
 @pytest.mark.parametrize(
     ("left", "right", "count"),
     [

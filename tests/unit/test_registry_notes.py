@@ -38,6 +38,7 @@ RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
         ("use.latest.version", {**ID, **LATEST}),
         ("use.latest.with.metadata", {**ID, "use_latest_with_metadata": "a=b"}),
         ("latest.compatibility.strict", {"latest_compatibility_strict": "false"}),
+        ("latest.compatibility.strict", {"latest_compatibility_strict": "false", **ID}),
         ("auto.register.schemas", {"auto_register_schemas": "true", **LATEST}),
         ("auto.register.schemas", {"auto_register_schemas": "true", **ID}),
         ("normalize.schemas", {"normalize_schemas": "true", **LATEST}),
@@ -67,6 +68,60 @@ def test_credentials_in_the_url_beside_others_are_told(given: dict[str, str]) ->
     (told,) = (n for n in notes if "user and password in schema.registry.url have no effect" in n)
     assert HUSH not in " ".join(notes)
     assert next(iter(given)).rpartition("_")[0].replace("_", ".")[:25] in told
+
+
+PLAIN = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.format": "avro"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("use.schema.id", "7"),
+        ("use.latest.version", "true"),
+        ("use.latest.with.metadata", "a=b"),
+        ("auto.register.schemas", "false"),
+        ("normalize.schemas", "true"),
+        ("latest.compatibility.strict", "false"),
+        ("value.subject.name.strategy", "RecordNameStrategy"),
+        ("value.schema.references", "[]"),
+        ("schema.registry.basic.auth.user.info", f"u:{HUSH}"),
+        ("schema.registry.ssl.truststore.location", "/x.pem"),
+    ],
+)
+@pytest.mark.parametrize("chosen", ["avro", "protobuf"])
+def test_an_option_of_a_registry_without_its_address_is_refused(
+    chosen: str, name: str, value: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        SinkOptions.parse({**PLAIN, "value.format": chosen, name: value})
+    words = str(refused.value)
+    assert f"option '{name}' needs schema.registry.url: without it value.format={chosen}" in words
+    assert HUSH not in words
+
+
+def test_an_option_of_keys_without_the_registrys_address_is_refused() -> None:
+    keys = {"value.format": "json", "key.format": "avro", "key.columns": "a"}
+    with pytest.raises(ConfigError, match=r"'key\.use\.schema\.id' needs .*key\.format=avro"):
+        SinkOptions.parse({**PLAIN, **keys, "key.use.schema.id": "7"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"value.schema.id.prefix": "false", "use.schema.id": "7"},
+        {"value.format": "json", "use.latest.version": "true"},
+        {"value.format": "raw", "value.schema.id.prefix": "true", "use.schema.id": "7"},
+        {
+            "value.format": "protobuf",
+            "value.protobuf.descriptor.file": "x.desc",
+            "value.protobuf.message": "X",
+            "value.schema.id.prefix": "true",
+            "use.schema.id": "7",
+        },
+    ],
+)
+def test_where_nobody_has_to_be_asked_no_address_is_needed(given: dict[str, str]) -> None:
+    assert SinkOptions.parse({**PLAIN, **given}).formats is not None
 
 
 def test_a_location_without_a_registry_is_told() -> None:

@@ -237,6 +237,50 @@ def test_options_without_effect_are_told() -> None:
     assert any("option 'avro.namespace' has no effect" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"avro_record_name": "my-rec"}, "avro.record.name=my-rec: a name in Avro has letters"),
+        (
+            {"avro_record_name": "com.acme.Flight"},
+            "put what is before the last dot into avro.namespace, as avro.namespace=com.acme and "
+            "avro.record.name=Flight",
+        ),
+        ({"avro_namespace": "com-acme"}, "avro.namespace=com-acme: a name in Avro has letters"),
+        ({"value_avro_schema": "{"}, "value.avro.schema={: the Avro schema is no JSON"),
+        ({"value_avro_schema": "/etc/x.avsc"}, "For the path of a file: value.avro.schema.file"),
+    ],
+)
+def test_what_is_wrong_with_avros_names_and_schema_names_the_option(
+    given: dict[str, str], words: str
+) -> None:
+    with pytest.raises((SchemaError, ConfigError)) as refused:
+        planned(PEOPLE, value_format="avro", **given)
+    assert words in str(refused.value)
+    assert "withColumnRenamed" not in str(refused.value)
+
+
+@pytest.mark.parametrize("part", ["value", "key"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("timestampFormat", "YYYY-MM-dd", "the letter Y is not supported there"),
+        ("timestampNTZFormat", "yyyy-MM-ddTHH", "write 'T' in quotes"),
+        ("dateFormat", "yyyy'T", "the quote is not closed"),
+        ("timeZone", "Europe/Berln", "is not known to Python here"),
+    ],
+)
+def test_what_is_wrong_with_times_of_json_names_the_option(
+    part: str, name: str, value: str, words: str
+) -> None:
+    given = {f"{part}_json_{name.lower()}": value, "key_format": "json", "key_columns": "id"}
+    with pytest.raises(SchemaError) as refused:
+        check_encodable(planned(PEOPLE, value_format="json", **given))
+    assert str(refused.value).startswith(f"{part}.json.{name}={value}: ")
+    assert words in str(refused.value)
+    assert "spark.sql.session" not in str(refused.value)
+
+
 @pytest.fixture
 def descriptors(tmp_path: Path) -> Path:
     """With the message pkg.Root, a person, and pkg.Root.Id, which is in it."""
