@@ -11,8 +11,9 @@ Source: ``KafkaWriter.validateQuery`` of Spark.
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -115,12 +116,42 @@ def check_handed_over(schema: StructType, record: Sequence[str]) -> None:
         if names[field.name] > 1:
             problem = f"is there {names[field.name]} times"
         if problem is not None:
-            named = ", ".join(f'"{name}"' for name in record)
+            cure = _cure(field.name, names, record)
             raise SchemaError(
                 f"column '{field.name}' {problem}: Spark cannot hand that to a Python sink, which "
-                "gets all columns, also those that are not written. Select only the columns of a "
-                f"record, each once: .select({named})"
+                f"gets all columns, also those that are not written. {cure}"
             )
+
+
+def _cure(name: str, names: Counter[str], record: Sequence[str]) -> str:
+    """For column ``name``, which cannot come: what the DataFrame is to have instead."""
+    if name not in record:
+        others = ", ".join(f'"{other}"' for other in record)
+        return f"Select only the columns of a record, each once: .select({others})"
+    if names[name] > 1:
+        return "Rename one of them in the DataFrame, or drop it"
+    return "Cast it in the DataFrame, or drop it"
+
+
+def no_such_column(name: str, names: Iterable[str]) -> str:
+    """What is wrong with the name of a column, and which may have been meant."""
+    return f"the DataFrame has no column '{name}'{_meant(name, [*names])}"
+
+
+def no_such_field(path: str, name: str, kind: DataType) -> str:
+    """The same for a field ``name`` of the column, or field, ``path``."""
+    hint = f", being of type {kind.simpleString()}"
+    if isinstance(kind, StructType):
+        hint = _meant(name, kind.names)
+    return f"'{path}' has no field '{name}'{hint}"
+
+
+def _meant(name: str, known: list[str]) -> str:
+    same = [other for other in known if other.lower() == name.lower()]
+    if same:
+        return f". Did you mean '{same[0]}'? Names are exact"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f". Did you mean '{near[0]}'?" if near else f". There are: {', '.join(known[:20])}"
 
 
 def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:
