@@ -162,7 +162,25 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
     if asked.is_latest and not asked.is_strict:
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
+    elif not is_own and part.format != PROTOBUF:
+        missing = [f.name for f in plan.fields if not has_column(f.name)]
+        if len(missing) < len(plan.fields):  # else it may be no record at all
+            _check_fields(part, missing, schema, asked)
     return made._replace(plan=plan)
+
+
+def _check_fields(
+    part: PartOptions, missing: list[str], schema: Schema, asked: SchemaOptions
+) -> None:
+    """Raise FormatError for columns that a registry's Avro schema does not have."""
+    if not missing:
+        return
+    version = "" if schema.version is None else f", version {schema.version} of its subject"
+    strict = "latest.compatibility.strict=false to leave them out, or " if asked.is_latest else ""
+    raise FormatError(
+        f"the registry's schema {schema.id}{version}, has no field for {missing}, columns of the "
+        f"{part.part}: set {strict}{part.part}.columns to those that it has"
+    )
 
 
 def _registered(part: PartOptions, schema: Schema) -> ProtobufSchema:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -169,6 +169,31 @@ def test_key_and_value_of_one_schema_may_have_one_subject(registry: Registry) ->
     same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
     plan_both(registry.url, **same)
     assert [*registry.subjects] == ["topLevelRecord"]
+
+
+# --- columns that a registry's schema does not have ---------------------------------------------
+
+ONLY_ID = '{"type":"record","name":"R","fields":[{"name":"ID","type":"long"}]}'
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"use_latest_version": "true"}, "set latest.compatibility.strict=false to leave them out, or value.columns to"),
+        ({"use_schema_id": "1"}, "columns of the value: set value.columns to those that it has"),
+    ],
+)  # fmt: skip
+def test_columns_that_the_registrys_schema_does_not_have(
+    registry: Registry, given: dict[str, str], words: str
+) -> None:
+    registry.add("t-value", {"schema": ONLY_ID})
+    columns = StructType([StructField("id", LongType()), StructField("extra", StringType())])
+    made = options(registry.url, **given)
+    with pytest.raises(SchemaError) as refused:
+        plan_schemas(plan_rows(columns, made), made)
+    assert "the registry's schema 1" in str(refused.value)
+    assert "has no field for ['extra']" in str(refused.value)
+    assert words in str(refused.value)
 
 
 # --- the same for Protobuf ----------------------------------------------------------------------
