@@ -35,6 +35,12 @@ from spark_kafka_sink.spark.versions import interval_types
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
+NULLS_WITHOUT_KEY = (
+    "value.null.when without a key: a null value deletes what has the same key, so these records "
+    "delete nothing. Set key.columns"
+)
+
+
 def _is_headers(data_type: DataType) -> bool:
     if not isinstance(data_type, ArrayType) or not isinstance(data_type.elementType, StructType):
         return False
@@ -131,6 +137,21 @@ def _cure(name: str, names: Counter[str], record: Sequence[str]) -> str:
     if names[name] > 1:
         return "Rename one of them in the DataFrame, or drop it"
     return "Cast it in the DataFrame, or drop it"
+
+
+def notes_on_parts(parts: Iterable[str], has_topic: bool) -> Iterator[str]:
+    """About columns that are no part of the value for their names alone. parts: these names
+
+    has_topic: whether option ``topic`` is set
+    """
+    for part in parts:
+        where = f"is the record's {part} and is not in the value"
+        if part == "topic" and has_topic:
+            where = "is written nowhere, as option 'topic' is set"
+        yield (
+            f"column '{part}' {where}: set {part}.column to an empty text to have it in the value, "
+            f"or to '{part}' if that is meant"
+        )
 
 
 def no_such_column(name: str, names: Iterable[str]) -> str:

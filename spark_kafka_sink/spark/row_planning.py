@@ -35,11 +35,13 @@ from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
 from spark_kafka_sink.spark.input_schema import (
+    NULLS_WITHOUT_KEY,
     check_handed_over,
     check_type,
     find_columns,
     no_such_column,
     no_such_field,
+    notes_on_parts,
 )
 from spark_kafka_sink.spark.json_schemas import json_schema_of, read_schema
 
@@ -62,11 +64,13 @@ class PlannedRows(NamedTuple):
     """positions: of what is appended; plan: how that is made, None if it comes from Spark as it is
 
     schema: of what comes from Spark, if something is made of it
+    notes: sentences about columns that may not go where they were meant to, for the log
     """
 
     positions: ColumnPositions
     plan: RowsPlan | None = None
     schema: StructType | None = None
+    notes: tuple[str, ...] = ()
 
 
 class _Field(NamedTuple):
@@ -124,7 +128,19 @@ class _Planning:
             )
             return PlannedRows(positions)
         plan = RowsPlan(value, key, kept, null_when)
-        return PlannedRows(positions_of(plan, self._topic), plan, self._schema)
+        by_name = [part for part, _ in kept if self._formats.other_columns[part] is None]
+        if key_column is not None and self._formats.key.column is None:
+            by_name.append(KEY)
+        notes = [*self._notes_on_parts(by_name)]
+        if null_when is not None and key is None:
+            notes.append(NULLS_WITHOUT_KEY)
+        return PlannedRows(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
+
+    def _notes_on_parts(self, by_name: Sequence[str]) -> Iterator[str]:
+        """by_name: parts that a column is for its name alone"""
+        value = self._formats.value
+        if value.has_fields and not value.columns and value.column is None:
+            yield from notes_on_parts(by_name, self._topic is not None)
 
     def _other(self, part: str) -> int | None:
         """Position of the column that is a record's topic, partition, headers or timestamp."""

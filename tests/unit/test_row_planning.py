@@ -230,6 +230,30 @@ def test_a_value_that_was_made_already_is_not_made_into_another(
     assert planned(number, value_format=chosen).plan is not None
 
 
+def test_columns_that_are_parts_for_their_names_are_told() -> None:
+    schema = with_fields(
+        ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
+    )
+    told = planned(schema, value_format="json").notes
+    cure = "column to an empty text to have it in the value, or to"
+    assert told == (
+        f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{cure} 'topic' if that is meant",
+        "column 'timestamp' is the record's timestamp and is not in the value: set "
+        f"timestamp.{cure} 'timestamp' if that is meant",
+        f"column 'key' is the record's key and is not in the value: set key.{cure} 'key' if that is meant",
+    )
+    named = {"key_column": "key", "timestamp_column": "timestamp", "topic_column": ""}
+    assert planned(schema, value_format="json", **named).notes == ()
+    assert planned(schema, value_format="json", value_columns="id").notes == ()
+
+
+def test_tombstones_without_a_key_are_told() -> None:
+    (told,) = planned(PEOPLE, value_format="json", value_null_when="gone").notes
+    assert told.startswith("value.null.when without a key: ")
+    more = {"value_null_when": "gone", "key_columns": "id"}
+    assert planned(PEOPLE, value_format="json", **more).notes == ()
+
+
 def test_nothing_is_left_for_the_value() -> None:
     assert "no column is left" in refusal(
         StructType([StructField("key", StringType())]), value_format="json"
