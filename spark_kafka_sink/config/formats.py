@@ -71,7 +71,10 @@ class PartOptions(NamedTuple):
 
 
 class FormatOptions(NamedTuple):
-    """other_columns: by part, which column it is: as ``PartOptions.column``"""
+    """other_columns: by part, which column it is: as ``PartOptions.column``
+
+    is_named: by format, whether a name was given for the schemas that are derived
+    """
 
     value: PartOptions
     key: PartOptions
@@ -80,6 +83,7 @@ class FormatOptions(NamedTuple):
     record_name: str
     namespace: str
     json_title: str
+    is_named: Mapping[str, bool]
 
 
 def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | None:
@@ -87,7 +91,8 @@ def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | N
 
     own: names that were given
     """
-    if not _NAMES & set(own):
+    given = set(own)
+    if not _NAMES & given:
         return None
     return FormatOptions(
         _value(sink),
@@ -97,6 +102,7 @@ def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | N
         sink["avro_record_name"],
         sink["avro_namespace"],
         sink["json_schema_title"],
+        {AVRO: "avro.record.name" in given, JSON: "json.schema.title" in given},
     )
 
 

@@ -36,7 +36,10 @@ _MOST_GROWTH = 4
 _GUESSED_BYTES = 64 * 1024 * 1024
 _KERNELS = {JSON: write_json, AVRO: write_avro, PROTOBUF: write_protobuf}
 _AVRO_FAULTS = {
-    avro_rows.NULL_VALUE: "field '{path}' is null, and the Avro schema has no null for it",
+    avro_rows.NULL_VALUE: (
+        "field '{path}' is null, and the Avro schema has no null for it: filter such rows, give "
+        "the field a union with null, or set errors.tolerance=all"
+    ),
     avro_rows.WRONG_SIZE: (
         "field '{path}' does not have the {size} bytes of the Avro schema's fixed type"
     ),

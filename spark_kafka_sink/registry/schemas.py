@@ -90,7 +90,8 @@ class Wanted(NamedTuple):
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
                 f"column are not known before the rows. Set {self.part}.subject.name.strategy to "
-                f"{RECORD_NAME}, or use.schema.id"
+                f"{RECORD_NAME}, with avro.record.name or json.schema.title for schemas that are "
+                "derived, or use.schema.id"
             )
         if strategy == TOPIC_NAME:
             return f"{self.topic}-{self.part}"
@@ -365,11 +366,16 @@ def _incompatible(
         version = f"version {client.version(subject).version}"
     except RegistryError:
         version = "an earlier version"
-    what, change = ("these columns", "the columns")
+    what, change = "these columns", "drop the columns that are new"
     if schema.kind == "PROTOBUF":
-        what, change = ("the descriptor file", "the message")
+        what, change = "the descriptor file", "change the message"
+    elif schema.kind == "AVRO":
+        change = (
+            "give an Avro schema in which new fields have a default "
+            f"(value.avro.schema or key.avro.schema), {change}"
+        )
     return RegistryError(
         f"the schema registry {client.name} refuses the schema of {what}, which is not "
-        f"compatible with {version} of subject '{subject}': {refusal.reason}. Change {change}, "
-        "write with what is there (use.latest.version=true), or change the subject's compatibility"
+        f"compatible with {version} of subject '{subject}': {refusal.reason}. Either "
+        f"{change}, or change the subject's compatibility"
     )

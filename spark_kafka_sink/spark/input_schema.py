@@ -11,8 +11,9 @@ Source: ``KafkaWriter.validateQuery`` of Spark.
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pyspark.sql.types import (
     ArrayType,
@@ -32,6 +33,12 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.spark.versions import interval_types
 
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+
+NULLS_WITHOUT_KEY = (
+    "value.null.when without a key: a null value deletes what has the same key, so these records "
+    "delete nothing. Set key.columns"
+)
 
 
 def _is_headers(data_type: DataType) -> bool:
@@ -115,12 +122,57 @@ def check_handed_over(schema: StructType, record: Sequence[str]) -> None:
         if names[field.name] > 1:
             problem = f"is there {names[field.name]} times"
         if problem is not None:
-            named = ", ".join(f'"{name}"' for name in record)
+            cure = _cure(field.name, names, record)
             raise SchemaError(
                 f"column '{field.name}' {problem}: Spark cannot hand that to a Python sink, which "
-                "gets all columns, also those that are not written. Select only the columns of a "
-                f"record, each once: .select({named})"
+                f"gets all columns, also those that are not written. {cure}"
             )
+
+
+def _cure(name: str, names: Counter[str], record: Sequence[str]) -> str:
+    """For column ``name``, which cannot come: what the DataFrame is to have instead."""
+    if name not in record:
+        others = ", ".join(f'"{other}"' for other in record)
+        return f"Select only the columns of a record, each once: .select({others})"
+    if names[name] > 1:
+        return "Rename one of them in the DataFrame, or drop it"
+    return "Cast it in the DataFrame, or drop it"
+
+
+def notes_on_parts(parts: Iterable[str], has_topic: bool) -> Iterator[str]:
+    """About columns that are no part of the value for their names alone. parts: these names
+
+    has_topic: whether option ``topic`` is set
+    """
+    for part in parts:
+        where = f"is the record's {part} and is not in the value"
+        if part == "topic" and has_topic:
+            where = "is written nowhere, as option 'topic' is set"
+        yield (
+            f"column '{part}' {where}: set {part}.column to an empty text to have it in the value, "
+            f"or to '{part}' if that is meant"
+        )
+
+
+def no_such_column(name: str, names: Iterable[str]) -> str:
+    """What is wrong with the name of a column, and which may have been meant."""
+    return f"the DataFrame has no column '{name}'{_meant(name, [*names])}"
+
+
+def no_such_field(path: str, name: str, kind: DataType) -> str:
+    """The same for a field ``name`` of the column, or field, ``path``."""
+    hint = f", being of type {kind.simpleString()}"
+    if isinstance(kind, StructType):
+        hint = _meant(name, kind.names)
+    return f"'{path}' has no field '{name}'{hint}"
+
+
+def _meant(name: str, known: list[str]) -> str:
+    same = [other for other in known if other.lower() == name.lower()]
+    if same:
+        return f". Did you mean '{same[0]}'? Names are exact"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f". Did you mean '{near[0]}'?" if near else f". There are: {', '.join(known[:20])}"
 
 
 def _problems_of(data_type: DataType, is_nested: bool) -> Iterator[str]:

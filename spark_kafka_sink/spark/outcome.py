@@ -27,6 +27,10 @@ from spark_kafka_sink.spark.versions import WriterCommitMessage
 from spark_kafka_sink.transactions.model import Plan, Unit
 
 _MOST_OF_AN_ERROR = 500
+_LEAST_OF_THE_BEGINNING = 100
+_CUT = " … "
+# package.module.NameOfAnError: what it says. A line of Spark's begins with white space.
+_ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): \S")
 _TRACE_ID_BYTES = 16
 # container_e17_1410901177871_0001_01_000005: with the epoch of the resource manager, or without.
 _YARN_CONTAINER = re.compile(r"container_(?:e[0-9]+_)?([0-9]+_[0-9]+)_")
@@ -74,7 +78,7 @@ def abort_batch(
     set_up(options)
     more = _begun(options)
     if error is not None:
-        more["error"] = f"{type(error).__name__}: {error}"[:_MOST_OF_AN_ERROR]
+        more["error"] = shortened(f"{type(error).__name__}: {error}")
     note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
     if isinstance(messages, BatchSummary):
         note = UNKNOWN_NOTE
@@ -95,6 +99,19 @@ def _begun(options: SinkOptions) -> dict[str, Any]:
         "commit_started_at_ms": SystemClock().timestamp_ms(),
         "settings": told_settings(options),
     }
+
+
+def shortened(error: str) -> str:
+    """At most ``_MOST_OF_AN_ERROR`` characters of it: with a task's traceback, its reason, which is
+    the last line that tells an error, and not a place in a program.
+    """
+    if len(error) <= _MOST_OF_AN_ERROR:
+        return error
+    told = [line.strip() for line in error.splitlines() if _ERROR_LINE.match(line)]
+    if not told or told[-1] in error[:_MOST_OF_AN_ERROR]:
+        return error[:_MOST_OF_AN_ERROR]
+    reason = told[-1][: _MOST_OF_AN_ERROR - _LEAST_OF_THE_BEGINNING]
+    return f"{error[: _MOST_OF_AN_ERROR - len(reason) - len(_CUT)]}{_CUT}{reason}"
 
 
 def application_of(environment: Mapping[str, str]) -> str | None:

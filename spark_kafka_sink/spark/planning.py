@@ -72,6 +72,10 @@ def plan_schemas(
 
     Raises RegistryError, SchemaError.
     """
+    if rows.notes:
+        from spark_kafka_sink.spark.preflight import log_once
+
+        log_once(rows.notes)
     if options.registry is not None:
         from spark_kafka_sink.spark.schemas import with_schemas
 

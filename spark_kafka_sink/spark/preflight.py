@@ -11,6 +11,7 @@ have committed no micro-batch yet, fails at once.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -60,7 +61,12 @@ _noted: set[str] = set()
 
 def log_notes(options: SinkOptions) -> None:
     """Log what has no effect, once in this process: micro-batches have options of their own."""
-    for note in options.notes:
+    log_once(options.notes)
+
+
+def log_once(notes: Iterable[str]) -> None:
+    """Log those that were not logged in this process."""
+    for note in notes:
         if note not in _noted:
             _noted.add(note)
             ensure_log_handler()

@@ -6,8 +6,7 @@ field of a struct.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import (
@@ -35,7 +34,15 @@ from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
-from spark_kafka_sink.spark.input_schema import check_handed_over, check_type, find_columns
+from spark_kafka_sink.spark.input_schema import (
+    NULLS_WITHOUT_KEY,
+    check_handed_over,
+    check_type,
+    find_columns,
+    no_such_column,
+    no_such_field,
+    notes_on_parts,
+)
 from spark_kafka_sink.spark.json_schemas import given_avro, json_schema_of, read_schema
 
 if TYPE_CHECKING:
@@ -57,11 +64,13 @@ class PlannedRows(NamedTuple):
     """positions: of what is appended; plan: how that is made, None if it comes from Spark as it is
 
     schema: of what comes from Spark, if something is made of it
+    notes: sentences about columns that may not go where they were meant to, for the log
     """
 
     positions: ColumnPositions
     plan: RowsPlan | None = None
     schema: StructType | None = None
+    notes: tuple[str, ...] = ()
 
 
 class _Field(NamedTuple):
@@ -87,7 +96,9 @@ class _Planning:
         self._schema = schema
         self._formats = formats
         self._topic = topic
-        self._numbers = {field.name: n for n, field in reversed([*enumerate(schema.fields)])}
+        self._numbers: dict[str, int] = {}
+        for number, field in enumerate(schema.fields):
+            self._numbers.setdefault(field.name, number)
 
     def planned(self) -> PlannedRows:
         others = {part: self._other(part) for part in OTHER_PARTS}
@@ -117,7 +128,19 @@ class _Planning:
             )
             return PlannedRows(positions)
         plan = RowsPlan(value, key, kept, null_when)
-        return PlannedRows(positions_of(plan, self._topic), plan, self._schema)
+        by_name = [part for part, _ in kept if self._formats.other_columns[part] is None]
+        if key_column is not None and self._formats.key.column is None:
+            by_name.append(KEY)
+        notes = [*self._notes_on_parts(by_name)]
+        if null_when is not None and key is None:
+            notes.append(NULLS_WITHOUT_KEY)
+        return PlannedRows(positions_of(plan, self._topic), plan, self._schema, tuple(notes))
+
+    def _notes_on_parts(self, by_name: Sequence[str]) -> Iterator[str]:
+        """by_name: parts that a column is for its name alone"""
+        value = self._formats.value
+        if value.has_fields and not value.columns and value.column is None:
+            yield from notes_on_parts(by_name, self._topic is not None)
 
     def _other(self, part: str) -> int | None:
         """Position of the column that is a record's topic, partition, headers or timestamp."""
@@ -204,9 +227,19 @@ class _Planning:
                     "set value.column"
                 )
             return self._of_column(options, left[0])
+        return self._of_left(options, left)
+
+    def _of_left(self, options: PartOptions, left: Sequence[int]) -> PartPlan:
+        """A value with fields, of the columns that are no other part of the record."""
         only = self._schema.fields[left[0]]
-        if len(left) == 1 and only.name == VALUE and isinstance(only.dataType, StructType):
-            return self._of_column(options, left[0])
+        if len(left) == 1 and only.name == VALUE:
+            if isinstance(only.dataType, StructType):
+                return self._of_column(options, left[0])
+            if isinstance(only.dataType, (StringType, BinaryType)):  # made by to_json or to_avro
+                raise SchemaError(
+                    f"column 'value' is a value already: leave value.format={options.format} out, "
+                    "or set value.columns=value for a value with this field"
+                )
         return self._of_fields(
             options, [_Field((self._schema.fields[n].name,), self._schema.fields[n]) for n in left]
         )
@@ -286,7 +319,7 @@ class _Planning:
 
     def _number(self, name: str, option: str) -> int:
         if name not in self._numbers:
-            raise SchemaError(f"{option}={name}: {_no_such(name, self._numbers)}")
+            raise SchemaError(f"{option}={name}: {no_such_column(name, self._numbers)}")
         return self._numbers[name]
 
     def _field(self, name: str, option: str) -> _Field:
@@ -295,16 +328,14 @@ class _Planning:
             return _Field((name,), self._schema.fields[self._numbers[name]])
         path = tuple(name.split("."))
         if path[0] not in self._numbers:
-            raise SchemaError(f"{option}: {_no_such(name, self._numbers)}")
+            raise SchemaError(f"{option}: {no_such_column(name, self._numbers)}")
         field = self._schema.fields[self._numbers[path[0]]]
         is_nullable = field.nullable
         for n, part in enumerate(path[1:], 1):
             kind: DataType = field.dataType
-            names = kind.names if isinstance(kind, StructType) else []
-            if part not in names:
-                raise SchemaError(f"{option}: '{'.'.join(path[:n])}' has no field '{part}'")
-            assert isinstance(kind, StructType)
-            field = kind.fields[names.index(part)]
+            if not isinstance(kind, StructType) or part not in kind.names:
+                raise SchemaError(f"{option}: {no_such_field('.'.join(path[:n]), part, kind)}")
+            field = kind.fields[kind.names.index(part)]
             is_nullable = is_nullable or field.nullable
         return _Field(path, StructField(field.name, field.dataType, is_nullable))
 
@@ -385,10 +416,3 @@ def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:
 
 def _is_column(part: PartPlan) -> bool:
     return part.plan is None and not part.is_text and not part.prefix
-
-
-def _no_such(name: str, names: Iterable[str]) -> str:
-    known = [*names]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f". Did you mean '{near[0]}'?" if near else f". There are: {', '.join(known[:20])}"
-    return f"the DataFrame has no column '{name}'{hint}"

@@ -10,10 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.config.format_keys import HEADER, JSON, PROTOBUF
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
+from spark_kafka_sink.config.registry_keys import RECORD_NAME
 from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
@@ -98,10 +99,28 @@ def _all_wanted(
     for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
         made = parts[part.part]
         if asked is not None and made is not None:
+            if registry.config is not None:
+                _check_named(part, asked, formats.is_named)
             found.append((part, made, _wanted(part, asked, made, topic)))
     if registry.config is not None:
         check_subjects(wanted for _, _, wanted in found)
     return found
+
+
+def _check_named(part: PartOptions, asked: SchemaOptions, is_named: Mapping[str, bool]) -> None:
+    """Raise ConfigError where a derived schema without a name of its own is to be the subject:
+    unrelated columns would be versions of one schema.
+    """
+    is_given = part.avro_schema is not None or part.json_schema is not None
+    if asked.strategy != RECORD_NAME or asked.schema_id is not None or is_given:
+        return
+    if not is_named.get(part.format, True):
+        name = "json.schema.title" if part.format == JSON else "avro.record.name"
+        raise ConfigError(
+            f"{part.part}.subject.name.strategy={RECORD_NAME} with a schema that is derived from "
+            f"columns needs {name}: the record's name is the subject, and all that are derived "
+            "have the same one unless it is set"
+        )
 
 
 def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str | None) -> Wanted:
@@ -162,7 +181,25 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
     if asked.is_latest and not asked.is_strict:
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
+    elif not is_own and part.format != PROTOBUF:
+        missing = [f.name for f in plan.fields if not has_column(f.name)]
+        if len(missing) < len(plan.fields):  # else it may be no record at all
+            _check_fields(part, missing, schema, asked)
     return made._replace(plan=plan)
+
+
+def _check_fields(
+    part: PartOptions, missing: list[str], schema: Schema, asked: SchemaOptions
+) -> None:
+    """Raise FormatError for columns that a registry's Avro schema does not have."""
+    if not missing:
+        return
+    version = "" if schema.version is None else f", version {schema.version} of its subject"
+    strict = "latest.compatibility.strict=false to leave them out, or " if asked.is_latest else ""
+    raise FormatError(
+        f"the registry's schema {schema.id}{version}, has no field for {missing}, columns of the "
+        f"{part.part}: set {strict}{part.part}.columns to those that it has"
+    )
 
 
 def _registered(part: PartOptions, schema: Schema) -> ProtobufSchema:

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.spark.input_schema import find_columns
+from spark_kafka_sink.spark.input_schema import check_handed_over, find_columns
 
 
 def headers_of(
@@ -219,6 +219,14 @@ def test_a_column_that_is_not_written_and_cannot_be_handed_over(
         "columns, also those that are not written. Select only the columns of a record, each "
         'once: .select("value")'
     )
+
+
+def test_a_column_of_the_record_that_cannot_be_handed_over_is_not_advised() -> None:
+    columns = schema(value=StringType(), months=YearMonthIntervalType())
+    with pytest.raises(SchemaError, match="Cast it in the DataFrame, or drop it$"):
+        check_handed_over(columns, ["value", "months"])
+    twice = StructType([StructField("value", StringType()), StructField("value", StringType())])
+    assert refusal(twice).endswith("Rename one of them in the DataFrame, or drop it")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import preflight
+from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
+from spark_kafka_sink.spark.row_planning import plan_rows
 
 
 def options(**more: str) -> SinkOptions:
@@ -41,6 +44,15 @@ def test_micro_batches_of_a_named_write_are_told_once(caplog: pytest.LogCaptureF
         "option 'numpartitionsoftheirs' is not one of this sink's and has no effect",
     ]
     assert len(preflight._noted) == kept + 1
+
+
+def test_what_is_noted_of_columns_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    schema = StructType([StructField("id", LongType()), StructField("gone", BooleanType())])
+    given = options(**{"value.format": "json", "value.null.when": "gone"})
+    with caplog.at_level(logging.WARNING, "spark_kafka_sink"):
+        for _ in range(2):
+            plan_schemas(plan_rows(schema, given), given)
+    assert len([m for m in caplog.messages if m.startswith("value.null.when without a key")]) == 1
 
 
 def test_a_name_that_node_exporter_does_not_read() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -141,6 +141,9 @@ def strategies(value: str, key: str) -> dict[str, str]:
     return {"value_subject_name_strategy": value, "key_subject_name_strategy": key}
 
 
+NAMED = {"avro_record_name": "topLevelRecord", "json_schema_title": "Row"}
+
+
 @pytest.mark.parametrize(
     ("chosen", "kind", "words"),
     [
@@ -153,7 +156,7 @@ def strategies(value: str, key: str) -> dict[str, str]:
 def test_key_and_value_with_one_subject_are_refused_before_anything_is_registered(
     registry: Registry, chosen: str, kind: str, words: str
 ) -> None:
-    given = {"value_format": kind, "key_format": kind, **strategies(chosen, chosen)}
+    given = {"value_format": kind, "key_format": kind, **strategies(chosen, chosen), **NAMED}
     with pytest.raises(ConfigError) as refused:
         plan_both(registry.url, **given)
     assert words in str(refused.value)
@@ -161,14 +164,53 @@ def test_key_and_value_with_one_subject_are_refused_before_anything_is_registere
 
 
 def test_key_and_value_with_subjects_of_their_own(registry: Registry) -> None:
-    plan_both(registry.url, **strategies("RecordNameStrategy", "TopicNameStrategy"))
+    plan_both(registry.url, **strategies("RecordNameStrategy", "TopicNameStrategy"), **NAMED)
     assert [*registry.subjects] == ["topLevelRecord", "t-key"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"), [("avro", "avro.record.name"), ("json", "json.schema.title")]
+)
+def test_a_derived_schema_whose_name_is_the_subject_needs_one(
+    registry: Registry, kind: str, needed: str
+) -> None:
+    """Else unrelated tables have one subject."""
+    given = strategies("RecordNameStrategy", "TopicNameStrategy")
+    with pytest.raises(ConfigError, match=f"derived from columns needs {needed}: "):
+        plan_both(registry.url, value_format=kind, key_format=kind, **given)
+    assert registry.asked == []
+    plan_both(registry.url, **strategies("TopicRecordNameStrategy", "TopicNameStrategy"))
 
 
 def test_key_and_value_of_one_schema_may_have_one_subject(registry: Registry) -> None:
     same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
-    plan_both(registry.url, **same)
+    plan_both(registry.url, **same, **NAMED)
     assert [*registry.subjects] == ["topLevelRecord"]
+
+
+# --- columns that a registry's schema does not have ---------------------------------------------
+
+ONLY_ID = '{"type":"record","name":"R","fields":[{"name":"ID","type":"long"}]}'
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"use_latest_version": "true"}, "set latest.compatibility.strict=false to leave them out, or value.columns to"),
+        ({"use_schema_id": "1"}, "columns of the value: set value.columns to those that it has"),
+    ],
+)  # fmt: skip
+def test_columns_that_the_registrys_schema_does_not_have(
+    registry: Registry, given: dict[str, str], words: str
+) -> None:
+    registry.add("t-value", {"schema": ONLY_ID})
+    columns = StructType([StructField("id", LongType()), StructField("extra", StringType())])
+    made = options(registry.url, **given)
+    with pytest.raises(SchemaError) as refused:
+        plan_schemas(plan_rows(columns, made), made)
+    assert "the registry's schema 1" in str(refused.value)
+    assert "has no field for ['extra']" in str(refused.value)
+    assert words in str(refused.value)
 
 
 # --- the same for Protobuf ----------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DataType,
     DoubleType,
     IntegerType,
     LongType,
@@ -169,8 +170,11 @@ def test_an_empty_name_makes_a_column_one_like_others() -> None:
     [
         ({"value_columns": "id"}, "unsupported type bigint. value must be a(n) string or binary. value.format=string"),
         ({"value_format": "json", "value_columns": "nmae"}, "no column 'nmae'. Did you mean 'name'?"),
-        ({"value_format": "json", "value_columns": "home.street"}, "'home' has no field 'street'"),
-        ({"value_format": "json", "value_columns": "id.x"}, "'id' has no field 'x'"),
+        ({"value_format": "json", "value_columns": "ID"}, "no column 'ID'. Did you mean 'id'? Names are exact"),
+        ({"value_format": "json", "value_columns": "qqq"}, "no column 'qqq'. There are: id, name, home, gone"),
+        ({"value_format": "json", "value_columns": "home.ctiy"}, "'home' has no field 'ctiy'. Did you mean 'city'?"),
+        ({"value_format": "json", "value_columns": "home.qqq"}, "'home' has no field 'qqq'. There are: city, zip"),
+        ({"value_format": "json", "value_columns": "id.x"}, "'id' has no field 'x', being of type bigint"),
         ({"value_format": "json", "value_columns": "name,name"}, "names a column twice"),
         ({"value_format": "json", "value_column": "name"}, "must be a struct"),
         ({"value_format": "json", "value_column": "home", "value_columns": "id"}, "leave one of them out"),
@@ -209,6 +213,45 @@ def test_the_same_name_twice_in_one_value_is_refused() -> None:
     schema = with_fields(("work", HOME))
     words = refusal(schema, value_format="json", value_columns="home.zip,work.zip")
     assert "more than one field the name 'zip'" in words
+
+
+@pytest.mark.parametrize("kind", [StringType(), BinaryType()])
+@pytest.mark.parametrize("chosen", ["json", "avro"])
+def test_a_value_that_was_made_already_is_not_made_into_another(
+    kind: DataType, chosen: str
+) -> None:
+    schema = StructType([StructField("key", StringType()), StructField("value", kind)])
+    words = refusal(schema, value_format=chosen)
+    assert words.startswith(f"column 'value' is a value already: leave value.format={chosen} out")
+    rows = planned(schema, value_format=chosen, value_columns="value")
+    assert rows.plan is not None
+    assert paths(rows.plan.value) == [("value",)]
+    number = StructType([StructField("value", LongType())])
+    assert planned(number, value_format=chosen).plan is not None
+
+
+def test_columns_that_are_parts_for_their_names_are_told() -> None:
+    schema = with_fields(
+        ("key", StringType()), ("topic", StringType()), ("timestamp", TimestampType())
+    )
+    told = planned(schema, value_format="json").notes
+    cure = "column to an empty text to have it in the value, or to"
+    assert told == (
+        f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{cure} 'topic' if that is meant",
+        "column 'timestamp' is the record's timestamp and is not in the value: set "
+        f"timestamp.{cure} 'timestamp' if that is meant",
+        f"column 'key' is the record's key and is not in the value: set key.{cure} 'key' if that is meant",
+    )
+    named = {"key_column": "key", "timestamp_column": "timestamp", "topic_column": ""}
+    assert planned(schema, value_format="json", **named).notes == ()
+    assert planned(schema, value_format="json", value_columns="id").notes == ()
+
+
+def test_tombstones_without_a_key_are_told() -> None:
+    (told,) = planned(PEOPLE, value_format="json", value_null_when="gone").notes
+    assert told.startswith("value.null.when without a key: ")
+    more = {"value_null_when": "gone", "key_columns": "id"}
+    assert planned(PEOPLE, value_format="json", **more).notes == ()
 
 
 def test_nothing_is_left_for_the_value() -> None:

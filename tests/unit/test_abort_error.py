@@ -1,0 +1,41 @@
+"""What a line tells of the error that a batch failed with."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_kafka_sink.spark.outcome import shortened
+
+TRACEBACK = "\n".join(
+    [
+        "PythonException: Job aborted. Traceback (most recent call last):",
+        *[f'  File "/lib/part{n}.py", line {n}, in call' for n in range(40)],
+        "spark_kafka_sink.base.errors.RowError: field 'note' is null",
+        "\tat org.apache.spark.Runner.run(Runner.scala:1)",
+        "Driver stacktrace:",
+    ]
+)
+
+
+def test_a_short_error_is_told_whole() -> None:
+    assert shortened("ConfigError: a") == "ConfigError: a"
+
+
+def test_of_a_traceback_the_reason_is_told() -> None:
+    told = shortened(TRACEBACK)
+    assert len(told) == 500
+    assert told.startswith("PythonException: Job aborted.")
+    assert told.endswith(" … spark_kafka_sink.base.errors.RowError: field 'note' is null")
+
+
+def test_a_long_reason_leaves_room_for_the_beginning() -> None:
+    told = shortened(TRACEBACK.replace("is null", "x" * 900))
+    assert len(told) == 500
+    assert told.startswith("PythonException: Job aborted.")
+    assert "RowError: field 'note' xxx" in told
+
+
+@pytest.mark.parametrize("text", ["E: " + "x" * 900, "SomeError: " + "x" * 900])
+def test_without_a_traceback_the_beginning_is_told(text: str) -> None:
+    assert text.startswith(shortened(text)[:90])
+    assert len(shortened(text)) == 500
