@@ -82,7 +82,7 @@ def plan_schemas(
         rows = with_schemas(rows, options, owner, is_stream)
         options = replace(options, registry=replace(options.registry, config=None))
     if rows.plan is not None:
-        from spark_kafka_sink.spark.row_planning import check_encodable
+        from spark_kafka_sink.spark.encodable import check_encodable
 
         check_encodable(rows)
     return rows, options

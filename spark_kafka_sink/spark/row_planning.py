@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.format_keys import AVRO, JSON, PROTOBUF, RAW, STRING
+from spark_kafka_sink.config.format_keys import AVRO, PROTOBUF, RAW, STRING
 from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
@@ -53,11 +53,6 @@ _TEXT_TYPES = (
     *(DecimalType, DateType, TimestampType, TimestampNTZType),
 )
 """Types whose text is Spark's ``CAST(… AS STRING)``."""
-
-
-# Plans and schemas that were found in order, in this process: streams are planned again and again.
-_checked: list[tuple[FormatPlan, StructType]] = []
-_MOST_CHECKED = 20
 
 
 class PlannedRows(NamedTuple):
@@ -129,8 +124,6 @@ class _Planning:
             return PlannedRows(positions)
         plan = RowsPlan(value, key, kept, null_when)
         by_name = [part for part, _ in kept if self._formats.other_columns[part] is None]
-        if key_column is not None and self._formats.key.column is None:
-            by_name.append(KEY)
         notes = [*self._notes_on_parts(by_name)]
         if null_when is not None and key is None:
             notes.append(NULLS_WITHOUT_KEY)
@@ -359,50 +352,6 @@ def positions_of(plan: RowsPlan, topic_option: str | None) -> ColumnPositions:
         timestamp=at.get("timestamp"),
         topic_option=topic_option,
     )
-
-
-def check_encodable(rows: PlannedRows) -> None:
-    """Raise SchemaError for a column that its format or its Avro schema cannot have, and for
-    patterns of times that cannot be written.
-    """
-    if rows.plan is None or rows.schema is None:
-        return
-    parts = {VALUE: rows.plan.value, KEY: rows.plan.key}
-    for name, part in parts.items():
-        if part is not None:
-            _check_times(name, part)
-    plans = [part.plan for part in parts.values() if part is not None]
-    wanted = [(plan, rows.schema) for plan in plans if plan is not None]
-    left = [one for one in wanted if one not in _checked]
-    if not left:
-        return
-    # Not above: they load pyarrow, which only columns of formats need here.
-    from spark_kafka_sink.formats.encoder import RowEncoder
-    from spark_kafka_sink.spark.versions import arrow_schema
-
-    for plan, schema in left:
-        RowEncoder(plan, arrow_schema(schema))
-        _checked.append((plan, schema))
-        del _checked[:-_MOST_CHECKED]
-
-
-def _check_times(name: str, part: PartPlan) -> None:
-    """Raise FormatError for patterns and a time zone of JSON, by the names of their options."""
-    if part.plan is None or part.plan.format != JSON:
-        return
-    # Not above: a write without JSON needs none of it.
-    from spark_kafka_sink.formats.errors import FormatError
-    from spark_kafka_sink.formats.patterns import patterns_of
-    from spark_kafka_sink.formats.zones import zone_table
-
-    options = part.plan.json_options
-    patterns_of(options, f"{name}.json.")
-    if not part.takes_session_zone:
-        try:
-            zone_table(options.time_zone)
-        except FormatError as error:
-            told = str(error).replace("spark.sql.session.timeZone", f"{name}.json.timeZone")
-            raise FormatError(f"{name}.json.timeZone={options.time_zone}: {told}") from None
 
 
 def _protobuf_schema(options: PartOptions) -> ProtobufSchema | None:

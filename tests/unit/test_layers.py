@@ -79,6 +79,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         *("columns.positions", "config", "formats", "spark.descriptors", "spark.input_schema"),
         *("spark.json_schemas", "spark.versions"),
     },
+    "spark.encodable": {"config", "formats", "spark.row_planning", "spark.versions"},
     "spark.descriptors": {"config", "formats.errors", "formats.protobuf_descriptors"},
     "spark.json_schemas": {"config", "formats"},
     "spark.interceptors": {"columns.arrow_types"},

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from pyspark.sql.types import (
@@ -25,10 +23,9 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import PartPlan
+from spark_kafka_sink.spark.encodable import check_encodable
 from spark_kafka_sink.spark.input_schema import find_columns
-from spark_kafka_sink.spark.row_planning import PlannedRows, check_encodable, plan_rows
-from tests.formats.official import descriptor_set
-from tests.formats.protobuf_files import add_field, one_message
+from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
 
 HOME = StructType([StructField("city", StringType()), StructField("zip", IntegerType(), False)])
 PEOPLE = StructType(
@@ -240,9 +237,8 @@ def test_columns_that_are_parts_for_their_names_are_told() -> None:
         f"column 'topic' is written nowhere, as option 'topic' is set: set topic.{cure} 'topic' if that is meant",
         "column 'timestamp' is the record's timestamp and is not in the value: set "
         f"timestamp.{cure} 'timestamp' if that is meant",
-        f"column 'key' is the record's key and is not in the value: set key.{cure} 'key' if that is meant",
     )
-    named = {"key_column": "key", "timestamp_column": "timestamp", "topic_column": ""}
+    named = {"timestamp_column": "timestamp", "topic_column": ""}
     assert planned(schema, value_format="json", **named).notes == ()
     assert planned(schema, value_format="json", value_columns="id").notes == ()
 
@@ -322,82 +318,6 @@ def test_what_is_wrong_with_times_of_json_names_the_option(
     assert str(refused.value).startswith(f"{part}.json.{name}={value}: ")
     assert words in str(refused.value)
     assert "spark.sql.session" not in str(refused.value)
-
-
-@pytest.fixture
-def descriptors(tmp_path: Path) -> Path:
-    """With the message pkg.Root, a person, and pkg.Root.Id, which is in it."""
-    file = one_message(id="int64", name="string", gone="bool", home="pkg.Home")
-    home = file.message_type.add(name="Home")
-    add_field(home, "city", "string")
-    add_field(home, "zip", "int32")
-    add_field(file.message_type[0].nested_type.add(name="Id"), "id", "int64")
-    made = tmp_path / "made.desc"
-    made.write_bytes(descriptor_set([file]))
-    return made
-
-
-def test_messages_are_those_of_a_file(descriptors: Path) -> None:
-    found = planned(
-        PEOPLE,
-        value_format="protobuf",
-        value_protobuf_descriptor_file=str(descriptors),
-        value_protobuf_message="pkg.Root",
-        key_format="Protobuf",
-        key_columns="id",
-        key_protobuf_descriptor_file=str(descriptors),
-        key_protobuf_message="pkg.Root.Id",
-    )
-    check_encodable(found)
-    assert found.plan is not None
-    assert found.plan.value.plan is not None
-    assert found.plan.value.plan.protobuf_schema is not None
-    assert found.plan.value.plan.protobuf_schema.root == "pkg.Root"
-    assert found.plan.key is not None
-    assert found.plan.key.plan is not None
-    assert found.plan.key.plan.protobuf_schema is not None
-    assert found.plan.key.plan.protobuf_schema.indexes == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("message", "columns", "words"),
-    [
-        ("pkg.Other", "id", "made.desc: it has no message 'pkg.Other': there are pkg.Root, "),
-        ("pkg.Home", "home.city,id", "message pkg.Home has no field for 'id'"),
-        ("pkg.Root", "home.zip,name,id", "message pkg.Root has no field for 'home.zip'"),
-    ],
-)
-def test_what_does_not_fit_a_message(
-    descriptors: Path, message: str, columns: str, words: str
-) -> None:
-    with pytest.raises(SchemaError) as refused:
-        check_encodable(
-            planned(
-                PEOPLE,
-                value_format="protobuf",
-                value_columns=columns,
-                value_protobuf_descriptor_file=str(descriptors),
-                value_protobuf_message=message,
-            )
-        )
-    assert words in str(refused.value)
-
-
-def test_a_file_that_is_no_descriptor_set_is_told(tmp_path: Path) -> None:
-    file = tmp_path / "made.proto"
-    file.write_text('syntax = "proto3"; message M {}')
-    more = {"value_protobuf_descriptor_file": str(file), "value_protobuf_message": "M"}
-    words = refusal(PEOPLE, value_format="protobuf", **more)
-    assert "made.proto: it is no descriptor set, which protoc --include_imports" in words
-
-
-def test_without_protobufs_package_its_installation_is_told(
-    descriptors: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
-    more = {"value_protobuf_descriptor_file": str(descriptors), "value_protobuf_message": "M"}
-    words = refusal(PEOPLE, value_format="protobuf", **more)
-    assert "pip install 'pykafka-sink[protobuf]'" in words
 
 
 def test_options_of_another_format_have_no_effect() -> None:
