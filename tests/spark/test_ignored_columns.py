@@ -46,10 +46,11 @@ def test_a_column_that_is_not_written(spark, kafka, new_topic, write, kind):
     assert [(r.key, r.value) for r in records] == [(b"k", b"v")]
 
 
-SELECT_ONLY = (
+REASON = (
     "Spark cannot hand that to a Python sink, which gets all columns, also those that are not "
-    'written. Select only the columns of a record, each once: .select("key", "value")'
+    "written. "
 )
+SELECT_ONLY = 'Select only the columns of a record, each once: .select("key", "value")'
 
 
 @pytest.mark.parametrize(
@@ -65,13 +66,21 @@ SELECT_ONLY = (
             "column 'other' has the field 'a' more than once",
         ),
         ("1 as x, 'y' as x, 2 as x", "column 'x' is there 3 times"),
-        ("'w' as value", "column 'value' is there 2 times"),
     ],
 )
 def test_a_column_that_spark_cannot_hand_over(spark, write, columns, problem):
     with pytest.raises(Exception) as caught:
         write(spark.sql(f"select 'k' as key, 'v' as value, {columns}"), "t")
-    assert f"{problem}: {SELECT_ONLY}" in str(caught.value)
+    assert f"{problem}: {REASON}{SELECT_ONLY}" in str(caught.value)
+
+
+def test_a_column_of_the_record_that_is_there_twice(spark, write):
+    with pytest.raises(Exception) as caught:
+        write(spark.sql("select 'k' as key, 'v' as value, 'w' as value"), "t")
+    told = (
+        f"column 'value' is there 2 times: {REASON}Rename one of them in the DataFrame, or drop it"
+    )
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(
