@@ -86,9 +86,9 @@ def put_integer(at: int, value: int) -> int:
 # --- dates and times -------------------------------------------------------------------------
 
 
-@called
-def put_date(at: int, days: int) -> int:
-    """Write days since 1970 as ``yyyy-MM-dd``; years before 0 and after 9999 have a sign."""
+@inlined
+def calendar_day(days: int) -> Any:
+    """Year, month and day of the month of a day since 1970, in the proleptic Gregorian calendar."""
     # Days since March 1 of a year long ago; a year begins with March.
     quarters = np.uint64(days + _DAYS_BEFORE) * np.uint64(4) + np.uint64(3)
     century = quarters // np.uint64(_DAYS_PER_ERA)
@@ -101,11 +101,18 @@ def put_date(at: int, days: int) -> int:
     if day_of_year >= np.uint64(306):
         month -= 12
         year += 1
+    return year, month, np.int64((months & np.uint64(0xFFFF)) // np.uint64(2141)) + 1
+
+
+@called
+def put_date(at: int, days: int) -> int:
+    """Write days since 1970 as ``yyyy-MM-dd``; years before 0 and after 9999 have a sign."""
+    year, month, day = calendar_day(days)
     at = put_year(at, year)
     store_uint8(at, 45)
     put_pair(at + 1, month)
     store_uint8(at + 3, 45)
-    return put_pair(at + 4, np.int64((months & np.uint64(0xFFFF)) // np.uint64(2141)) + 1)
+    return put_pair(at + 4, day)
 
 
 @inlined

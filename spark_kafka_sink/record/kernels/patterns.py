@@ -15,6 +15,7 @@ from spark_kafka_sink.record.kernels.declared import called
 from spark_kafka_sink.record.kernels.memory import load_int64, store_uint8
 from spark_kafka_sink.record.kernels.numbers import (
     POWERS_OF_TEN,
+    calendar_day,
     digits_count,
     put_digits,
     put_pair,
@@ -48,9 +49,6 @@ WIDEST_STEP = 24
 
 _MICROS_PER_SECOND = 1_000_000
 _MICROS_PER_DAY = 86_400_000_000
-_ERAS = 20_000
-_DAYS_PER_ERA = 146_097
-_DAYS_BEFORE = 719_468 + _ERAS * _DAYS_PER_ERA
 
 
 @called
@@ -127,19 +125,7 @@ def put_by_pattern(at: int, pattern: int, days: int, of_day: int, offset: int) -
         rest -= _MICROS_PER_DAY
         days += 1
     seconds = rest // _MICROS_PER_SECOND
-    # As put_date does.
-    quarters = np.uint64(days + _DAYS_BEFORE) * np.uint64(4) + np.uint64(3)
-    century = quarters // np.uint64(_DAYS_PER_ERA)
-    day = (quarters - century * np.uint64(_DAYS_PER_ERA)) // np.uint64(4)
-    product = (day * np.uint64(4) + np.uint64(3)) * np.uint64(2_939_745)
-    year = np.int64(century * np.uint64(100) + (product >> np.uint64(32))) - _ERAS * 400
-    day_of_year = (product & np.uint64(0xFFFFFFFF)) // np.uint64(4 * 2_939_745)
-    months = day_of_year * np.uint64(2141) + np.uint64(197_913)
-    month = np.int64(months >> np.uint64(16))
-    day_of_month = np.int64((months & np.uint64(0xFFFF)) // np.uint64(2141)) + 1
-    if day_of_year >= np.uint64(306):
-        month -= 12
-        year += 1
+    year, month, day_of_month = calendar_day(days)
     count = _number(pattern)
     for step in range(count):
         address = pattern + 8 + STEP_BYTES * step
