@@ -19,6 +19,10 @@ WANTED = {
 """Elapsed time of the JVM sink over ours, at least."""
 AT_NO_COST = 1.25
 """Elapsed time of ours over that of a sink at no cost, at most."""
+CPU = {1_000: 1.0, 10_000: 1.25}
+"""CPU of Spark and Python with ours over that with the JVM sink, at most, by bytes of a value."""
+MANY_PARTITIONS = ("1KB-lz4-key36-100p", "1KB-lz4-key36", 0.95)
+"""JVM sink / ours at the first point over the same at the second, at least."""
 _SINKS = ("ours", "jvm", "empty")
 _PARTS = ("jvm_cpu_s", "python_cpu_s", "broker_cpu_s")
 
@@ -38,7 +42,8 @@ def section(results: Mapping[str, Any], title: str, text: str, table: Table) -> 
         "",
         text + with_conf,
         "",
-        *table((*ratios, "CPU, ours / JVM sink"), map(_ratios, points, points.values())),
+        *table((*ratios, "CPU, ours / JVM sink", "wanted"), map(_ratios, points, points.values())),
+        *_many_partitions(points),
         *table((*seconds, "of the broker, s", "cores idle"), _seconds(points, cores)),
     ]
 
@@ -53,7 +58,26 @@ def _ratios(name: str, point: Mapping[str, Any]) -> list[str]:
         "" if wanted is None else f"≥ {wanted:.2f}",
         _marked(empty, empty["median"] > AT_NO_COST),
         f"≤ {AT_NO_COST:.2f}",
-        f"{point['cpu_ours_over_jvm']['median']:.2f}",
+        *_cpu(point["cpu_ours_over_jvm"]["median"], CPU.get(point["point"]["value_bytes"])),
+    ]
+
+
+def _cpu(ratio: float, wanted: float | None) -> tuple[str, str]:
+    if wanted is None:
+        return f"{ratio:.2f}", ""
+    return (f"**{ratio:.2f}**" if ratio > wanted else f"{ratio:.2f}"), f"≤ {wanted:.2f}"
+
+
+def _many_partitions(points: Mapping[str, Any]) -> list[str]:
+    """What more partitions cost ours beside the JVM sink."""
+    many, few, wanted = MANY_PARTITIONS
+    if many not in points or few not in points:
+        return []
+    with_many, with_few = (points[name]["jvm_over_ours"]["median"] for name in (many, few))
+    return [
+        f"100 partitions beside 6, JVM sink / ours: {with_many / with_few:.2f} of the ratio "
+        f"(wanted: ≥ {wanted}).",
+        "",
     ]
 
 
