@@ -18,7 +18,7 @@ from spark_kafka_sink.formats.patterns import patterns_of
 from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.zones import zone_table
-from spark_kafka_sink.record.kernels import avro_rows, nodes, protobuf_rows
+from spark_kafka_sink.record.kernels import avro_rows, nodes, protobuf_rows, variant
 from spark_kafka_sink.record.kernels.avro_rows import FIXED, write_avro
 from spark_kafka_sink.record.kernels.json_rows import IGNORE_NULLS, write_json
 from spark_kafka_sink.record.kernels.numbers import WIDEST_TEXT
@@ -57,7 +57,20 @@ _PROTOBUF_FAULTS = {
     ),
     protobuf_rows.NOT_UTF8: "field '{path}' is a string that is not UTF-8",
 }
+_JSON_FAULTS = {
+    variant.MALFORMED: "the bytes of the VARIANT '{path}' are damaged",
+    variant.UNKNOWN_TYPE: (
+        "the VARIANT '{path}' has a value of a type that is not known: Spark's own functions "
+        "make none such"
+    ),
+    variant.TOO_DEEP: (
+        f"the VARIANT '{{path}}' has more than {variant.MOST_LEVELS} objects and arrays in one "
+        "another"
+    ),
+    variant.TOO_LONG: "the VARIANT '{path}' would be more than 2 GiB of text",
+}
 _FAULTS = {
+    JSON: (variant.FAULT_CAUSES, _JSON_FAULTS),
     AVRO: (avro_rows.FAULT_CAUSES, _AVRO_FAULTS),
     PROTOBUF: (protobuf_rows.FAULT_CAUSES, _PROTOBUF_FAULTS),
 }
@@ -93,7 +106,7 @@ class RowEncoder:
         self._is_from_end = plan.format == PROTOBUF
         self._zones = zone_table(plan.json_options.time_zone)
         self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
-        self._frames = np.zeros((self._table.root.depth + 1, nodes.FRAME_FIELDS), np.int64)
+        self._frames = np.zeros((_levels(self._table.root) + 1, nodes.FRAME_FIELDS), np.int64)
         self._state = self._new_state()
         # Kept between Arrow batches unless what was written to it is still referred to.
         self._room: npt.NDArray[np.uint8] = np.empty(_LEAST_BYTES, np.uint8)
@@ -192,6 +205,12 @@ class RowEncoder:
         root = self._table.root
         widest = max(len(node.name) + _fixed_bytes(node) for node in root.walk())
         return widest + root.depth + 2 * WIDEST_TEXT
+
+
+def _levels(root: Node) -> int:
+    """Frames that are needed: a VARIANT's begin where those of what it is in end."""
+    has_variants = any(node.kind == nodes.VARIANT for node in root.walk())
+    return root.depth + (variant.MOST_LEVELS if has_variants else 0)
 
 
 def _fixed_bytes(node: Node) -> int:

@@ -42,10 +42,15 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
     Raises FormatError for a type that cannot be written.
     """
     found = kind_of(arrow_type)
-    if found is None or is_variant(arrow_type):
-        raise FormatError(_not_written(path, arrow_type))
+    if found is None:
+        raise FormatError(
+            f"column '{path}' has the Arrow type {arrow_type}, which cannot be written as JSON. "
+            "Cast it to another type, or leave it out"
+        )
     kind, offset_bytes = found
     written = b"," + _quoted(name) + b":"
+    if is_variant(arrow_type):
+        return Node(nodes.VARIANT, written, path=path, children=_parts(path, arrow_type))
     node = Node(kind, written, offset_bytes=offset_bytes)
     if kind == nodes.DECIMAL:
         return node._replace(parameter=arrow_type.scale)
@@ -71,6 +76,21 @@ def _children(path: str, kind: int, arrow_type: Any, spark_type: Any) -> tuple[N
     return ()
 
 
+def _parts(path: str, arrow_type: Any) -> tuple[Node, ...]:
+    """Those of a VARIANT: its value and its metadata."""
+    found = []
+    for name in ("value", "metadata"):
+        number = arrow_type.get_field_index(name)
+        kind = None if number < 0 else kind_of(arrow_type.field(number).type)
+        if kind is None or kind[0] != nodes.BINARY:
+            raise FormatError(
+                f"column '{path}' is a VARIANT without binary fields 'value' and 'metadata': it is "
+                f"{arrow_type}"
+            )
+        found.append(Node(nodes.BINARY, source=number, offset_bytes=kind[1]))
+    return tuple(found)
+
+
 def _key_node(path: str, arrow_type: Any) -> Node:
     node = json_node(f"{path}'s key", "", arrow_type)
     if node.kind >= nodes.STRUCT or node.kind == nodes.BINARY:
@@ -94,15 +114,3 @@ def _quoted(name: str) -> bytes:
     """As Jackson writes it: only control characters' digits are other than Python's."""
     text = json.dumps(name, ensure_ascii=False)
     return re.sub(r"\\u00..", lambda found: "\\u" + found[0][2:].upper(), text).encode()
-
-
-def _not_written(path: str, arrow_type: Any) -> str:
-    if is_variant(arrow_type):
-        return (
-            f"column '{path}' is a VARIANT, which is not written as JSON yet. Make text of it by "
-            "to_json(), or columns by variant_get()"
-        )
-    return (
-        f"column '{path}' has the Arrow type {arrow_type}, which cannot be written as JSON. "
-        "Cast it to another type, or leave it out"
-    )

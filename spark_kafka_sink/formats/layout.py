@@ -220,7 +220,7 @@ class Table:
         buffers = array.buffers()
         row[nodes.VALIDITY] = buffers[0].address if array.null_count and buffers[0] else 0
         index += 1
-        if node.kind == nodes.STRUCT:
+        if node.kind in (nodes.STRUCT, nodes.VARIANT):
             for child in node.children:
                 if child.source < 0:
                     index += 1

@@ -42,6 +42,8 @@ from spark_kafka_sink.record.kernels.nodes import (
     DATE,
     DECIMAL,
     DOUBLE,
+    FAULTS,
+    FAULTS_COUNT,
     FIRST,
     FLAGS,
     FLOAT,
@@ -79,6 +81,7 @@ from spark_kafka_sink.record.kernels.nodes import (
     TIMESTAMP,
     TIMESTAMP_NTZ,
     VALIDITY,
+    VARIANT,
     ZONES,
     ZONES_COUNT,
     field,
@@ -97,6 +100,7 @@ from spark_kafka_sink.record.kernels.numbers import (
 )
 from spark_kafka_sink.record.kernels.patterns import put_by_pattern
 from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
+from spark_kafka_sink.record.kernels.variant import FAULT_CAUSES, NO_ROOM, put_variant
 
 IGNORE_NULLS = 1
 """In FLAGS: fields of structs that are null are left out."""
@@ -122,7 +126,8 @@ def _put_name(at: int, name: int, count: int) -> int:
 def write_json(state_address: int) -> int:
     """Write rows from NEXT_ROW on; see ``nodes`` for the state.
 
-    Returns ALL_WRITTEN; or NEED_ROOM, with NEXT_ROW the row for which there is not enough.
+    Rows that cannot be written get a number in FAULTS and no bytes. Returns ALL_WRITTEN; or
+    NEED_ROOM, with NEXT_ROW the row for which there is not enough.
     """
     state = int64_array(state_address, STATE_FIELDS)
     root = state[NODES]
@@ -263,6 +268,19 @@ def write_json(state_address: int) -> int:
                 at = put_word(at, _TRUE, 4) if is_true else put_word(at, _FALSE, 5)
             elif kind == DECIMAL:
                 at = put_decimal(at, data + 16 * position, field(child, PARAMETER))
+            elif kind == VARIANT:
+                found = put_variant(at, state_address, child, position, frame)
+                if found == NO_ROOM:
+                    state[NEXT_ROW] = row
+                    state[NEEDED] += at - out - starts[row] + state[SLACK]
+                    return np.int64(NEED_ROOM)
+                if found < 0:
+                    faults = int64_array(state[FAULTS], state[ROWS_COUNT])
+                    faults[row] = FAULT_CAUSES * ((child - root) // NODE_BYTES) - found
+                    state[FAULTS_COUNT] += 1
+                    at = out + starts[row]
+                    break
+                at = found
             elif kind >= STRUCT:
                 put_frame(frame, mode, node, end, index)
                 frame += FRAME_BYTES

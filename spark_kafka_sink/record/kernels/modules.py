@@ -20,10 +20,24 @@ from spark_kafka_sink.record.kernels import (
     sizing,
     split,
     text,
+    variant,
+    variant_values,
 )
 
 MODULES = (append, avro_rows, digest, json_rows, partition, protobuf_rows, sizing, split)
 SHARED = (
-    *(encoding, floating, hashing, json_values, nodes, numbers, patterns, protobuf_values, text),
+    *(
+        encoding,
+        floating,
+        hashing,
+        json_values,
+        nodes,
+        numbers,
+        patterns,
+        protobuf_values,
+        text,
+        variant,
+        variant_values,
+    ),
 )
 """Helpers alone."""

@@ -45,6 +45,7 @@ CONSTANT = 16  # of no column: the bytes of NAME
 STRUCT = 17
 LIST = 18
 MAP = 19
+VARIANT = 20  # a struct in Arrow: of two BINARY, its value and its metadata
 
 # Fields of a node, int64[NODE_FIELDS].
 KIND = 0

@@ -145,12 +145,12 @@ def put_clock(at: int, seconds: int) -> int:
     return put_pair(at + 6, np.int64(np.uint64(seconds) - minutes * np.uint64(60)))
 
 
-@called
-def put_local_time(at: int, micros: int, ahead: int) -> int:
-    """Write microseconds since 1970 as a clock shows them: ``yyyy-MM-ddTHH:mm:ss.SSS``.
+@inlined
+def local_day(micros: int, ahead: int) -> Any:
+    """Days since 1970, and microseconds of the day, that a clock shows.
 
-    ahead: seconds that the clock is ahead, less than a day. They are added to the time of day:
-        the sum of both could be more than int64 has
+    micros: since 1970; ahead: seconds that the clock is ahead, less than a day. They are added to
+        the time of day: the sum of both could be more than int64 has
     """
     days = micros // _MICROS_PER_DAY
     of_day = micros - days * _MICROS_PER_DAY + ahead * 1_000_000
@@ -160,6 +160,16 @@ def put_local_time(at: int, micros: int, ahead: int) -> int:
     elif of_day >= _MICROS_PER_DAY:
         of_day -= _MICROS_PER_DAY
         days += 1
+    return days, of_day
+
+
+@called
+def put_local_time(at: int, micros: int, ahead: int) -> int:
+    """Write microseconds since 1970 as a clock shows them: ``yyyy-MM-ddTHH:mm:ss.SSS``.
+
+    ahead: seconds that the clock is ahead, less than a day
+    """
+    days, of_day = local_day(micros, ahead)
     millis = np.uint64(of_day) // np.uint64(1000)
     seconds = millis // np.uint64(1000)
     at = put_date(at, days)
@@ -225,8 +235,8 @@ def _split_wide(high: Any, low: Any) -> Any:
 
 
 @inlined
-def _put_wide(at: int, high: Any, low: Any) -> int:
-    """Write an unsigned number of 128 bits below 10^38."""
+def put_wide(at: int, high: Any, low: Any) -> int:
+    """Write an unsigned number of 128 bits, as two uint64: 1 to 39 digits."""
     # Nine digits at a time, the last ones first, until the rest has at most twenty.
     parts = 0
     first, second, third = np.uint64(0), np.uint64(0), np.uint64(0)
@@ -256,9 +266,9 @@ def put_decimal(at: int, address: int, scale: int) -> int:
         if low == np.uint64(0):
             high += np.uint64(1)
     if scale == 0:
-        return _put_wide(at, high, low)
+        return put_wide(at, high, low)
     digits = at + SCRATCH
-    count = _put_wide(digits, high, low) - digits
+    count = put_wide(digits, high, low) - digits
     exponent = count - 1 - scale
     if exponent < -6:
         return _put_scientific(at, digits, count, exponent)

@@ -1,0 +1,317 @@
+"""VARIANT as JSON against its twin."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.record.kernels import variant as kernel
+from tests.formats import variant_twin
+from tests.formats.variant_strategies import (
+    KIND,
+    Inner,
+    Variant,
+    decimal,
+    long_text,
+    metadata_of,
+    mutated,
+    number,
+    primitive,
+    short_text,
+    variants,
+    written,
+)
+
+ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Europe/London"]
+PAGE = mmap.PAGESIZE
+NOT_TO_BE_READ = 0  # PROT_NONE
+EMPTY = metadata_of([])
+
+
+def encoder(schema: pa.Schema, **options) -> RowEncoder:
+    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    return RowEncoder(FormatPlan(JSON, fields, json_options=JsonOptions(**options)), schema)
+
+
+def array_of(found: list[Variant | None]) -> pa.Array:
+    return pa.array([None if v is None else v._asdict() for v in found], KIND)
+
+
+def of_column(array: pa.Array, **options) -> list[str | None]:
+    """What was written of each row, None for rows with a fault."""
+    made = encoder(pa.schema([("c", array.type)]), ignore_null_fields=False, **options)
+    values, _ = made.encode(pa.record_batch([array], ["c"]))
+    texts = [None if value is None else value.decode() for value in values.to_pylist()]
+    return [t and t.removeprefix('{"c":').removesuffix("}") for t in texts]
+
+
+def fault_of(found: Variant) -> str:
+    made = encoder(pa.schema([("c", KIND)]))
+    values, faults = made.encode(pa.record_batch([array_of([found])], ["c"]))
+    assert values.to_pylist() == [None]
+    assert faults is not None
+    return made.fault_text(int(faults[0]))
+
+
+def of_value(value: bytes, names: list[str] | None = None) -> str | None:
+    return of_column(array_of([Variant(value, metadata_of(names or []))]))[0]
+
+
+@given(st.lists(variants(), min_size=1, max_size=5), st.sampled_from(ZONES), st.integers(0, 4))
+def test_variants_equal_their_twin(made, zone, first):
+    """Sliced batches, too."""
+    first = min(first, len(made) - 1)
+    found = of_column(array_of(made).slice(first), time_zone=zone)
+    assert found == [variant_twin.text(*one, zone) for one in made[first:]]
+    for text in found:
+        json.loads(text)
+
+
+@given(st.lists(st.one_of(st.none(), variants()), min_size=1, max_size=6), st.booleans())
+def test_in_structs_arrays_and_maps(made, is_null_left_out):
+    texts = ["null" if v is None else variant_twin.text(*v, "UTC") for v in made]
+    array = array_of(made)
+    offsets = pa.array([0, len(made)], pa.int32())
+    columns = {
+        "l": pa.ListArray.from_arrays(offsets, array),
+        "m": pa.MapArray.from_arrays(offsets, [f"k{n}" for n in range(len(made))], array),
+        "s": pa.StructArray.from_arrays([array, array], ["x", "y"]).slice(len(made) - 1),
+        "n": pa.array([1]),
+    }
+    batch = pa.record_batch([*columns.values()], [*columns])
+    made_encoder = encoder(batch.schema, ignore_null_fields=is_null_left_out)
+    entries = ",".join(f'"k{n}":{text}' for n, text in enumerate(texts))
+    last = texts[-1]
+    in_struct = f'"x":{last},"y":{last}'
+    if made[-1] is None and is_null_left_out:
+        in_struct = ""
+    expected = f'{{"l":[{",".join(texts)}],"m":{{{entries}}},"s":{{{in_struct}}},"n":1}}'
+    assert made_encoder.encode(batch).values.to_pylist() == [expected.encode()]
+
+
+class Guarded:
+    """Memory before a page that nobody may read."""
+
+    def __init__(self) -> None:
+        self._map = mmap.mmap(-1, 17 * PAGE)
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self._stop = begin + 16 * PAGE
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mprotect(ctypes.c_void_p(self._stop), PAGE, NOT_TO_BE_READ) == 0
+
+    def at_the_end(self, data: bytes) -> pa.BinaryArray:
+        """One row, whose last byte is the last one that may be read."""
+        address = self._stop - len(data)
+        ctypes.memmove(address, data, len(data))
+        offsets = pa.py_buffer(struct.pack("<ii", 0, len(data)))
+        buffers = [None, offsets, pa.foreign_buffer(address, len(data), self)]
+        return pa.BinaryArray.from_buffers(pa.binary(), 1, buffers)
+
+
+VALUES, METADATA = Guarded(), Guarded()
+
+
+@settings(max_examples=1000)
+@given(st.one_of(mutated(), st.builds(Variant, st.binary(max_size=40), st.binary(max_size=20))))
+def test_damaged_bytes_have_the_fault_of_the_twin_and_none_behind_them_is_read(found):
+    parts = [VALUES.at_the_end(found.value), METADATA.at_the_end(found.metadata)]
+    array = pa.StructArray.from_arrays(parts, fields=[*KIND])
+    made = encoder(pa.schema([("c", KIND)]))
+    values, faults = made.encode(pa.record_batch([array], ["c"]))
+    expected = _verdict(found)
+    if isinstance(expected, int):
+        assert faults is not None
+        assert int(faults[0]) % kernel.FAULT_CAUSES == expected
+    else:
+        assert faults is None
+        _assert_same(values.to_pylist()[0].decode(), f'{{"c":{expected}}}')
+
+
+def _verdict(found: Variant) -> str | int:
+    """The text, or the number of the fault."""
+    try:
+        return variant_twin.text(*found, "UTC")
+    except variant_twin.VariantError as error:
+        return int(error.args[0])
+
+
+def _assert_same(found: str, expected: str) -> None:
+    # Python replaces each byte of half a surrogate pair, Java all three at once.
+    if "\ufffd" in expected:
+        found, expected = found.replace("\ufffd", ""), expected.replace("\ufffd", "")
+    assert found == expected
+
+
+def test_numbers_stand_for_the_same_faults_in_both():
+    assert variant_twin.MALFORMED == kernel.MALFORMED
+    assert variant_twin.UNKNOWN_TYPE == kernel.UNKNOWN_TYPE
+    assert variant_twin.TOO_DEEP == kernel.TOO_DEEP
+    assert variant_twin.MOST_LEVELS == kernel.MOST_LEVELS
+    assert variant_twin.MOST_BYTES == kernel.MOST_BYTES
+
+
+def nested(levels: int) -> bytes:
+    """Arrays and objects in turns."""
+    value = number(3, 1, 5)
+    for level in range(levels):
+        value = written(Inner(["a"] if level % 2 else None, [value], 1, False), ["a"])
+    return value
+
+
+def test_as_deep_as_can_be():
+    text = of_value(nested(2000), ["a"])
+    assert text is not None
+    assert text.count("[") == text.count('{"a":') == 1000
+    assert of_column(pa.array([[{"value": nested(2000), "metadata": metadata_of(["a"])}]],
+                              pa.list_(KIND))) == [f"[{text}]"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (nested(2001), "the VARIANT 'c' has more than 2000 objects and arrays in one another"),
+        (primitive(17, bytes(8)), "the VARIANT 'c' has a value of a type that is not known"),
+        (primitive(63), "a type that is not known"),
+        (b"", "the bytes of the VARIANT 'c' are damaged"),
+        (number(6, 8, 1)[:-1], "damaged"),
+        (short_text(b"abc")[:-1], "damaged"),
+        (long_text(b"abc")[:-1], "damaged"),
+        (primitive(16, b"\xff\xff\xff\xff" + bytes(20)), "damaged"),
+        (decimal(4, 0, 10**9), "damaged"),
+        (decimal(4, 10, 1), "damaged"),
+        (decimal(8, 0, -(10**18)), "damaged"),
+        (decimal(16, 0, 10**38), "damaged"),
+        (decimal(16, 0, -(2**127)), "damaged"),
+        (decimal(16, 39, 1), "damaged"),
+        (written(Inner(["a"], [primitive(0)], 1, False), ["a"]), "damaged"),
+        (b"\x13\xff\xff\xff\xff" + bytes(40), "damaged"),
+    ],
+)
+def test_what_cannot_be_written(value, message):
+    names = ["a"] if "2000" in message else []
+    assert message in fault_of(Variant(value, metadata_of(names)))
+
+
+@pytest.mark.parametrize("metadata", [b"", b"\x00\x00\x00", b"\x02\x00\x00", b"\x11\x00"])
+def test_metadata_of_another_version(metadata):
+    found = of_column(array_of([Variant(primitive(0), metadata)]))
+    assert found == (["null"] if metadata[:1] == b"\x11" else [None])
+
+
+def test_one_place_for_many_values_does_not_become_more_text_than_there_is_memory():
+    """Forty levels of arrays, each twice what is below it: a terabyte of text."""
+    value = primitive(0)
+    for _ in range(40):
+        value = b"\x0f\x02" + bytes(8) + len(value).to_bytes(4, "little") + value
+    assert "damaged" in fault_of(Variant(value, EMPTY))
+
+
+def test_more_bytes_than_spark_takes():
+    most = long_text(b"x" * (2**24 - 5))
+    assert of_value(most) == '"' + "x" * (2**24 - 5) + '"'
+    assert "damaged" in fault_of(Variant(long_text(b"x" * (2**24 - 4)), EMPTY))
+
+
+def test_rows_before_and_behind_damaged_ones_are_written():
+    good, bad = Variant(number(3, 1, 7), EMPTY), Variant(b"\x0c", EMPTY)
+    batch = pa.record_batch([pa.array(range(4)), array_of([good, bad, good, bad])], ["n", "v"])
+    made = encoder(batch.schema)
+    values, faults = made.encode(batch)
+    assert values.to_pylist() == [b'{"n":0,"v":7}', None, b'{"n":2,"v":7}', None]
+    assert [made.fault_text(int(n)) if n else "" for n in faults] == [
+        "",
+        "the bytes of the VARIANT 'v' are damaged",
+    ] * 2
+
+
+def test_faults_are_told_by_path():
+    kind = pa.struct([("inner", pa.list_(KIND))])
+    row = {"inner": [{"value": b"", "metadata": EMPTY}]}
+    made = encoder(pa.schema([("s", kind)]))
+    _, faults = made.encode(pa.record_batch([pa.array([row], kind)], ["s"]))
+    assert "the VARIANT 's.inner[]'" in made.fault_text(int(faults[0]))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (decimal(4, 2, 150), "1.5"),
+        (decimal(4, 2, 100), "1"),
+        (decimal(4, 9, 0), "0"),
+        (decimal(4, 9, -1), "-0.000000001"),
+        (decimal(8, 0, 10**17), "1" + "0" * 17),
+        (decimal(16, 38, -(10**38) + 1), "-0." + "9" * 38),
+        (decimal(16, 1, 10**37), "1" + "0" * 36),
+        (decimal(16, 0, 10**38 - 1), "9" * 38),
+        (primitive(7, struct.pack("<d", float("nan"))), '"NaN"'),
+        (primitive(14, struct.pack("<f", float("-inf"))), '"-Infinity"'),
+        (number(11, 4, -(2**31)), '"-5877641-06-23"'),
+        (number(13, 8, 2**63 - 1), '"+294247-01-10 04:00:54.775807"'),
+        (primitive(20, bytes(range(0xF0, 0x100))), '"f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff"'),
+        (long_text(b"\xff\x00", 15), '"/wA="'),
+        (short_text(b"\xff\xfe"), '"\ufffd\ufffd"'),
+        (short_text(b""), '""'),
+        (long_text(b""), '""'),
+        (b"\x02\x00", "{}"),
+        (b"\x03\x00\x00", "[]"),
+    ],
+)
+def test_values(value, text):
+    assert of_value(value) == text
+
+
+@pytest.mark.parametrize(
+    ("zone", "micros", "text"),
+    [
+        ("UTC", 0, '"1970-01-01 00:00:00+00:00"'),
+        ("Asia/Kolkata", 1_500_000, '"1970-01-01 05:30:01.5+05:30"'),
+        ("America/St_Johns", 10, '"1969-12-31 20:30:00.00001-03:30"'),
+        ("Europe/London", -(10**16), '"1653-02-10 06:12:05-00:01"'),
+        ("-00:00:20", 0, '"1969-12-31 23:59:40+00:00"'),
+    ],
+)
+def test_times(zone, micros, text):
+    assert of_column(array_of([Variant(number(12, 8, micros), EMPTY)]), time_zone=zone) == [text]
+
+
+@pytest.mark.parametrize("data", [b"x" * 300_000, b'"' * 100_000, b"\x01" * 4096, b"\x01" * 50_000])
+def test_long_texts_and_names_get_the_room_that_they_need(data):
+    names = [data.decode()]
+    rows = [Variant(long_text(data), EMPTY), Variant(long_text(data, 15), EMPTY)]
+    tree = Inner(names, [written(Inner(None, [long_text(data)] * 3, 1, False), [])], 1, False)
+    rows.append(Variant(written(tree, names), metadata_of(names)))
+    found = of_column(array_of(rows * 3))
+    assert found == [variant_twin.text(*row, "UTC") for row in rows] * 3
+
+
+def test_many_rows_need_more_room_than_there_was():
+    trees = [Inner(["a"], [number(5, 4, n)], 1, False) for n in range(50_000)]
+    rows = [Variant(written(tree, ["a"]), metadata_of(["a"])) for tree in trees]
+    assert of_column(array_of(rows)) == [f'{{"a":{n}}}' for n in range(50_000)]
+
+
+def test_large_types_and_other_orders_of_the_parts():
+    kind = pa.struct(
+        [
+            pa.field("metadata", pa.large_binary(), False, {b"variant": b"true"}),
+            pa.field("value", pa.large_binary(), False),
+        ]
+    )
+    rows = [{"metadata": EMPTY, "value": number(3, 1, n)} for n in range(3)]
+    assert of_column(pa.array(rows, kind)) == ["0", "1", "2"]
+
+
+def test_a_struct_that_says_it_is_one_and_has_not_its_parts():
+    kind = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
+    with pytest.raises(FormatError, match="'c' is a VARIANT without binary fields"):
+        encoder(pa.schema([("c", kind)]))
