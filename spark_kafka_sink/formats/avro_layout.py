@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_kafka_sink.formats.avro_checks import checked_types
 from spark_kafka_sink.formats.avro_defaults import encoded_default, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels.avro_rows import (
@@ -159,11 +159,15 @@ class _Matching:
 
     def _value(self, schema: Any, column: Column) -> _Made:
         found = kind_of(column.type)
-        if found is None or is_variant(column.type):
-            given = "VARIANT" if found is not None else f"the Arrow type {column.type}"
+        if is_variant(column.type):
             raise FormatError(
-                f"column '{column.path}' has {given}, which cannot be written as Avro. Cast it to "
-                "another type, or leave it out"
+                f"column '{column.path}' is a VARIANT, which cannot be written as Avro. "
+                f"{OF_VARIANTS}"
+            )
+        if found is None:
+            raise FormatError(
+                f"column '{column.path}' has the Arrow type {column.type}, which cannot be written "
+                "as Avro. Cast it to another type, or leave it out"
             )
         kind, offset_bytes = found
         name = schema if isinstance(schema, str) else schema["type"]

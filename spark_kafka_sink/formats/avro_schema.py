@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 
 RECORD_NAME = "topLevelRecord"
 
@@ -64,6 +64,7 @@ def _check_names(record_name: str, namespace: str) -> None:
         raise FormatError(f"avro.namespace={namespace}: {_OF_NAMES}; dots separate names")
 
 
+_OF_OTHERS = "Cast it to another type, or leave it out"
 _OF_NAMES = "a name in Avro has letters, digits and _, and begins with no digit"
 
 
@@ -86,9 +87,10 @@ class _Derived:
         interval = _INTERVAL.fullmatch(spark_type)
         if interval is not None:
             return {"type": "long" if interval[1] else "int", _SPARKS_OWN: spark_type}
+        what_to_do = OF_VARIANTS if spark_type == "variant" else _OF_OTHERS
         raise FormatError(
-            f"column '{path}' has the Spark type {spark_type}, which Avro has no type for. Cast it "
-            "to another type, or leave it out"
+            f"column '{path}' has the Spark type {spark_type}, which Avro has no type for. "
+            f"{what_to_do}"
         )
 
     def record(self, struct: dict[str, Any], name: str, namespace: str, path: str) -> Any:

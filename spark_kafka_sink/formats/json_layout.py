@@ -16,6 +16,7 @@ from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels.json_values import DAY, HOUR, MINUTE, SECOND, UNITS
 
 _UNITS = {"day": DAY, "hour": HOUR, "minute": MINUTE, "second": SECOND}
+_VARIANT = "variant"
 _INTERVAL = re.compile(r'^"?interval (day|hour|minute|second)(?: to (day|hour|minute|second))?"?$')
 # Keys of maps are what Spark's own values are: days and microseconds.
 _AS_KEYS = {
@@ -49,7 +50,8 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
         )
     kind, offset_bytes = found
     written = b"," + _quoted(name) + b":"
-    if is_variant(arrow_type):
+    # Whoever makes Arrow batches anew may lose the metadata of fields.
+    if spark_type == _VARIANT or is_variant(arrow_type):
         return Node(nodes.VARIANT, written, path=path, children=_parts(path, arrow_type))
     node = Node(kind, written, offset_bytes=offset_bytes)
     if kind == nodes.DECIMAL:

@@ -30,6 +30,7 @@ _SIMPLE: dict[str, Any] = {
     "binary": {"type": "string", "contentEncoding": "base64"},
     "timestamp_ntz": _TEXT,
     "void": {"type": "null"},
+    "variant": {},  # of any type, null as well
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 _AS_TEXT = re.compile(r"(?:char|varchar|time)\(\d+\)|string\b.*|interval .*")
@@ -108,7 +109,7 @@ class _Derived:
 
 
 def _or_null(kind: Any, nullable: bool) -> Any:
-    if not nullable or kind == {"type": "null"}:
+    if not nullable or kind in ({}, {"type": "null"}):
         return kind
     return {"oneOf": [{"type": "null"}, kind]}
 
@@ -121,7 +122,7 @@ def misfits(written: Any, wanted: Any, path: str = "") -> Iterator[str]:
     """
     if wanted is False:
         yield f"'{path}' must not be there"
-    if not isinstance(wanted, dict):
+    if not isinstance(wanted, dict) or not written:
         return
     options = written.get("oneOf", written.get("anyOf"))
     if options is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
 from spark_kafka_sink.formats.protobuf_schema import (
     ENUM,
@@ -252,11 +252,16 @@ def _matched(message: ProtobufMessage, columns: list[Column], path: str) -> dict
 
 def _kind_of(field: ProtobufField, column: Column) -> tuple[int, int]:
     found = kind_of(column.type)
-    if found is None or is_variant(column.type):
-        given = "VARIANT" if found is not None else f"the Arrow type {column.type}"
+    if is_variant(column.type):
         raise FormatError(
-            f"column '{column.path}' has {given}, which cannot be written as the Protobuf field "
-            f"'{field.name}' ({field.words}). Cast it to another type, or leave it out"
+            f"column '{column.path}' is a VARIANT, which cannot be written as the Protobuf field "
+            f"'{field.name}' ({field.words}). {OF_VARIANTS}"
+        )
+    if found is None:
+        raise FormatError(
+            f"column '{column.path}' has the Arrow type {column.type}, which cannot be written as "
+            f"the Protobuf field '{field.name}' ({field.words}). Cast it to another type, or leave "
+            "it out"
         )
     return found
 

@@ -9,16 +9,21 @@ Imported in tasks only: it loads kernels.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.columns.faults import rows_of
+from spark_kafka_sink.formats.encoder import EncodedRows, RowEncoder
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.json_layout import json_node
 from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.zones import zone_table
+from spark_kafka_sink.record.kernels import nodes
 
 _NO_ZONE = "UTC"
 
@@ -28,15 +33,27 @@ def rows_as_json(arrow_batch: ArrowBatch, time_zone: str) -> Any:
 
     time_zone: of the Spark session; UTC is taken where it is not known to Python
     """
-    columns = [_writable_column(arrow_batch.column(n)) for n in range(arrow_batch.num_columns)]
+    zone = _known(time_zone)
+    values, faults = _encoded(arrow_batch, zone, are_variants_read=True)
+    if faults is None:
+        return values
+    damaged = np.flatnonzero(faults)
+    others = _encoded(rows_of(arrow_batch, damaged), zone, are_variants_read=False).values
+    return pc.replace_with_mask(values, pa.array(faults != 0), others)
+
+
+def _encoded(arrow_batch: ArrowBatch, time_zone: str, are_variants_read: bool) -> EncodedRows:
+    """The rows as JSON; the value of a row with a damaged VARIANT is null, if these are read."""
+    given = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
+    columns = [_writable_column(column, are_variants_read) for column in given]
     # By number, for several columns may have one name.
     numbers = [str(number) for number in range(len(columns))]
     schema = pa.schema([(number, column.type) for number, column in zip(numbers, columns)])
     names = zip(numbers, arrow_batch.schema.names)
     fields = tuple(PlannedField((number,), name) for number, name in names)
-    options = JsonOptions(ignore_null_fields=False, time_zone=_known(time_zone))
+    options = JsonOptions(ignore_null_fields=False, time_zone=time_zone)
     encoder = RowEncoder(FormatPlan(JSON, fields, json_options=options), schema)
-    return encoder.encode(pa.record_batch(columns, schema=schema)).values
+    return encoder.encode(pa.record_batch(columns, schema=schema))
 
 
 def _known(time_zone: str) -> str:
@@ -47,9 +64,9 @@ def _known(time_zone: str) -> str:
     return time_zone
 
 
-def _writable_column(column: Any) -> Any:
+def _writable_column(column: Any, are_variants_read: bool) -> Any:
     """The column as JSON can have it; a note in place of values that nothing can be made of."""
-    kind = _writable(column.type)
+    kind = _writable(column.type, are_variants_read)
     # Types are equal whatever their metadata are, and only those make a VARIANT of a struct.
     if column.type.equals(kind, check_metadata=True):
         return column
@@ -59,27 +76,29 @@ def _writable_column(column: Any) -> Any:
         return pa.repeat(pa.scalar(f"({column.type}: not shown)", pa.string()), len(column))
 
 
-def _writable(kind: Any) -> Any:
+def _writable(kind: Any, are_variants_read: bool) -> Any:
     """The type as which values of this one are written: itself, if JSON has a form for it.
 
-    Maps whose keys JSON cannot have are lists of keys and values; a VARIANT is its two parts; what
-    remains is text.
+    Maps whose keys JSON cannot have are lists of keys and values; a VARIANT that is not read is its
+    two parts; what remains is text.
     """
     try:
-        json_node("", "", kind)
+        inside = json_node("", "", kind).walk()
     except FormatError:
         pass
     else:
-        return kind
+        if are_variants_read or all(node.kind != nodes.VARIANT for node in inside):
+            return kind
+    inner = partial(_writable, are_variants_read=are_variants_read)
     if pa.types.is_map(kind):
-        entry = [("key", _writable(kind.key_type)), ("value", _writable(kind.item_type))]
+        entry = [("key", inner(kind.key_type)), ("value", inner(kind.item_type))]
         return pa.list_(pa.struct(entry))
     if pa.types.is_struct(kind):
         # Without the metadata, which is all that makes a VARIANT of a struct.
-        inner = (kind.field(number) for number in range(kind.num_fields))
-        return pa.struct([pa.field(f.name, _writable(f.type)) for f in inner])
+        fields = (kind.field(number) for number in range(kind.num_fields))
+        return pa.struct([pa.field(f.name, inner(f.type)) for f in fields])
     if pa.types.is_list(kind):
-        return pa.list_(_writable(kind.value_type))
+        return pa.list_(inner(kind.value_type))
     if pa.types.is_large_list(kind):
-        return pa.large_list(_writable(kind.value_type))
+        return pa.large_list(inner(kind.value_type))
     return pa.string()

@@ -87,9 +87,36 @@ def test_what_is_derived() -> None:
 
 
 def test_a_type_without_json() -> None:
-    struct = t.StructType([t.StructField("a", t.StructType([t.StructField("v", t.VariantType())]))])
-    with pytest.raises(FormatError, match=r"column 'a\.v' has the Spark type variant"):
-        derived_json_schema(struct.json())
+    field = {"name": "g", "type": "geometry(4326)", "nullable": True, "metadata": {}}
+    struct = {
+        "type": "struct",
+        "fields": [{**field, "type": {"type": "struct", "fields": [field]}}],
+    }
+    with pytest.raises(FormatError, match=r"column 'g\.g' has the Spark type geometry\(4326\)"):
+        derived_json_schema(json.dumps(struct))
+
+
+@pytest.mark.parametrize("is_null_left_out", [True, False])
+def test_a_variant_may_be_anything(is_null_left_out: bool) -> None:
+    variant = t.VariantType()
+    struct = t.StructType(
+        [
+            t.StructField("v", variant),
+            t.StructField("w", variant, False),
+            t.StructField("a", t.ArrayType(variant), False),
+            t.StructField("m", t.MapType(t.StringType(), variant), False),
+        ]
+    )
+    derived = json.loads(derived_json_schema(struct.json(), "R", Written(is_null_left_out)))
+    assert derived["properties"] == {
+        "v": {},
+        "w": {},
+        "a": {"type": "array", "items": {}},
+        "m": {"type": "object", "additionalProperties": {}},
+    }
+    assert derived["required"] == ["w", "a", "m"]
+    wanted = {"type": "object", "properties": {"v": {"type": "integer"}, "w": False}}
+    assert [*misfits(derived, wanted)] == ["'w' must not be there"]
 
 
 WRITTEN = {

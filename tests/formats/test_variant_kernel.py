@@ -12,9 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.plan import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    FormatPlan,
+    JsonOptions,
+    PlannedField,
+)
+from spark_kafka_sink.formats.protobuf_schema import (
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
+)
 from spark_kafka_sink.record.kernels import variant as kernel
 from tests.formats import variant_twin
 from tests.formats.variant_strategies import (
@@ -315,3 +328,36 @@ def test_a_struct_that_says_it_is_one_and_has_not_its_parts():
     kind = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
     with pytest.raises(FormatError, match="'c' is a VARIANT without binary fields"):
         encoder(pa.schema([("c", kind)]))
+
+
+def test_a_variant_whose_metadata_somebody_has_lost():
+    """Of the type, as functions of pyarrow may do: Spark's type says what it is."""
+    plain = pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
+    row = {"value": number(3, 1, 7), "metadata": EMPTY}
+    kind = pa.struct([("x", pa.list_(plain))])
+    spark_type = {
+        "type": "struct",
+        "fields": [{"name": "x", "type": {"type": "array", "elementType": "variant"}}],
+    }
+    fields = (
+        PlannedField(("v",), "v", '"variant"'),
+        PlannedField(("s",), "s", json.dumps(spark_type)),
+    )
+    batch = pa.record_batch([pa.array([row], plain), pa.array([{"x": [row]}], kind)], ["v", "s"])
+    values = RowEncoder(FormatPlan(JSON, fields), batch.schema).encode(batch).values
+    assert values.to_pylist() == [b'{"v":7,"s":{"x":[7]}}']
+
+
+def test_other_formats_have_none():
+    schema = pa.schema([("c", KIND)])
+    fields = (PlannedField(("c",), "c"),)
+    record = '{"type":"record","name":"R","fields":[{"name":"c","type":"bytes"}]}'
+    message = ProtobufSchema("M", (ProtobufMessage("M", (ProtobufField("c", 1, "bytes"),)),))
+    what_to_do = r"Make text of it by to_json\(\), or columns by variant_get\(\), or leave it out"
+    with pytest.raises(FormatError, match=f"'c' is a VARIANT, .* as Avro. {what_to_do}"):
+        RowEncoder(FormatPlan(AVRO, fields, avro_schema=record), schema)
+    with pytest.raises(FormatError, match=f"'c' is a VARIANT, .* the Protobuf .* {what_to_do}"):
+        RowEncoder(FormatPlan(PROTOBUF, fields, protobuf_schema=message), schema)
+    struct = {"type": "struct", "fields": [{"name": "c", "type": "variant", "nullable": True}]}
+    with pytest.raises(FormatError, match=f"variant, which Avro has no type for. {what_to_do}"):
+        derived_schema(json.dumps(struct))

@@ -28,7 +28,8 @@ FAR = 2**63 - 1
 LITTLE = {"kafka_max_request_size": "3000", "kafka_compression_type": "none"}
 PAIR = pa.struct([("x", pa.int8()), ("x", pa.int8())])
 PAIRS = pa.StructArray.from_arrays([pa.array([1, 2], pa.int8())] * 2, fields=[*PAIR])
-VARIANT = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
+PART_OF_ONE = pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})])
+VARIANT = pa.struct([*PART_OF_ONE, pa.field("metadata", pa.binary(), False)])
 
 
 def not_utf8(*values: bytes) -> Any:
@@ -48,7 +49,14 @@ CASES = [
     (pa.array([[(b"k", 1)], None], pa.map_(pa.binary(), pa.int8())), '[{"key":"aw==","value":1}]'),
     (pa.array([[[(b"k", 1)]], None], pa.list_(pa.map_(pa.binary(), pa.int8()))),
      '[[{"key":"aw==","value":1}]]'),
-    (pa.array([{"value": b"\0"}, None], VARIANT), '{"value":"AA=="}'),
+    (pa.array([{"value": b"\0"}, None], PART_OF_ONE), '{"value":"AA=="}'),
+    (pa.array([{"value": b"\x0c\7", "metadata": b"\1\0\0"}, None], VARIANT), "7"),
+    (pa.array([{"value": b"\x0c", "metadata": b"\1\0\0"}, None], VARIANT),
+     '{"value":"DA==","metadata":"AQAA"}'),
+    (pa.array([[{"value": b"\x0c", "metadata": b""}, None], None], pa.list_(VARIANT)),
+     '[{"value":"DA==","metadata":""},null]'),
+    (pa.array([[("k", {"value": b"", "metadata": b""})], None], pa.map_(pa.string(), VARIANT)),
+     '[{"key":"k","value":{"value":"","metadata":""}}]'),
     (pa.array([7, 0], pa.uint8()), '"7"'),
     (pa.array(["a", "b"]).dictionary_encode(), '"a"'),
     (pa.array([[1], [2]], pa.list_(pa.int8(), 1)), '"(fixed_size_list<item: int8>[1]: not shown)"'),
@@ -109,3 +117,32 @@ def test_a_row_that_is_cut_may_have_a_time_of_any_year() -> None:
     assert letter.timestamp == FAR // 1000
     assert len(letter.value) < 3000
     assert letter.value.startswith(b'{"n":null,"blob":"enp6')
+
+
+DAMAGED = pa.array(
+    [
+        {"value": b"\x0c\7", "metadata": b"\1\0\0"},
+        {"value": b"\x0c", "metadata": b"\1\0\0"},
+        None,
+    ],
+    VARIANT,
+)
+V_AS_JSON = RowsPlan(PartPlan(plan=FormatPlan("json", (PlannedField(("v",), "v"),))))
+
+
+def test_a_damaged_variant_is_told_by_its_parts() -> None:
+    given = Task(V_AS_JSON, TO_T, **DEAD)
+    given.write(pa.record_batch([DAMAGED], ["v"]))
+    assert [r.value for r in given.records("t")] == [b'{"v":7}', b"{}"]
+    (letter,) = given.records("dead")
+    assert letter.value == b'{"v":{"value":"DA==","metadata":"AQAA"}}'
+    assert (
+        b"its value cannot be written: the bytes of the VARIANT 'v' are damaged"
+        in dict(letter.headers).values()
+    )
+
+
+def test_without_dead_letters_a_damaged_variant_fails_the_task() -> None:
+    told = "row 1 of an Arrow batch: its value cannot be written: the bytes of the VARIANT 'v' are"
+    with pytest.raises(RecordError, match=told):
+        Task(V_AS_JSON, TO_T).write(pa.record_batch([DAMAGED], ["v"]))
