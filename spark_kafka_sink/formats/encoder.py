@@ -67,6 +67,11 @@ _JSON_FAULTS = {
         f"the VARIANT '{{path}}' has more than {variant.MOST_LEVELS} objects and arrays in one "
         "another"
     ),
+    variant.NO_ZONE: (
+        "the VARIANT '{path}' has a timestamp, and Spark tells no task the time zone of a session "
+        "that has its default: set spark.sql.session.timeZone, or the option value.json.timeZone "
+        "(of keys key.json.timeZone)"
+    ),
     variant.TOO_LONG: "the VARIANT '{path}' would be more than 2 GiB of text",
 }
 _FAULTS = {
@@ -104,7 +109,7 @@ class RowEncoder:
         self._nodes = list(self._table.root.walk())
         self._kernel = _KERNELS[plan.format]
         self._is_from_end = plan.format == PROTOBUF
-        self._zones = zone_table(plan.json_options.time_zone)
+        self._zones = self._zone_table()
         self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
         self._frames = np.zeros((_levels(self._table.root) + 1, nodes.FRAME_FIELDS), np.int64)
         self._state = self._new_state()
@@ -178,6 +183,15 @@ class RowEncoder:
         column = arrow_batch.column(arrow_batch.schema.get_field_index(self._plan.null_when))
         found: npt.NDArray[np.bool_] = column.fill_null(False).to_numpy(zero_copy_only=False)
         return found.astype(np.uint8)
+
+    def _zone_table(self) -> Int64Array:
+        """Empty where no column asks for a time zone, or it is not known."""
+        zone, kinds = self._plan.json_options.time_zone, {node.kind for node in self._nodes}
+        if nodes.TIMESTAMP in kinds:
+            return zone_table(zone or "UTC")
+        if zone is None or nodes.VARIANT not in kinds:
+            return np.zeros((0, 2), np.int64)
+        return zone_table(zone)
 
     def _check_null_when(self, schema: pa.Schema) -> None:
         name = self._plan.null_when

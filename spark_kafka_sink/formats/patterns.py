@@ -52,7 +52,7 @@ def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Step
 
     option_prefix: what messages have before the names of the options: value.json. or key.json.
     """
-    zone = options.time_zone
+    zone = options.time_zone or "UTC"
     asked = (
         (nodes.DATE, "dateFormat", options.date_format, _OF_DATES),
         (nodes.TIMESTAMP, "timestampFormat", options.timestamp_format, _OF_ZONES),

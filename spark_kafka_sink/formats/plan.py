@@ -31,10 +31,13 @@ class PlannedField:
 
 @dataclass(frozen=True)
 class JsonOptions:
-    """As those of Spark's ``to_json`` that have the same names. None: Spark's default."""
+    """As those of Spark's ``to_json`` that have the same names. None: Spark's default.
+
+    time_zone: None where that of the Spark session is not known, as only VARIANTs may need it
+    """
 
     ignore_null_fields: bool = True
-    time_zone: str = "UTC"
+    time_zone: str | None = "UTC"
     timestamp_format: str | None = None
     timestamp_ntz_format: str | None = None
     date_format: str | None = None

@@ -31,6 +31,7 @@ class RowsPlan(NamedTuple):
     kept: positions of the columns for the record's other parts, by the names of those
     null_when: position of a column of booleans, true where the value is null
     headers: added to those of each row
+    session_zone: the time zone of the Spark session, None where that is not known
     """
 
     value: PartPlan
@@ -38,6 +39,7 @@ class RowsPlan(NamedTuple):
     kept: tuple[tuple[str, int], ...] = ()
     null_when: int | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
+    session_zone: str | None = None
 
 
 VALUE, KEY, HEADERS = "value", "key", "headers"

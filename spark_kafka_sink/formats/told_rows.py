@@ -28,10 +28,10 @@ from spark_kafka_sink.record.kernels import nodes
 _NO_ZONE = "UTC"
 
 
-def rows_as_json(arrow_batch: ArrowBatch, time_zone: str) -> Any:
+def rows_as_json(arrow_batch: ArrowBatch, time_zone: str | None) -> Any:
     """A LargeBinaryArray of a JSON object for each row, with all columns, nulls too.
 
-    time_zone: of the Spark session; UTC is taken where it is not known to Python
+    time_zone: of the Spark session, or None; UTC is taken where it is not known to Python
     """
     zone = _known(time_zone)
     values, faults = _encoded(arrow_batch, zone, are_variants_read=True)
@@ -42,7 +42,9 @@ def rows_as_json(arrow_batch: ArrowBatch, time_zone: str) -> Any:
     return pc.replace_with_mask(values, pa.array(faults != 0), others)
 
 
-def _encoded(arrow_batch: ArrowBatch, time_zone: str, are_variants_read: bool) -> EncodedRows:
+def _encoded(
+    arrow_batch: ArrowBatch, time_zone: str | None, are_variants_read: bool
+) -> EncodedRows:
     """The rows as JSON; the value of a row with a damaged VARIANT is null, if these are read."""
     given = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
     columns = [_writable_column(column, are_variants_read) for column in given]
@@ -56,9 +58,10 @@ def _encoded(arrow_batch: ArrowBatch, time_zone: str, are_variants_read: bool) -
     return encoder.encode(pa.record_batch(columns, schema=schema))
 
 
-def _known(time_zone: str) -> str:
+def _known(time_zone: str | None) -> str | None:
     try:
-        zone_table(time_zone)
+        if time_zone is not None:
+            zone_table(time_zone)
     except FormatError:
         return _NO_ZONE
     return time_zone

@@ -24,8 +24,6 @@ from spark_kafka_sink.formats.rows import HEADERS, KEY, VALUE, PartPlan, RowsPla
 from spark_kafka_sink.formats.texts import text_of
 from spark_kafka_sink.formats.told_rows import rows_as_json
 
-_NO_ZONE = "UTC"
-
 
 class WrittenRows(NamedTuple):
     """rows: what is appended of all rows; of those with a fault, what is told of them"""
@@ -53,7 +51,7 @@ class RowsEncoder:
         self._tells_faulty = tells_faulty
         self._names = names_of(plan)
         self._schema: Any = None
-        self._zone = _NO_ZONE
+        self._zone: str | None = None
         self._parts: dict[str, _Part] = {}
 
     def encode(self, arrow_batch: ArrowBatch) -> WrittenRows:
@@ -85,7 +83,8 @@ class RowsEncoder:
         """Anew only for Arrow batches of another schema, which Spark does not send."""
         if self._schema is not None and self._schema.equals(schema):
             return
-        zone = next((zone for zone in map(_zone_of, schema.types) if zone), _NO_ZONE)
+        found = (zone for zone in map(_zone_of, schema.types) if zone)
+        zone = next(found, self._plan.session_zone)
         self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone)}
         if self._plan.key is not None:
             self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone)
@@ -93,9 +92,9 @@ class RowsEncoder:
 
 
 class _Part:
-    """Makes keys, or values. zone: the time zone of the Spark session"""
+    """Makes keys, or values. zone: the time zone of the Spark session, None if it is not known"""
 
-    def __init__(self, name: str, plan: PartPlan, schema: Any, zone: str) -> None:
+    def __init__(self, name: str, plan: PartPlan, schema: Any, zone: str | None) -> None:
         self._name = name
         self._plan = plan
         self._zone = zone
@@ -115,7 +114,7 @@ class _Part:
         column = arrow_batch.column(plan.column)
         if plan.is_text:
             name = arrow_batch.schema.field(plan.column).name
-            column = text_of(column, name, self._zone)
+            column = text_of(column, name, self._zone or "UTC")
         if plan.prefix:
             column = column.cast(pa.large_binary())
             column = pc.binary_join_element_wise(

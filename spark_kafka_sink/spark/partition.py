@@ -24,6 +24,8 @@ QUERY_ID_PROPERTY = "sql.streaming.queryId"
 """Spark's name for the id of the query whose micro-batch runs."""
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 """Spark's name for the number of that micro-batch."""
+_SESSION_ZONE_PROPERTY = "spark.sql.session.timeZone"
+"""Tasks have settings of the session among their properties, where they were set."""
 
 
 def write_partition(
@@ -58,6 +60,8 @@ def write_partition(
 
         set_up(options)
         prepare_process(options.worker_tuning)
+    if made is not None:
+        made = made._replace(session_zone=_property(_SESSION_ZONE_PROPERTY))
     write_rows(rows, options, positions, message, transactions, made)
     return message
 
@@ -67,13 +71,22 @@ def _message() -> KafkaCommitMessage:
     from pyspark import TaskContext
 
     context: Any = TaskContext.get()
-    batch_id = context.getLocalProperty(BATCH_ID_PROPERTY)
+    batch_id = _property(BATCH_ID_PROPERTY)
     return KafkaCommitMessage(
         partition_id=context.partitionId(),
         attempt_number=context.attemptNumber(),
-        query_id=context.getLocalProperty(QUERY_ID_PROPERTY),
+        query_id=_property(QUERY_ID_PROPERTY),
         batch_id=None if batch_id is None else int(batch_id),
     )
+
+
+def _property(name: str) -> str | None:
+    """What Spark tells this task, None if it has nothing of that name."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    value: str | None = context.getLocalProperty(name)
+    return value
 
 
 def with_names(

@@ -249,7 +249,7 @@ def test_types_that_cannot_be_written(kind, message):
 )
 def test_options_that_are_refused(options, message):
     with pytest.raises(FormatError, match=message):
-        encoder(pa.schema([("c", pa.int8())]), **options)
+        encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), **options)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats.plan import JsonOptions
 from tests.formats.random_rows import RandomRows
-from tests.formats.spark_rows import avro_session, compare_avro, compare_json
+from tests.formats.spark_rows import avro_session, compare_avro, compare_json, with_variants
 
 pytestmark = pytest.mark.long
 
@@ -52,6 +52,8 @@ def test_random_rows(spark: SparkSession, seed: int) -> None:
     table = random.table(ROWS)
     frame = spark.createDataFrame(table, from_arrow_schema(table.schema, True))
     is_single = random.floating == pa.float32()
+    if seed % 5 == 0:
+        frame = with_variants(frame, is_single)
     options = JsonOptions(random.chance(), zone, *PATTERNS[seed % len(PATTERNS)])
     json_rows = compare_json(frame, options, is_single)
     avro_rows = compare_avro(spark, frame)

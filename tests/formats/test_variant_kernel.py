@@ -297,6 +297,15 @@ def test_times(zone, micros, text):
     assert of_column(array_of([Variant(number(12, 8, micros), EMPTY)]), time_zone=zone) == [text]
 
 
+def test_a_time_without_a_known_time_zone():
+    """Of no other type one is asked for."""
+    times = [Variant(number(kind, 8, 0), EMPTY) for kind in (13, 12)]
+    assert of_column(array_of(times), time_zone=None) == ['"1970-01-01 00:00:00"', None]
+    made = encoder(pa.schema([("c", KIND)]), time_zone=None)
+    _, faults = made.encode(pa.record_batch([array_of(times)], ["c"]))
+    assert "set spark.sql.session.timeZone, or the option value.json" in made.fault_text(faults[1])
+
+
 @pytest.mark.parametrize("data", [b"x" * 300_000, b'"' * 100_000, b"\x01" * 4096, b"\x01" * 50_000])
 def test_long_texts_and_names_get_the_room_that_they_need(data):
     names = [data.decode()]

@@ -22,11 +22,14 @@ class VariantError(Exception):
     """The first argument is its number."""
 
 
-def text(value: bytes, metadata: bytes, zone: str) -> str:
-    """Raises VariantError."""
+def text(value: bytes, metadata: bytes, zone: str, may_overlap: bool = False) -> str:
+    """may_overlap: one place may be that of several values, as in Spark. Raises VariantError."""
     if not metadata or metadata[0] & 15 != 1 or max(len(value), len(metadata)) > MOST_BYTES:
         raise VariantError(MALFORMED)
-    return _Walk(value, metadata, zone).at(0, 0)
+    walk = _Walk(value, metadata, zone)
+    if may_overlap:
+        walk.unwritten = 2**63
+    return walk.at(0, 0)
 
 
 class _Walk:

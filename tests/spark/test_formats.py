@@ -72,6 +72,72 @@ def test_json_is_what_to_json_makes(
     assert read(read_by_spark(topic)) == expected(typed, "at", value)
 
 
+@pytest.mark.parametrize("way", ["data source", pytest.param("function", marks=pytest.mark.long)])
+def test_variants_are_what_to_json_makes(
+    typed: DataFrame,
+    way: str,
+    kafka: LocalKafka,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+) -> None:
+    topic = new_topic()
+    made = f.to_variant_object(f.struct("n", "text", "big", "at", "day", "nested"))
+    some = f.when(f.col("n") % 3 > 0, made)
+    frame = typed.select(
+        "n",
+        some.alias("v"),
+        f.array(made, some).alias("a"),
+        f.create_map(f.lit("k"), f.parse_json(f.to_json(f.struct("*")))).alias("m"),
+        f.struct(some.alias("x")).alias("s"),
+    )
+    options = {"value.format": "json", "key.columns": "n,v", "key.format": "json"}
+    if way == "data source":
+        write(frame, topic, **options)
+    else:
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic}
+        spark_kafka_sink.write(frame, {**servers, **options})
+    keyed = frame.select(f.to_json(f.struct("n", "v")).alias("key"), "*")
+    value = f.to_json(f.struct(*frame.columns))
+    assert read(read_by_spark(topic)) == expected(keyed, "key", value)
+
+
+def test_a_time_in_a_variant_where_the_session_has_its_default_time_zone(
+    spark: SparkSession,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.unset("spark.sql.session.timeZone")
+    topic = new_topic()
+    frame = spark.sql("select cast(timestamp'2024-07-01 12:00:00Z' as variant) v")
+    try:
+        with pytest.raises(Exception, match="tells no task the time zone of a session that has"):
+            write(frame, topic, **{"value.format": "json"})
+        write(frame, topic, **{"value.format": "json", "value.json.timeZone": "Asia/Kolkata"})
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    (row,) = read_by_spark(topic).selectExpr("CAST(value AS STRING) AS value").collect()
+    assert row["value"] == '{"v":"2024-07-01 17:30:00+05:30"}'
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"value.format": "avro"}, "column 'v' has the Spark type variant, which Avro has no type"),
+        ({"value.format": "string"}, "column 'v' is of type variant, whose text cannot be a value"),
+        ({"value.format": "json", "key.columns": "v"}, "whose text cannot be a key: cast it in"),
+    ],
+)
+def test_variants_in_other_formats_are_refused(
+    spark: SparkSession, write: Callable[..., None], options: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(Exception) as caught:
+        write(spark.sql("select parse_json('1') v"), "t", **options)
+    assert problem in str(caught.value)
+
+
 def test_chosen_columns_and_what_else_a_record_has(
     typed: DataFrame,
     new_topic: Callable[..., str],

@@ -37,6 +37,7 @@ from spark_kafka_sink.record.kernels.nodes import (
     SLACK,
     STATE_FIELDS,
     STRING,
+    ZONES_COUNT,
     field,
 )
 from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
@@ -44,6 +45,7 @@ from spark_kafka_sink.record.kernels.variant_values import (
     BYTES,
     CONTENT_BYTES,
     TEXT,
+    TIMESTAMP,
     put_primitive,
 )
 
@@ -60,6 +62,7 @@ MALFORMED = 1
 UNKNOWN_TYPE = 2
 TOO_DEEP = 3
 TOO_LONG = 4
+NO_ZONE = 5
 FAULT_CAUSES = 8
 
 # The lower two bits of a value's first byte. Of PRIMITIVE the upper six are its type.
@@ -175,6 +178,8 @@ def put_variant(at: int, state_address: int, node: int, position: int, frames: i
                 return np.int64(-UNKNOWN_TYPE)
             if count > end - body:
                 return np.int64(-MALFORMED)
+            if kind == TIMESTAMP and state[ZONES_COUNT] == 0:
+                return np.int64(-NO_ZONE)
             at = put_primitive(at, body, kind, state_address)
             if at < 0:
                 return np.int64(-MALFORMED)
