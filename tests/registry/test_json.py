@@ -13,6 +13,15 @@ from pyspark.sql import types as t
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.errors import RegistryError
+from tests.formats.variant_strategies import (
+    KIND,
+    Inner,
+    metadata_of,
+    number,
+    primitive,
+    short_text,
+    written,
+)
 from tests.registry.apicurio import Apicurio, running_apicurio
 from tests.registry.test_registry import (  # noqa: F401
     ARROW,
@@ -90,6 +99,23 @@ def test_a_schema_is_derived_and_rows_are_valid(writing: Writing) -> None:  # no
 def test_nulls_that_are_written_are_valid(writing: Writing) -> None:  # noqa: F811
     write(writing, value_json_ignoreNullFields="false")
     assert read(writing)[1] == {**dict.fromkeys(FIRST), "id": 2}
+
+
+@pytest.mark.parametrize("is_null_left_out", ["true", "false"])
+def test_variants_are_valid_whatever_is_in_them(writing: Writing, is_null_left_out: str) -> None:  # noqa: F811
+    values = [
+        number(3, 1, 7),
+        short_text(b"x"),
+        primitive(0),
+        written(Inner(None, [], 1, False), []),
+    ]
+    rows = [{"v": {"value": value, "metadata": metadata_of([])}} for value in values]
+    struct = t.StructType([t.StructField("v", t.VariantType())])
+    more = {"value_json_ignoreNullFields": is_null_left_out}
+    write(writing, struct, [*rows, {"v": None}], pa.schema([("v", KIND)]), **more)
+    assert json.loads(latest(writing)["schema"])["properties"] == {"v": {}}
+    last = {} if is_null_left_out == "true" else {"v": None}
+    assert read(writing) == [{"v": 7}, {"v": "x"}, {"v": None}, {"v": []}, last]
 
 
 def test_another_column_is_compatible_and_another_type_is_not(writing: Writing) -> None:  # noqa: F811
