@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
 import struct
 
 import pyarrow as pa
@@ -29,7 +27,9 @@ from spark_kafka_sink.formats.protobuf_schema import (
     ProtobufSchema,
 )
 from spark_kafka_sink.record.kernels import variant as kernel
+from spark_kafka_sink.record.kernels.json_rows import write_json
 from tests.formats import variant_twin
+from tests.formats.guarded_memory import Guarded
 from tests.formats.variant_strategies import (
     KIND,
     Inner,
@@ -46,8 +46,6 @@ from tests.formats.variant_strategies import (
 )
 
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "Europe/London"]
-PAGE = mmap.PAGESIZE
-NOT_TO_BE_READ = 0  # PROT_NONE
 EMPTY = metadata_of([])
 
 
@@ -110,25 +108,6 @@ def test_in_structs_arrays_and_maps(made, is_null_left_out):
         in_struct = ""
     expected = f'{{"l":[{",".join(texts)}],"m":{{{entries}}},"s":{{{in_struct}}},"n":1}}'
     assert made_encoder.encode(batch).values.to_pylist() == [expected.encode()]
-
-
-class Guarded:
-    """Memory before a page that nobody may read."""
-
-    def __init__(self) -> None:
-        self._map = mmap.mmap(-1, 17 * PAGE)
-        begin = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self._stop = begin + 16 * PAGE
-        libc = ctypes.CDLL(None, use_errno=True)
-        assert libc.mprotect(ctypes.c_void_p(self._stop), PAGE, NOT_TO_BE_READ) == 0
-
-    def at_the_end(self, data: bytes) -> pa.BinaryArray:
-        """One row, whose last byte is the last one that may be read."""
-        address = self._stop - len(data)
-        ctypes.memmove(address, data, len(data))
-        offsets = pa.py_buffer(struct.pack("<ii", 0, len(data)))
-        buffers = [None, offsets, pa.foreign_buffer(address, len(data), self)]
-        return pa.BinaryArray.from_buffers(pa.binary(), 1, buffers)
 
 
 VALUES, METADATA = Guarded(), Guarded()
@@ -320,6 +299,37 @@ def test_many_rows_need_more_room_than_there_was():
     trees = [Inner(["a"], [number(5, 4, n)], 1, False) for n in range(50_000)]
     rows = [Variant(written(tree, ["a"]), metadata_of(["a"])) for tree in trees]
     assert of_column(array_of(rows)) == [f'{{"a":{n}}}' for n in range(50_000)]
+
+
+def interpreted(schema: pa.Schema) -> RowEncoder:
+    """With the kernel as Python runs it."""
+    made = encoder(schema)
+    made._kernel = write_json.source
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@settings(max_examples=50)
+@given(st.one_of(variants(), mutated()))
+def test_step_by_step_it_does_the_same(found):
+    batch = pa.record_batch([array_of([found])], ["c"])
+    values, faults = encoder(batch.schema).encode(batch)
+    stepped, stepped_faults = interpreted(batch.schema).encode(batch)
+    assert stepped.to_pylist() == values.to_pylist()
+    assert (None if faults is None else [*faults]) == (
+        None if stepped_faults is None else [*stepped_faults]
+    )
+
+
+def test_more_text_than_java_has_strings_for(monkeypatch):
+    """A name of many fields: stepped through with less, for two gigabytes take a minute."""
+    monkeypatch.setattr(kernel, "MOST_TEXT", 1000)
+    row = Variant(written(Inner(["n" * 90] * 12, [primitive(0)] * 12, 1, False), ["n" * 90]),
+                  metadata_of(["n" * 90]))  # fmt: skip
+    batch = pa.record_batch([array_of([row])], ["c"])
+    made = interpreted(batch.schema)
+    _, faults = made.encode(batch)
+    assert made.fault_text(faults[0]) == "the VARIANT 'c' would be more than 2 GiB of text"
 
 
 def test_large_types_and_other_orders_of_the_parts():

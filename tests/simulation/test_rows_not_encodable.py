@@ -146,3 +146,18 @@ def test_without_dead_letters_a_damaged_variant_fails_the_task() -> None:
     told = "row 1 of an Arrow batch: its value cannot be written: the bytes of the VARIANT 'v' are"
     with pytest.raises(RecordError, match=told):
         Task(V_AS_JSON, TO_T).write(pa.record_batch([DAMAGED], ["v"]))
+
+
+def test_a_time_in_a_variant_without_a_known_time_zone() -> None:
+    value = b"\x30" + bytes(8)
+    times = pa.array([{"value": value, "metadata": b"\1\0\0"}], VARIANT)
+    part = PartPlan(plan=V_AS_JSON.value.plan, takes_session_zone=True)
+    for zone, letters in (
+        (None, [b'{"v":{"value":"MAAAAAAAAAAA","metadata":"AQAA"}}']),
+        ("UTC", []),
+    ):
+        given = Task(RowsPlan(part, session_zone=zone), TO_T, **DEAD)
+        given.write(pa.record_batch([times], ["v"]))
+        assert [r.value for r in given.records("dead")] == letters
+        texts = [r.value for r in given.records("t")]
+        assert texts == ([] if letters else [b'{"v":"1970-01-01 00:00:00+00:00"}'])
