@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from spark_kafka_sink.formats.avro_checks import checked_types
-from spark_kafka_sink.formats.avro_defaults import encoded_default, varint
+from spark_kafka_sink.formats.avro_defaults import Defaults, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
@@ -102,6 +102,9 @@ def avro_root(schema: Any, columns: list[Column]) -> Node:
 class _Matching:
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
+        self._defaults = Defaults(names)
+        # By a type's identity, or its name, and a column: records may be in each other many times.
+        self._tried: dict[tuple[int | str, Column], _Made | FormatError] = {}
 
     def fields(self, record: Any, columns: list[Column], path: str) -> tuple[tuple[Node, ...], int]:
         """The nodes of a record's fields, and the greatest loss of them."""
@@ -158,6 +161,18 @@ class _Matching:
         raise FormatError(_does_not_fit(column, several))
 
     def _value(self, schema: Any, column: Column) -> _Made:
+        key = (schema if isinstance(schema, str) else id(schema), column)
+        if key not in self._tried:
+            try:
+                self._tried[key] = self._made(schema, column)
+            except FormatError as error:
+                self._tried[key] = error
+        found = self._tried[key]
+        if isinstance(found, FormatError):
+            raise found
+        return found
+
+    def _made(self, schema: Any, column: Column) -> _Made:
         found = kind_of(column.type)
         if is_variant(column.type):
             raise FormatError(
@@ -222,7 +237,7 @@ class _Matching:
     def _without_column(self, field: Any, space: str, path: str) -> Node:
         name = f"{path}.{field['name']}" if path else field["name"]
         if "default" in field:
-            written = encoded_default(field["type"], field["default"], self._names, space, name)
+            written = self._defaults.encoded(field["type"], field["default"], space, name)
             return Node(nodes.CONSTANT, written, source=-1)
         several = branches(field["type"])
         types = [self._names.resolved(kind, space) for kind in several or [field["type"]]]

@@ -262,7 +262,6 @@ def test_roots_that_are_no_records_are_told(schema, message):
         ({"type": "map", "values": "int"}, [1]),
         (record(x=("int", 1)) | {"name": "X"}, ""),
         (record(x="int") | {"name": "X"}, {}),
-        (record(x=("X", {})) | {"name": "X"}, {}),
     ],
 )
 def test_defaults_that_are_none_of_their_type_are_told(kind, default):
