@@ -78,7 +78,7 @@ class SchemaOptions:
 
     strategy: one of ``registry_keys``, or package.module:function
     schema_id: the one that is asked for; None for that of a subject
-    is_strict: whether the latest one must have all columns; metadata: that it must have
+    is_strict: whether the registry's must have all columns; metadata: that the latest must have
     """
 
     strategy: str
@@ -192,7 +192,7 @@ def _schema_of(
         latest and schema_id is None,
         sink["auto_register_schemas"] and not latest and schema_id is None,
         sink["normalize_schemas"],
-        sink["latest_compatibility_strict"],
+        sink["latest_compatibility_strict" if schema_id is None else "id_compatibility_strict"],
         metadata,
         references,
     )

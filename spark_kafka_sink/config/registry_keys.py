@@ -172,6 +172,15 @@ REGISTRY_KEYS = (
     ),
     ConfigKey("key.use.schema.id", _INT, None, at_least(0), _LOW, "The same for keys."),
     ConfigKey(
+        "id.compatibility.strict",
+        _BOOLEAN,
+        True,
+        None,
+        _LOW,
+        "With use.schema.id or key.use.schema.id: refuse columns that the schema does not have. "
+        "false: avro and protobuf leave them out, and json is not compared with the schema.",
+    ),
+    ConfigKey(
         "normalize.schemas",
         _BOOLEAN,
         False,

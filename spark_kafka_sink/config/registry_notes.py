@@ -77,6 +77,8 @@ def _on_choice(found: list[SchemaOptions], sink: Mapping[str, Any]) -> Iterator[
             yield name, "beside use.schema.id, which says the schema"
     elif not any(one.is_latest for one in found):
         yield "latest.compatibility.strict", f"without {' or '.join(_LATEST)}"
+    if not any(one.schema_id is not None for one in found):
+        yield "id.compatibility.strict", "without use.schema.id or key.use.schema.id"
     if all(one.is_latest or one.schema_id is not None for one in found):
         chosen = "use.latest.*" if any(one.is_latest for one in found) else "use.schema.id"
         if sink["auto_register_schemas"]:

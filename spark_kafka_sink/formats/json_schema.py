@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.formats.errors import FormatError
@@ -112,58 +111,3 @@ def _or_null(kind: Any, nullable: bool) -> Any:
     if not nullable or kind in ({}, {"type": "null"}):
         return kind
     return {"oneOf": [{"type": "null"}, kind]}
-
-
-def misfits(written: Any, wanted: Any, path: str = "") -> Iterator[str]:
-    """What of rows of the schema ``written``, which is a derived one, ``wanted`` does not take.
-
-    Both as ``json.loads`` has them. Only what is sure is told: what ``wanted`` says by references,
-    conditions and patterns is left to whoever reads the rows.
-    """
-    if wanted is False:
-        yield f"'{path}' must not be there"
-    if not isinstance(wanted, dict) or not written:
-        return
-    options = written.get("oneOf", written.get("anyOf"))
-    if options is not None:
-        for option in options:
-            yield from misfits(option, wanted, path)
-        return
-    branches = wanted.get("oneOf", wanted.get("anyOf"))
-    if branches is None:
-        yield from _of_option(written, wanted, path)
-        return
-    found = [[*misfits(written, branch, path)] for branch in branches]
-    if found and all(found):
-        yield from min(found, key=len)
-
-
-def _of_option(written: Any, wanted: Any, path: str) -> Iterator[str]:
-    kind = written.get("type", "string")
-    types = wanted.get("type")
-    allowed = {types} if isinstance(types, str) else set(types or ())
-    if allowed and kind not in allowed and not (kind == "integer" and "number" in allowed):
-        yield f"'{path}' is written as {kind}, and the schema has {' or '.join(sorted(allowed))}"
-        return
-    if kind == "array" and isinstance(wanted.get("items"), dict):
-        yield from misfits(written["items"], wanted["items"], f"{path}[]")
-    if kind == "object":
-        yield from _of_object(written, wanted, _below(path))
-
-
-def _of_object(written: Any, wanted: Any, below: Callable[[str], str]) -> Iterator[str]:
-    others = wanted.get("additionalProperties", True)
-    properties = wanted.get("properties", {})
-    if "patternProperties" not in wanted:
-        for name, inner in written.get("properties", {}).items():
-            yield from misfits(inner, properties.get(name, others), below(name))
-    for name in wanted.get("required", ()):
-        if "properties" in written and name not in written["properties"]:
-            yield f"'{below(name)}' is required, and no column is it"
-    inner = written.get("additionalProperties")
-    if isinstance(inner, dict):
-        yield from misfits(inner, others, below("*"))
-
-
-def _below(path: str) -> Callable[[str], str]:
-    return lambda name: f"{path}.{name}" if path else name

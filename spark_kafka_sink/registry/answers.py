@@ -20,7 +20,7 @@ class Schema(NamedTuple):
 
     id: in that registry; None where that was not asked for. guid: None where it has none
     kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` builds on
-    files: of Protobuf: names and texts of these, and of those that they build on
+    files: of Protobuf and JSON: names and texts of these, and of those that they build on
     """
 
     id: int | None

@@ -1,13 +1,14 @@
 """Schemas that build on others: Avro's with the definitions in the places of their names,
-Protobuf's with the files that they import.
+Protobuf's with the files that they import, JSON Schemas with those that ``$ref`` may name.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.registry.errors import RegistryError, RegistryRefusedError
 
 if TYPE_CHECKING:
     from spark_kafka_sink.registry.answers import Schema
@@ -18,14 +19,16 @@ _NAMED = ("record", "enum", "fixed")
 
 
 def with_references(client: RegistryClient, schema: Schema) -> Schema:
-    """``schema`` as one text that needs no others, or, of Protobuf, with ``files``; as it is where
-    it builds on none.
+    """``schema`` as one text that needs no others, or, of Protobuf and JSON, with ``files``; as it
+    is where it builds on none.
 
-    Raises RegistryError.
+    Raises RegistryError. Of JSON what is not there is left out.
     """
     if schema.kind == "PROTOBUF":
         found = _referenced(client, schema, is_serialized=True)
         return schema._replace(files=tuple((name, other.text) for name, other in found.items()))
+    if schema.kind == "JSON":
+        return schema._replace(files=tuple(_named(client, schema)))
     if not schema.references or schema.kind != "AVRO":
         return schema
     others = _referenced(client, schema, is_serialized=False)
@@ -51,6 +54,33 @@ def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
         ) from None
 
 
+def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
+    """Names and texts of what ``schema`` builds on, directly or not. A name may come twice."""
+    waiting = list(schema.references)
+    texts: dict[tuple[str, int], str | None] = {}
+    told = set()
+    while waiting:
+        name, subject, version = waiting.pop()
+        if (subject, version) not in texts:
+            _check_count(len(texts) + 1)
+            try:
+                found = client.version(subject, version)
+            except RegistryRefusedError:
+                texts[subject, version] = None
+                continue
+            texts[subject, version] = found.text
+            waiting += found.references
+        text = texts[subject, version]
+        if text is not None and (name, subject, version) not in told:
+            told.add((name, subject, version))
+            yield name, text
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST_REFERENCES:
+        raise RegistryError(f"a schema builds on more than {_MOST_REFERENCES} others")
+
+
 def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
     """By name, what ``schema`` builds on, directly or not."""
     all_found: dict[str, Schema] = {}
@@ -60,8 +90,7 @@ def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> 
         if (subject, version) in seen:
             continue
         seen.add((subject, version))
-        if len(seen) > _MOST_REFERENCES:
-            raise RegistryError(f"a schema builds on more than {_MOST_REFERENCES} others")
+        _check_count(len(seen))
         all_found[name] = client.version(subject, version, is_serialized)
         waiting += all_found[name].references
     return all_found

@@ -215,9 +215,22 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
     else:
         found = _own(client, subject, _own_schema(client, wanted), options)
     found = _with_guid(client, wanted, found)
-    # What a given descriptor imports is known without the registry.
-    is_whole = wanted.kind == "PROTOBUF" and not options.is_latest
-    return found if is_whole else with_references(client, found)
+    return _with_references(client, wanted, found)
+
+
+def _with_references(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
+    """Of a JSON Schema where columns are compared with it, which they are not with a given one.
+
+    What a given descriptor imports is known without the registry.
+    """
+    options = wanted.options
+    is_chosen = options.is_latest or options.schema_id is not None
+    if wanted.kind == "PROTOBUF" and not is_chosen:
+        return found
+    is_compared = wanted.kind == "JSON" and is_chosen and options.is_strict
+    if found.kind == "JSON" and not is_compared:
+        return found
+    return with_references(client, found)
 
 
 def _own_schema(client: RegistryClient, wanted: Wanted) -> Schema:
@@ -286,7 +299,7 @@ def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:
                 f"{name}={schema_id}: the schema registry {client.name} has no schema of this id"
             ) from None
         raise
-    return with_references(client, found)
+    return _with_references(client, wanted, found)
 
 
 def version_of(client: RegistryClient, reference: Reference) -> tuple[str, str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.format_keys import JSON
 from spark_kafka_sink.config.formats import FormatOptions, GivenSchema, PartOptions
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.json_schema import Written, derived_json_schema, misfits
+from spark_kafka_sink.formats.json_misfits import compared
+from spark_kafka_sink.formats.json_schema import Written, derived_json_schema
 
 
 def json_schema_of(options: PartOptions, formats: FormatOptions, struct: StructType) -> str | None:
@@ -38,21 +40,52 @@ def title_of(text: str) -> str | None:
     return title if isinstance(title, str) else None
 
 
-def check_json_fits(part: str, written: str, wanted: str) -> None:
-    """Raise FormatError where rows of one JSON Schema do not fit the latest one of a registry."""
+def check_json_fits(
+    part: str,
+    written: str,
+    wanted: str,
+    files: Iterable[tuple[str, str]],
+    schema_id: int | None = None,
+) -> list[str]:
+    """Raise FormatError where rows of one JSON Schema do not fit one of a registry. Returns notes
+    on what cannot be compared.
+
+    files: names and texts of what ``wanted`` builds on
+    schema_id: that was asked for, None for the latest schema of a subject
+    """
+    option = "use.latest.version=true"
+    which, strict = "latest schema of the registry", "latest.compatibility.strict"
+    if schema_id is not None:
+        option = f"{'' if part == 'value' else 'key.'}use.schema.id={schema_id}"
+        which, strict = "registry's schema of this id", "id.compatibility.strict"
     try:
-        found = [*misfits(json.loads(written), json.loads(wanted))]
+        found = compared(json.loads(written), json.loads(wanted), _parsed(files))
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise FormatError(
-            f"use.latest.version=true: the latest schema of the registry for the {part} is no JSON "
-            f"Schema: {error}"
+            f"{option}: the {which} for the {part} is no JSON Schema: {error}"
         ) from None
-    if found:
+    if found.misfits:
         raise FormatError(
-            f"use.latest.version=true: the columns of the {part} do not fit the latest schema of "
-            f"the registry: {'; '.join(found)}. Change the columns, or set "
-            "latest.compatibility.strict to false to write them all the same"
+            f"{option}: the columns of the {part} do not fit the {which}: "
+            f"{'; '.join(found.misfits)}. Change the columns, or set {strict} to false to write "
+            "them all the same"
         )
+    if not found.unknown:
+        return []
+    several = ", ".join(map(repr, found.unknown))
+    return [
+        f"{option}: what the {which} has by the $ref {several} is not compared with the columns "
+        f"of the {part}: neither the schema nor its references in the registry have what it names"
+    ]
+
+
+def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
+    for name, text in files:
+        try:
+            schema = json.loads(text)
+        except ValueError:
+            continue  # what refers to it is told as unknown
+        yield name, schema
 
 
 def _given(given: GivenSchema, option: str) -> str:

@@ -5,7 +5,7 @@ Nothing heavy is imported here: Spark loads this module in each process that pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -72,20 +72,25 @@ def plan_schemas(
 
     Raises RegistryError, SchemaError.
     """
-    if rows.notes:
-        from spark_kafka_sink.spark.preflight import log_once
-
-        log_once(rows.notes)
+    _log(rows.notes)
     if options.registry is not None:
         from spark_kafka_sink.spark.schemas import with_schemas
 
         rows = with_schemas(rows, options, owner, is_stream)
+        _log(rows.notes)
         options = replace(options, registry=replace(options.registry, config=None))
     if rows.plan is not None:
         from spark_kafka_sink.spark.encodable import check_encodable
 
         check_encodable(rows)
     return rows, options
+
+
+def _log(notes: Sequence[str]) -> None:
+    if notes:
+        from spark_kafka_sink.spark.preflight import log_once
+
+        log_once(notes)
 
 
 def plan_limits(options: SinkOptions, owner: int, query_id: str | None = None) -> SinkOptions:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def with_schemas(
     rows: PlannedRows, options: SinkOptions, owner: int | None = None, is_stream: bool = False
 ) -> PlannedRows:
-    """``rows`` with the schemas that a registry has for them, as they are now.
+    """``rows`` with the schemas that a registry has for them, as they are now, and notes on them.
 
     owner: of a stream: the process with whose end it is forgotten what a registry has told
     is_stream: a micro-batch, whose query may have asked just now
@@ -46,6 +46,7 @@ def with_schemas(
         return rows
     plan = _plan_of(rows)
     headers: list[tuple[str, bytes]] = []
+    notes = list(rows.notes)
     remembered = None if owner is None else Remembered(owner)
     parts = {"value": plan.value, "key": plan.key}
     for part, made, wanted in _all_wanted(formats, registry, parts, options.topic):
@@ -55,6 +56,7 @@ def with_schemas(
         else:
             schema = find(registry.config, wanted, remembered=remembered, is_stream=is_stream)
         if part.has_fields:
+            notes += _compared(part, made, schema, asked)
             made = _of_schema(part, made, schema, asked)
         indexes: tuple[int, ...] = (0,)
         if made.plan is not None and made.plan.protobuf_schema is not None:
@@ -67,7 +69,8 @@ def with_schemas(
     value = parts["value"]
     assert value is not None
     plan = plan._replace(value=value, key=parts["key"], headers=tuple(headers))
-    return rows._replace(plan=plan, positions=positions_of(plan, options.topic))
+    positions = positions_of(plan, options.topic)
+    return rows._replace(plan=plan, positions=positions, notes=tuple(notes))
 
 
 def _plan_of(rows: PlannedRows) -> RowsPlan:
@@ -157,6 +160,20 @@ def _schema_file(file: ProtobufFile) -> SchemaFile:
     return SchemaFile(file.name, file.text, tuple(map(_schema_file, file.imports)))
 
 
+def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> list[str]:
+    """Notes on columns that are written as JSON with a schema of the registry, which they must fit.
+
+    Raises FormatError.
+    """
+    derived = made.plan.json_schema if made.plan is not None else None
+    is_chosen = asked.is_latest or asked.schema_id is not None
+    if derived is None or not is_chosen or not asked.is_strict or schema.kind != "JSON":
+        return []
+    if not schema.text:
+        return []
+    return check_json_fits(part.part, derived, schema.text, schema.files, asked.schema_id)
+
+
 def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> PartPlan:
     """To be written with the registry's schema, where that was asked for."""
     plan = made.plan
@@ -171,15 +188,13 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
             f"{schema.kind}"
         )
     if part.format == JSON:
-        if asked.is_latest and asked.is_strict and plan.json_schema is not None:
-            check_json_fits(part.part, plan.json_schema, schema.text)
         return made
     if part.format == PROTOBUF:
         message = plan.protobuf_schema or _registered(part, schema)
         plan, has_column = replace(plan, protobuf_schema=message), message.has_field
     else:
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
-    if asked.is_latest and not asked.is_strict:
+    if not is_own and not asked.is_strict:
         plan = replace(plan, fields=tuple(f for f in plan.fields if has_column(f.name)))
     elif not is_own and part.format != PROTOBUF:
         missing = [f.name for f in plan.fields if not has_column(f.name)]
@@ -195,10 +210,11 @@ def _check_fields(
     if not missing:
         return
     version = "" if schema.version is None else f", version {schema.version} of its subject"
-    strict = "latest.compatibility.strict=false to leave them out, or " if asked.is_latest else ""
+    strict = "latest" if asked.is_latest else "id"
     raise FormatError(
         f"the registry's schema {schema.id}{version}, has no field for {missing}, columns of the "
-        f"{part.part}: set {strict}{part.part}.columns to those that it has"
+        f"{part.part}: set {strict}.compatibility.strict=false to leave them out, or "
+        f"{part.part}.columns to those that it has"
     )
 
 

@@ -173,3 +173,29 @@ def test_a_schema_that_builds_on_another(writing: Writing) -> None:  # noqa: F81
     write(writing, value_json_schema=json.dumps(given), value_schema_references=references)
     assert latest(writing)["references"] == [{"name": "crew.json", "subject": name, "version": 1}]
     assert read(writing)[0] == FIRST
+
+
+@pytest.mark.parametrize("chosen", ["use_latest_version", "use_schema_id"])
+def test_what_the_schema_builds_on_must_fit_as_well(
+    writing: Writing,  # noqa: F811
+    caplog: pytest.LogCaptureFixture,
+    chosen: str,
+) -> None:
+    name, subject = f"{writing.topic}-crew", f"/subjects/{writing.topic}-value/versions"
+    for captain, fits in (("integer", False), ("string", True)):
+        crew = {"type": "object", "properties": {"captain": {"type": captain}}}
+        body = {"schema": json.dumps(crew), "schemaType": "JSON"}
+        writing.registry.ask("POST", f"/subjects/{name}/versions", body)
+        version = writing.registry.ask("GET", f"/subjects/{name}/versions/latest")["version"]
+        order = {"title": captain, "type": "object", "properties": {"crew": {"$ref": "crew.json"}}}
+        reference = {"name": "crew.json", "subject": name, "version": version}
+        body = {"schema": json.dumps(order), "schemaType": "JSON", "references": [reference]}
+        found = writing.registry.ask("POST", subject, body)
+        given = "true" if chosen == "use_latest_version" else str(found["id"])
+        if fits:
+            write(writing, **{chosen: given})
+            assert read(writing)[0] == FIRST
+        else:
+            with pytest.raises(SchemaError, match=r"'crew\.captain' is written as string"):
+                write(writing, **{chosen: given})
+    assert "is not compared" not in caplog.text

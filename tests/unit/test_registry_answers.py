@@ -132,7 +132,7 @@ def test_check_does_not_ask_for_all_subjects(registry: Registry) -> None:
 def test_a_json_schema_of_a_registry_must_be_one(wanted: str) -> None:
     written = {"type": "object", "properties": {"a": {"type": "integer"}}}
     with pytest.raises(FormatError, match=r"latest schema of the registry .* no JSON Schema"):
-        check_json_fits("value", json.dumps(written), wanted)
+        check_json_fits("value", json.dumps(written), wanted, ())
 
 
 @pytest.mark.parametrize("path", ["/a b", "/é", "/a\x01"])

@@ -197,7 +197,7 @@ ONLY_ID = '{"type":"record","name":"R","fields":[{"name":"ID","type":"long"}]}'
     ("given", "words"),
     [
         ({"use_latest_version": "true"}, "set latest.compatibility.strict=false to leave them out, or value.columns to"),
-        ({"use_schema_id": "1"}, "columns of the value: set value.columns to those that it has"),
+        ({"use_schema_id": "1"}, "of the value: set id.compatibility.strict=false to leave them out, or value.columns to"),
     ],
 )  # fmt: skip
 def test_columns_that_the_registrys_schema_does_not_have(

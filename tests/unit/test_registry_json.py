@@ -1,0 +1,161 @@
+"""Columns that are written with a JSON Schema of a registry: compared with all that it builds on."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.spark import preflight
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+from tests.unit.registry_asking import fresh_registry, options, paths
+from tests.unit.registry_server import Registry
+
+HOME = StructType([StructField("city", StringType())])
+COLUMNS = StructType([StructField("id", LongType()), StructField("home", HOME)])
+LATEST = {"use_latest_version": "true"}
+CITY = "'home.city' is written as string, and the schema has integer"
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with fresh_registry() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_noted", set())
+
+
+def planned(registry: Registry, **more: str) -> PlannedRows:
+    json_format = {"value_format": "json", "value_schema_id_prefix": "true"}
+    made = options(registry.url, **{**json_format, **more})
+    return plan_schemas(plan_rows(COLUMNS, made), made)[0]
+
+
+def refusal(registry: Registry, **more: str) -> str:
+    with pytest.raises(SchemaError) as refused:
+        planned(registry, **more)
+    return str(refused.value)
+
+
+def reference(name: str, subject: str, version: int = 1) -> dict[str, Any]:
+    return {"name": name, "subject": subject, "version": version}
+
+
+def add(registry: Registry, subject: str, schema: object, *references: dict[str, Any]) -> int:
+    body = {"schema": json.dumps(schema), "schemaType": "JSON"}
+    return registry.add(subject, {**body, "references": [*references]} if references else body)
+
+
+def add_order(registry: Registry, city: str) -> None:
+    """Whose home is another schema, in which the city is one, too."""
+    add(registry, "city", {"type": city})
+    city_of = {"properties": {"city": {"$ref": "city.json"}}}
+    add(registry, "home", city_of, reference("city.json", "city"))
+    order = {"$id": "http://acme/order.json", "properties": {"home": {"$ref": "home.json"}}}
+    add(registry, "t-value", order, reference("home.json", "home"))
+
+
+@pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
+def test_registered_references_are_compared(registry: Registry, given: dict[str, str]) -> None:
+    add_order(registry, "integer")
+    assert CITY in refusal(registry, **given)
+
+
+@pytest.mark.parametrize("given", [LATEST, {"use_schema_id": "3"}])
+def test_what_fits_is_written(
+    registry: Registry, given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    add_order(registry, "string")
+    plan = planned(registry, **given).plan
+    assert plan is not None
+    assert plan.value.plan is not None
+    assert plan.value.plan.prefix == b"\x00\x00\x00\x00\x03"
+    assert caplog.text == ""
+
+
+def test_a_schema_is_asked_for_once_that_has_two_names(registry: Registry) -> None:
+    add(registry, "home", {"properties": {"city": {"type": "integer"}}})
+    both = [{"$ref": "a"}, {"$ref": "b"}]
+    order = {"properties": {"home": {"allOf": both}}}
+    add(registry, "t-value", order, reference("a", "home"), reference("b", "home"))
+    assert refusal(registry, **LATEST).count(CITY) == 1
+    assert paths(registry) == [
+        "GET /subjects/t-value/versions/latest",
+        "GET /subjects/home/versions/1",
+    ]
+
+
+def test_what_cannot_be_compared_is_told_and_written(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    order = {"properties": {"home": {"$ref": "home.json"}, "id": {"$ref": "#/$defs/id"}}}
+    add(registry, "t-value", order, reference("home.json", "home"))
+    with caplog.at_level(logging.WARNING):
+        planned(registry, **LATEST)
+        planned(registry, **LATEST)
+    (told,) = caplog.messages
+    assert told.startswith(
+        "use.latest.version=true: what the latest schema of the registry has by the $ref '#/$defs/id', "
+        "'home.json' is not compared with the columns of the value"
+    )
+
+
+def test_a_referenced_schema_that_is_no_json_is_not_compared(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.add("home", {"schema": "no JSON", "schemaType": "JSON"})
+    order = {"properties": {"home": {"$ref": "home.json"}}}
+    add(registry, "t-value", order, reference("home.json", "home"))
+    planned(registry, **LATEST)
+    assert "the $ref 'home.json' is not compared" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        (LATEST, "latest.compatibility.strict"),
+        ({"use_schema_id": "3"}, "id.compatibility.strict"),
+    ],
+)
+def test_columns_need_not_be_compared(
+    registry: Registry, given: dict[str, str], option: str
+) -> None:
+    """Then references are not asked for."""
+    add_order(registry, "integer")
+    assert f"set {option} to false to write them all the same" in refusal(registry, **given)
+    registry.asked.clear()
+    planned(registry, **given, **{option.replace(".", "_"): "false"})
+    assert len(registry.asked) == 1
+
+
+def test_the_schema_of_an_id_is_named_in_the_error(registry: Registry) -> None:
+    number = add(registry, "other", {"required": ["gate"]})
+    words = refusal(registry, use_schema_id=str(number))
+    assert "use.schema.id=1: the columns of the value do not fit the registry's schema" in words
+    assert "'gate' is required, and no column is it" in words
+    add(registry, "broken", {"properties": 5})
+    assert "use.schema.id=2: the registry's schema of this id for the value is no JSON" in refusal(
+        registry, use_schema_id="2"
+    )
+
+
+def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry: Registry) -> None:
+    only_id = '{"type":"record","name":"R","fields":[{"name":"id","type":["null","long"]}]}'
+    registry.add("s", {"schema": only_id})
+    given = {"value_format": "avro", "use_schema_id": "1"}
+    assert "set id.compatibility.strict=false to leave them out, or value.columns" in refusal(
+        registry, **given
+    )
+    plan = planned(registry, **given, id_compatibility_strict="false").plan
+    assert plan is not None
+    assert plan.value.plan is not None
+    assert [field.name for field in plan.value.plan.fields] == ["id"]
