@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
@@ -23,6 +23,9 @@ from spark_kafka_sink.config.registry_keys import (
 )
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
 from spark_kafka_sink.config.security_rules import parse_ssl
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 _BASIC, _BEARER = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
 _SSL = "schema_registry_"
@@ -53,6 +56,7 @@ class RegistryConfig:
     """``schema.registry.*``. urls: secrets, for they may hold credentials
 
     user_info: user:password; None where it is in the URL, or nowhere
+    is_in_url: whether that was asked for
     bearer: None without a token
     """
 
@@ -62,6 +66,7 @@ class RegistryConfig:
     ssl: SslConfig
     request_timeout_ms: int
     timeout_ms: int
+    is_in_url: bool = False
 
 
 class Reference(NamedTuple):
@@ -281,6 +286,9 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
         user_info = _inherited(security)
     if source == URL:
         user_info = None
+        for url in urls:
+            if "${" not in url:  # else it is looked at when that is known
+                check_credentials_in(split_url(url))
     if bearer is not None and (user_info is not None or source is not None):
         raise ConfigError(
             "schema.registry.basic.auth.* and schema.registry.bearer.auth.* are both given: leave "
@@ -293,7 +301,17 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
         _ssl(sink),
         sink["schema_registry_request_timeout_ms"],
         sink["schema_registry_timeout_ms"],
+        source == URL,
     )
+
+
+def check_credentials_in(url: SplitResult | None) -> None:
+    """Raise ConfigError, which does not show them, for an address without user and password."""
+    if url is not None and url.username is None:
+        raise ConfigError(
+            "schema.registry.basic.auth.credentials.source=URL needs user and password in "
+            f"schema.registry.url, as https://user:password@host:port: {url.geturl()} has none"
+        )
 
 
 def _inherited(security: SecurityConfig) -> Secret:

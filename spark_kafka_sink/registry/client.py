@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.registry import RegistryConfig
+from spark_kafka_sink.config.registry import RegistryConfig, check_credentials_in
 from spark_kafka_sink.config.registry_keys import split_url
 from spark_kafka_sink.registry.answers import Schema, json_of, reason_in, schema_in
 from spark_kafka_sink.registry.credentials import headers_of
@@ -58,6 +58,9 @@ class RegistryClient:
         self._wait = wait
         self._tls = TlsContext(config.ssl, _PEER)
         self._urls = [_checked(url) for url in config.urls]
+        if config.is_in_url:
+            for url in self._urls:
+                check_credentials_in(url)
         self._headers: dict[int, dict[str, Secret]] = {}
         self._first = 0
 

@@ -226,6 +226,35 @@ def test_an_address_that_a_reference_completes_is_looked_at_when_that_is_known(
     assert "must be of the form https://host:port" in words
 
 
+IN_URL = {"schema_registry_basic_auth_credentials_source": "URL"}
+
+
+@pytest.mark.parametrize("more", [{}, {"schema_registry_basic_auth_user_info": f"u:{HUSH}"}])
+def test_credentials_that_must_be_in_the_url_and_are_not(more: dict[str, str]) -> None:
+    """Of several addresses the one without them is told."""
+    words = (
+        r"credentials\.source=URL needs user and password in schema\.registry\.url, as "
+        r"https://user:password@host:port: http://b:1/x has none"
+    )
+    with pytest.raises(ConfigError, match=words) as refused:
+        options(f"http://u:{HUSH}@a:1,http://b:1/x", **IN_URL, **more)
+    assert HUSH not in str(refused.value)
+    assert options(f"http://u:{HUSH}@a:1,https://u@b:1", **IN_URL, **more).registry is not None
+
+
+def test_credentials_in_a_url_that_a_reference_completes_are_looked_for_when_that_is_known(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEMAS_URL", registry.url)
+    words = refusal("${env:SCHEMAS_URL}", **IN_URL)
+    assert "credentials.source=URL needs user and password in schema.registry.url" in words
+    assert f": {registry.url} has none" in words
+    assert registry.asked == []
+    monkeypatch.setenv("SCHEMAS_URL", registry.url.replace("//", f"//u:{HUSH}@"))
+    assert found("${env:SCHEMAS_URL}", **IN_URL).id == 1
+    assert registry.asked[0].headers["Authorization"].startswith("Basic ")
+
+
 def test_a_prefix_needs_a_registry_or_an_id() -> None:
     base = {"kafka.bootstrap.servers": "b:1", "topic": "t", "value.schema.id.prefix": "true"}
     with pytest.raises(ConfigError, match=r"needs schema\.registry\.url"):
