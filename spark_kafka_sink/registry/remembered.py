@@ -1,8 +1,24 @@
 """What a registry has told, for the other processes of the same driver.
 
 Spark plans each micro-batch in a process that may be a new one. What an earlier one was told is in
-a file, which is read only while the registry is away: no registry gives an id to another schema, so
-what was told stays true. A file is forgotten with its driver.
+a file, which is read only while the registry is away. A file is forgotten with its driver.
+
+No registry gives an id to another schema, so an id that was told always is the one of the schema
+that was told. What may have changed is which schema is the latest one, and of which the bytes are:
+
+- **Of another query nothing is taken**: what is told is kept by the checkpoint and the name of a
+  query, or by the run that Spark tells. Where it tells neither, queries with the same options count
+  as the same one.
+- **A query that is started again with its checkpoint** looks like one that goes on. For as long as
+  one that goes on does, 10 s, a minute while the registry is away, it may write with the schema
+  that was the latest before. With Avro and a registry's Protobuf, bytes are made by the schema
+  that was told, so readers decode them rightly. A JSON Schema is compared with the columns again.
+  Another message in a Protobuf file counts as another question.
+- **Bytes that the user has encoded**, with the id of the latest schema: nobody but the registry
+  knows which that is now, so each micro-batch asks, and no job takes an earlier answer. Only while
+  the registry is away a query's own earlier answer is taken.
+- A checkpoint that has no micro-batch yet is that of a new query, even if another one has had the
+  same place. Only one in the driver's own file system can be looked at.
 """
 
 from __future__ import annotations

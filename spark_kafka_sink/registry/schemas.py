@@ -1,9 +1,9 @@
 """Which schema of a registry goes with keys or values: found or registered.
 
 Each query asks, for a registry may have been made anew since the last one. Spark does not tell the
-process that plans a micro-batch whether its query is a new one: a stream asks again after a while.
-A schema that was found stays known in this process: a registry that is away later does not stop a
-query whose schemas it has told before.
+process that plans a micro-batch whether its query was started just now: a stream asks again after a
+while. A schema that was found stays known in this process for its query: a registry that is away
+later does not stop it. ``remembered`` says when that could be the wrong one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import ConfigError
@@ -35,8 +34,6 @@ from spark_kafka_sink.registry.references import with_references
 from spark_kafka_sink.registry.remembered import Remembered
 from spark_kafka_sink.registry.subjects import own_subject
 
-_MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
-_FIRST_MESSAGE = b"\x00"
 _KNOWN_FOR_MS, _KNOWN_FOR_MS_WHILE_AWAY = 10_000, 60_000
 """How long a stream goes on with what it was told before it asks again."""
 
@@ -70,6 +67,7 @@ class Wanted(NamedTuple):
     kind: AVRO, JSON or PROTOBUF; record: of JSON, the title of what is written; of Protobuf, the
         name of the message, where it is known
     files: that ``text`` imports, of Protobuf
+    is_encoded: whether the user has made the bytes, by a schema that is not known here
     """
 
     part: str
@@ -80,6 +78,12 @@ class Wanted(NamedTuple):
     kind: str = "AVRO"
     record: str | None = None
     files: tuple[SchemaFile, ...] = ()
+    is_encoded: bool = False
+
+    @property
+    def is_of_now(self) -> bool:
+        """Whether only what is the latest schema now can be that of the bytes."""
+        return self.is_encoded and self.options.is_latest
 
     def subject(self, text: str | None) -> str:
         """Under which the schema is. Raises ConfigError."""
@@ -114,21 +118,23 @@ def find(
     clock: Clock | None = None,
     remembered: Remembered | None = None,
     is_stream: bool = False,
+    query: str | None = None,
 ) -> Schema:
     """The schema, registered if that is asked for.
 
     is_stream: a micro-batch, whose query may have asked just now; any other write asks
     remembered: of what other processes were told: true while the registry is away
+    query: what tells a micro-batch's query from others; None for a job
 
     Raises RegistryError and ConfigError.
     """
-    clock = SystemClock() if clock is None else clock
-    key = (config, wanted)
+    clock = clock or SystemClock()
+    key = (config, wanted, query)
     known = _known.get(key)
     if known is not None and is_stream and clock.now_ms() < known[0]:
         return known[1]
-    told = known[1] if known is not None else None
-    asked = _told_of(config, wanted)
+    asked = _told_of(config, wanted, query)
+    told = None if known is None or (query is None and wanted.is_of_now) else known[1]
     if told is None and remembered is not None:
         told = remembered.read(asked)
     if told is not None:  # then nobody waits for long
@@ -141,56 +147,17 @@ def find(
         logger.warning(f"{error}. The schema {told.id}, which it has told before, is written")
         found, known_for_ms = told, _KNOWN_FOR_MS_WHILE_AWAY
     else:
-        known_for_ms = _KNOWN_FOR_MS
+        known_for_ms = 0 if wanted.is_of_now else _KNOWN_FOR_MS
         if remembered is not None:
             remembered.write(asked, found)
     _known[key] = (clock.now_ms() + known_for_ms, found)
     return found
 
 
-def _told_of(config: RegistryConfig, wanted: Wanted) -> str:
+def _told_of(config: RegistryConfig, wanted: Wanted, query: str | None) -> str:
     """All that the answer depends on, without credentials."""
     urls = [url.reveal().rpartition("@")[2] for url in config.urls]
-    return repr((urls, wanted))
-
-
-def prefix_of(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
-    """What stands before a value of this schema.
-
-    indexes: where a Protobuf message is in its file
-    """
-    assert schema.id is not None
-    return _MAGIC + schema.id.to_bytes(4, "big") + _indexes_of(schema, indexes)
-
-
-def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
-    """As Confluent's ``MessageIndexes``: a count and the indexes, or one byte for the first one."""
-    if schema.kind != "PROTOBUF":
-        return b""
-    if indexes == (0,):
-        return _FIRST_MESSAGE
-    return b"".join(map(_varint, (len(indexes), *indexes)))
-
-
-def _varint(number: int) -> bytes:
-    """Zigzag, of what is not negative."""
-    rest, made = 2 * number, bytearray()
-    while rest >= 128:
-        made.append(rest & 127 | 128)
-        rest >>= 7
-    return bytes([*made, rest])
-
-
-def header_of(part: str, schema: Schema, indexes: tuple[int, ...] = (0,)) -> tuple[str, bytes]:
-    """The header that says it instead. Raises RegistryError where the registry has no GUIDs."""
-    if schema.guid is None:
-        raise RegistryError(
-            f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
-            f"not give: leave {part}.schema.id.location out, so that ids go before each {part}"
-        )
-    return f"__{part}_schema_id", _MAGIC_OF_GUID + UUID(schema.guid).bytes + _indexes_of(
-        schema, indexes
-    )
+    return repr((urls, wanted, query))
 
 
 def record_name(text: str) -> str:

@@ -50,6 +50,8 @@ _MESSAGE = "message"
 # Of the execution in which Spark calls a function for foreachBatch: each call has another one, and
 # nothing that the function does changes it, as a job group of its own would.
 _EXECUTION_ID_PROPERTY = "spark.sql.execution.id"
+_RUN_ID_PROPERTY = "spark.jobGroup.id"
+"""Of a micro-batch: a streaming query's jobs are a group that is named after its run."""
 _WRITE_ID, _WRITE_VERSION = "write.id", "write.version"
 _EXACTLY_ONCE = ("delivery.guarantee", "exactly-once")
 _NO_QUERY = (
@@ -167,7 +169,7 @@ class _Write:
         # A query that has begun a second micro-batch has committed one.
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
-        rows, checked = plan_schemas(rows, checked, is_stream=is_stream)
+        rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run())
         checked = plan_limits(checked, os.getpid(), self._query_id)
         self._options = replace(checked, application_id=_application_id(self._df))
         self._call = self._this_call()
@@ -181,6 +183,12 @@ class _Write:
             if self._call is not None:
                 _calls.forget(self._call)
             raise
+
+    def _run(self) -> str | None:
+        """What tells this run of a query from others; None for a job."""
+        if self._batch_id is None:
+            return None
+        return f"{self._query_id} {_local_property(self._df, _RUN_ID_PROPERTY)}"
 
     def _this_call(self) -> Call | None:
         """What tells this write from others, if it may come again. Raises ConfigError where Spark

@@ -63,20 +63,29 @@ def check_surroundings(options: SinkOptions, is_stream: bool) -> SinkOptions:
 
 
 def plan_schemas(
-    rows: PlannedRows, options: SinkOptions, owner: int | None = None, is_stream: bool = False
+    rows: PlannedRows,
+    options: SinkOptions,
+    owner: int | None = None,
+    is_stream: bool = False,
+    query: str | None = None,
 ) -> tuple[PlannedRows, SinkOptions]:
     """With the schemas of a registry, and the options for the tasks, which hold no secret of it.
 
     owner: of a stream: id of the process that all its planning processes have in common
     is_stream: a micro-batch that may not be the first one of its query
+    query: what tells a micro-batch's query from others, where Spark tells; else its checkpoint does
 
     Raises RegistryError, SchemaError.
     """
     _log(rows.notes)
     if options.registry is not None:
+        from spark_kafka_sink.spark.preflight import is_known_as_new
         from spark_kafka_sink.spark.schemas import with_schemas
 
-        rows = with_schemas(rows, options, owner, is_stream)
+        if owner is not None and query is None:
+            query = f"{options.checkpoint} {options.query_name}"
+        is_stream = is_stream and not is_known_as_new(options.checkpoint)
+        rows = with_schemas(rows, options, owner, is_stream, query)
         _log(rows.notes)
         options = replace(options, registry=replace(options.registry, config=None))
     if rows.plan is not None:

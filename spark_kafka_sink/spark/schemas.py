@@ -5,7 +5,7 @@ Ids travel to the tasks with the plan of the rows; tasks never ask a registry.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,8 +19,9 @@ from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from spark_kafka_sink.registry.answers import Schema
+from spark_kafka_sink.registry.prefixes import header_of, prefix_of
 from spark_kafka_sink.registry.remembered import Remembered
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from spark_kafka_sink.registry.subjects import check_subjects
 from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
@@ -32,12 +33,17 @@ if TYPE_CHECKING:
 
 
 def with_schemas(
-    rows: PlannedRows, options: SinkOptions, owner: int | None = None, is_stream: bool = False
+    rows: PlannedRows,
+    options: SinkOptions,
+    owner: int | None = None,
+    is_stream: bool = False,
+    query: str | None = None,
 ) -> PlannedRows:
     """``rows`` with the schemas that a registry has for them, as they are now, and notes on them.
 
     owner: of a stream: the process with whose end it is forgotten what a registry has told
     is_stream: a micro-batch, whose query may have asked just now
+    query: what tells a micro-batch's query from others
 
     Raises RegistryError, SchemaError for columns that a registry's schema does not fit.
     """
@@ -48,19 +54,14 @@ def with_schemas(
     headers: list[tuple[str, bytes]] = []
     notes = list(rows.notes)
     remembered = None if owner is None else Remembered(owner)
+    ask = partial(find, remembered=remembered, is_stream=is_stream, query=query)
     parts = {"value": plan.value, "key": plan.key}
     for part, made, wanted in _all_wanted(formats, registry, parts, options.topic):
-        asked = wanted.options
-        if registry.config is None:  # the id is given, and nobody to be asked for its schema
-            schema = Schema(asked.schema_id, "", wanted.kind)
-        else:
-            schema = find(registry.config, wanted, remembered=remembered, is_stream=is_stream)
+        schema = _told(registry, wanted, ask)
         if part.has_fields:
-            notes += _compared(part, made, schema, asked)
-            made = _of_schema(part, made, schema, asked)
-        indexes: tuple[int, ...] = (0,)
-        if made.plan is not None and made.plan.protobuf_schema is not None:
-            indexes = made.plan.protobuf_schema.indexes
+            notes += _compared(part, made, schema, wanted.options)
+            made = _of_schema(part, made, schema, wanted.options)
+        indexes = _indexes_of(made)
         if part.id_location == HEADER:
             headers.append(header_of(part.part, schema, indexes))
         else:
@@ -71,6 +72,12 @@ def with_schemas(
     plan = plan._replace(value=value, key=parts["key"], headers=tuple(headers))
     positions = positions_of(plan, options.topic)
     return rows._replace(plan=plan, positions=positions, notes=tuple(notes))
+
+
+def _told(registry: RegistryOptions, wanted: Wanted, ask: Callable[..., Schema]) -> Schema:
+    if registry.config is None:  # the id is given, and nobody to be asked for its schema
+        return Schema(wanted.options.schema_id, "", wanted.kind)
+    return ask(registry.config, wanted)
 
 
 def _plan_of(rows: PlannedRows) -> RowsPlan:
@@ -136,6 +143,7 @@ def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str 
     # What decides where the schema is looked for, or what is registered.
     shown = text if is_own or asked.schema_id is None else None
     wanted = Wanted(part.part, topic, shown, part.id_location, asked)
+    wanted = wanted._replace(is_encoded=made.plan is None)
     if part.format == JSON:
         record = None if text is None else title_of(text)
         wanted = wanted._replace(kind="JSON", record=record)
@@ -150,10 +158,10 @@ def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wan
 
     message = described(part)
     wanted = wanted._replace(record=message.schema.root)
-    if asked.is_latest or asked.schema_id is not None:
-        return wanted
     file = _schema_file(message.file)
-    return wanted._replace(text=file.text, files=file.files)
+    wanted = wanted._replace(text=file.text)
+    is_own = not asked.is_latest and asked.schema_id is None
+    return wanted._replace(files=file.files) if is_own else wanted
 
 
 def _schema_file(file: ProtobufFile) -> SchemaFile:
@@ -231,6 +239,13 @@ def _registered(part: PartOptions, schema: Schema) -> ProtobufSchema:
             "does not turn the text of .proto files into descriptors (format=serialized) needs "
             f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well"
         ) from None
+
+
+def _indexes_of(made: PartPlan) -> tuple[int, ...]:
+    """Of a message in its file; of what is no message, those of the first one."""
+    if made.plan is None or made.plan.protobuf_schema is None:
+        return (0,)
+    return made.plan.protobuf_schema.indexes
 
 
 def _with_prefix(made: PartPlan, prefix: bytes) -> PartPlan:

@@ -16,7 +16,8 @@ from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
+from spark_kafka_sink.registry.prefixes import header_of, prefix_of
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from tests.unit.registry_asking import (
     HUSH,
     OTHER,

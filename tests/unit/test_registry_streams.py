@@ -1,0 +1,133 @@
+"""Queries in one session: none takes what another one, or an earlier one, was told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from spark_kafka_sink.base import private_folder
+from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.registry import schemas
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
+from tests.formats.official import descriptor_set
+from tests.formats.protobuf_files import one_message
+from tests.unit.registry_asking import fresh_registry, options
+from tests.unit.registry_server import Registry
+
+FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
+SECOND = FIRST.replace('"R"', '"S"')
+COLUMNS = StructType([StructField("a", StringType())])
+ENCODED = StructType([StructField("value", BinaryType())])
+RAW = {"value_format": "raw", "value_schema_id_prefix": "true"}
+AWAY = 503, {"error_code": 50301, "message": "away"}
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with fresh_registry() as made:
+        made.add("t-value", {"schema": FIRST})
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_folder.tempfile, "gettempdir", lambda: str(tmp_path))
+
+
+def plan(
+    registry: Registry, checkpoint: str | None, is_new_process: bool = False, **more: str
+) -> bytes:
+    """As Spark has a micro-batch planned; of a job where there is no checkpoint."""
+    if is_new_process:
+        schemas._known.clear()
+    place = {} if checkpoint is None else {"checkpointLocation": checkpoint}
+    given = {"use_latest_version": "true", "schema_registry_timeout_ms": "200", **place, **more}
+    made = options(registry.url, **given)
+    rows = plan_rows(ENCODED if "value_schema_id_prefix" in more else COLUMNS, made)
+    owner = None if checkpoint is None else os.getpid()
+    found = plan_schemas(rows, made, owner, checkpoint is not None)[0].plan
+    assert found is not None
+    value = found.value
+    return (value.prefix if value.plan is None else value.plan.prefix)[-1:]
+
+
+def test_another_query_asks_at_once(registry: Registry) -> None:
+    assert plan(registry, "/c/one") == b"\1"
+    registry.add("t-value", {"schema": SECOND})
+    assert plan(registry, "/c/two") == b"\2"
+    assert plan(registry, "/c/one") == b"\1"
+    assert plan(registry, "/c/one", queryName="other") == b"\2"
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_another_query_is_not_told_what_this_one_was(
+    registry: Registry, is_new_process: bool
+) -> None:
+    plan(registry, "/c/one")
+    registry.fails = AWAY
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        plan(registry, "/c/two", is_new_process)
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        plan(registry, None, is_new_process)
+    assert plan(registry, "/c/one", is_new_process) == b"\1"
+
+
+def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """As where somebody has removed it, and begins anew."""
+    checkpoint = tmp_path / "c"
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+        (checkpoint / name / "0").touch()
+    assert plan(registry, str(checkpoint)) == b"\1"
+    registry.add("t-value", {"schema": SECOND})
+    assert plan(registry, str(checkpoint)) == b"\1"
+    (checkpoint / "commits" / "0").unlink()
+    assert plan(registry, str(checkpoint)) == b"\2"
+
+
+def test_values_that_are_encoded_already_never_have_an_earlier_id(registry: Registry) -> None:
+    """Whoever encodes them does so by the schema that is the latest now."""
+    assert plan(registry, "/c/one", **RAW) == b"\1"
+    registry.add("t-value", {"schema": SECOND})
+    assert plan(registry, "/c/one", **RAW) == b"\2"
+
+
+def test_encoded_values_of_a_query_whose_registry_is_away(registry: Registry) -> None:
+    plan(registry, "/c/one", **RAW)
+    registry.fails = AWAY
+    assert plan(registry, "/c/one", **RAW) == b"\1"
+    registry.asked.clear()
+    assert plan(registry, "/c/one", **RAW) == b"\1"
+    assert registry.asked == []  # nobody waits for it each time
+
+
+def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry: Registry) -> None:
+    plan(registry, None, **RAW)
+    registry.fails = AWAY
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        plan(registry, None, **RAW)
+
+
+def test_another_message_in_the_file_asks_at_once(registry: Registry, tmp_path: Path) -> None:
+    file = tmp_path / "made.desc"
+    registry.add("t-value", {"schema": "any", "schemaType": "PROTOBUF"})
+    given = {
+        "value_format": "protobuf",
+        "value_protobuf_descriptor_file": str(file),
+        "value_protobuf_message": "pkg.Root",
+    }
+    file.write_bytes(descriptor_set([one_message(a="string")]))
+    assert plan(registry, "/c/one", **given) == b"\0"  # the index of the message comes last
+    asked = len(registry.asked)
+    assert plan(registry, "/c/one", **given) == b"\0"
+    assert len(registry.asked) == asked
+    file.write_bytes(descriptor_set([one_message(a="string", b="int32")]))
+    plan(registry, "/c/one", **given)
+    assert len(registry.asked) > asked
