@@ -50,6 +50,11 @@ CAUSES = (
 The last one, and some rows of TOO_LARGE and BAD_TIMESTAMP, are what brokers have found out.
 """
 
+AN_ARROW_BATCH = "an Arrow batch"
+AS_RETURNED = f"{AN_ARROW_BATCH} as the interceptors have returned it"
+AS_GOT = f"{AN_ARROW_BATCH} as the interceptor got it"
+"""What numbers of rows count, in messages."""
+
 BoolArray = npt.NDArray[np.bool_]
 Int64Array = npt.NDArray[np.int64]
 

@@ -31,12 +31,15 @@ class WrittenRows(NamedTuple):
     rows: ArrowBatch
     faults: RowFaults
 
-    def checked(self) -> ArrowBatch:
-        """The rows, if none has a fault. Raises RecordError."""
+    def checked(self, rows_are_of: str) -> ArrowBatch:
+        """The rows, if none has a fault. Raises RecordError.
+
+        rows_are_of: what numbers of rows count, in words
+        """
         bad = self.faults.bad
         if len(bad):
             first = int(bad[0])
-            raise RecordError(f"row {first} of an Arrow batch: {self.faults.found[first].message}")
+            raise RecordError(f"row {first} of {rows_are_of}: {self.faults.found[first].message}")
         return self.rows
 
 

@@ -70,7 +70,7 @@ class RowChecks:
         bytes_of_batch = size + RECORD_BATCH_OVERHEAD
         for option, limit in self._limits.items():
             if bytes_of_batch > limit:
-                where = f"(row {row} of an Arrow batch of {records.rows_count})"
+                where = f"(row {row} of {records.rows_count} that are appended together)"
                 raise RecordTooLargeError(_too_large(bytes_of_batch, option, limit, where))
         most = self._most_alone(rules)
         if most is not None and bytes_of_batch > most:

@@ -21,6 +21,7 @@ from spark_kafka_sink.base.errors import RecordError, TopicError
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.dead_letters import DeadLetterColumns, Origin, positions_of
 from spark_kafka_sink.columns.faults import (
+    AS_GOT,
     CAUSES,
     INTERCEPTOR,
     Fault,
@@ -54,7 +55,10 @@ class TooManyDeadLettersError(RecordError):
 
 
 class DeadLetters:
-    """Writes a task's rows, with a tolerance of all. ``counts``: dead letters by cause."""
+    """Writes a task's rows, with a tolerance of all. ``counts``: dead letters by cause.
+
+    rows_are_of: what numbers of rows count, in words
+    """
 
     def __init__(
         self,
@@ -62,12 +66,14 @@ class DeadLetters:
         positions: ColumnPositions,
         options: SinkOptions,
         message: KafkaCommitMessage,
+        rows_are_of: str,
     ) -> None:
         config = options.dead_letters
         assert config is not None
         self._producer = producer
         self._positions = positions
         self._config = config
+        self._rows_are_of = rows_are_of
         self._rows_count = 0
         self._own_positions = positions_of(config.topic)
         origin = Origin(message.partition_id, message.query_id, message.batch_id)
@@ -87,7 +93,7 @@ class DeadLetters:
         """
         faults = {row: Fault(INTERCEPTOR, reason) for row, reason in reasons.items()}
         rows = content_faults(arrow_batch, self._positions).rows
-        return self._append(rows_of(rows, np.array([*faults], np.int64)), faults)
+        return self._append(rows_of(rows, np.array([*faults], np.int64)), faults, AS_GOT)
 
     def write(self, arrow_batch: ArrowBatch, known: RowFaults | None = None) -> list[ArrowBatch]:
         """Append all rows, here or there. Returns what was appended, as rows that came in.
@@ -138,9 +144,12 @@ class DeadLetters:
             appended.append(self._append(rows_of(rows, bad), found))
         return appended
 
-    def _append(self, rows: ArrowBatch, faults: Mapping[int, Fault]) -> ArrowBatch:
+    def _append(
+        self, rows: ArrowBatch, faults: Mapping[int, Fault], rows_are_of: str | None = None
+    ) -> ArrowBatch:
         """faults: of ``rows`` in their order, by their numbers in the Arrow batch that came in."""
-        examples = {row: f"row {row} of an Arrow batch: {f.message}" for row, f in faults.items()}
+        of = rows_are_of or self._rows_are_of
+        examples = {row: f"row {row} of {of}: {f.message}" for row, f in faults.items()}
         self._count([*faults.values()], [*examples.values()])
         letters = self._columns.of(rows, self._positions, [*faults.values()])
         self._producer.append(letters, self._own_positions)

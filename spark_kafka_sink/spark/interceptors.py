@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
 from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.faults import AN_ARROW_BATCH, AS_RETURNED
 
 OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
-"""Takes an Arrow batch and, by row, why rows of it are refused."""
+"""Takes an Arrow batch as an interceptor got it and, by row, why rows of it are refused."""
 
 
 class Interceptors:
@@ -38,6 +39,13 @@ class Interceptors:
                 if method is not None:
                     hooks.append(Hook(f"{name} of interceptor '{entry_point}'", method))
 
+    @property
+    def rows_are_of(self) -> str:
+        """What numbers of rows in messages count. Rows that an interceptor leaves out, or puts
+        somewhere else, cannot be traced back.
+        """
+        return AS_RETURNED if self._on_send else AN_ARROW_BATCH
+
     def on_send(self, arrow_batch: ArrowBatch, on_refused: OnRefused | None = None) -> ArrowBatch:
         """The Arrow batch after all interceptors; each gets what the one before it returned.
 
@@ -51,6 +59,8 @@ class Interceptors:
     def _after(
         self, hook: Hook, arrow_batch: ArrowBatch, on_refused: OnRefused | None
     ) -> ArrowBatch:
+        came_in = arrow_batch
+        left: Sequence[int] = range(arrow_batch.num_rows)
         while arrow_batch.num_rows:
             try:
                 check = partial(_same_columns, arrow_batch)
@@ -59,9 +69,9 @@ class Interceptors:
                 if on_refused is None:
                     raise
                 reasons = refused_rows(hook, error, arrow_batch.num_rows)
-                on_refused(arrow_batch, reasons)
-                others = [row for row in range(arrow_batch.num_rows) if row not in reasons]
-                arrow_batch = arrow_batch.take(pa.array(others, pa.int64()))
+                on_refused(came_in, {left[row]: reason for row, reason in reasons.items()})
+                left = [number for row, number in enumerate(left) if row not in reasons]
+                arrow_batch = came_in.take(pa.array(left, pa.int64()))
             else:
                 return arrow_batch if changed is None else changed
         return arrow_batch

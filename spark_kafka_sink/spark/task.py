@@ -177,7 +177,8 @@ class _Rows:
         self._positions = positions
         self._dead_letters: DeadLetters | None = None
         if options.dead_letters is not None:
-            self._dead_letters = DeadLetters(producer, positions, options, message)
+            of = interceptors.rows_are_of
+            self._dead_letters = DeadLetters(producer, positions, options, message, of)
 
     def write(self, arrow_batch: ArrowBatch) -> list[ArrowBatch]:
         """Append all rows. Returns them as they were appended, but those that are dead letters as
@@ -226,7 +227,8 @@ class _MadeRows(_Rows):
         """
         encode, letters = self._encoder.encode, self._dead_letters
         if letters is None:
-            rows = encode(self._interceptors.on_send(arrow_batch)).checked()
+            made = encode(self._interceptors.on_send(arrow_batch))
+            rows = made.checked(self._interceptors.rows_are_of)
             self._producer.append(rows, self._positions)
             return [rows]
         refused: list[ArrowBatch] = []

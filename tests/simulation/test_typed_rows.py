@@ -60,6 +60,24 @@ class Doubles:
         return arrow_batch.set_column(0, "n", pc.multiply(numbers, 2))
 
 
+class LeavesOutTen:
+    """The first rows, whatever they are."""
+
+    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        return arrow_batch.slice(10)
+
+
+class RefusesTwice:
+    """7, and when that is gone, 13."""
+
+    def on_send(self, arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        numbers = arrow_batch.column(0).to_pylist()
+        for n in (7, 13):
+            if n in numbers:
+                raise RefusedRowsError({numbers.index(n): f"unlucky {n}"})
+        return arrow_batch
+
+
 class Task:
     def __init__(self, plan: RowsPlan = MADE, positions: ColumnPositions = POSITIONS, **more: str):
         self.simulation: Simulation = simulate()
@@ -222,3 +240,41 @@ def test_a_header_that_is_null_stays_null_beside_an_id(is_tolerant: bool) -> Non
                 given.write(batch)
             told.append(str(refused.value))
     assert told[0] == told[1]
+
+
+AS_RETURNED = "of an Arrow batch as the interceptors have returned it"
+
+
+def test_rows_that_interceptors_have_left_are_told_by_their_numbers_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Which row that was before, only the interceptor knows: 13 is the third one that is left."""
+    given = {"interceptors": f"{HERE}:LeavesOutTen"}
+    with pytest.raises(RecordError, match=f"^row 3 {AS_RETURNED}: its value cannot be written"):
+        Task(STRICT, **given).write(faulty(20))
+    task_of_letters = Task(STRICT, errors_log_enable="true", **given, **DEAD)
+    task_of_letters.write(faulty(20))
+    assert f"1 not-encodable (row 3 {AS_RETURNED}: its value" in caplog.text
+    assert [int(r.key) for r in task_of_letters.records("dead")] == [13]
+
+
+def test_rows_that_an_interceptor_refuses_are_told_by_their_numbers_as_it_got_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Also those of the second time, when it gets fewer."""
+    given = Task(interceptors=f"{HERE}:RefusesTwice", errors_log_enable="true", **DEAD)
+    given.write(columns(20))
+    found = re.findall(r"\((row \d+ .*?): unlucky (\d+)\)", caplog.text)
+    got = "of an Arrow batch as the interceptor got it"
+    assert found == [(f"row 7 {got}", "7"), (f"row 13 {got}", "13")]
+    assert sorted(int(r.key) for r in given.records("dead")) == [7, 13]
+    assert sorted(int(r.key) for r in given.records("t")) == [
+        n for n in range(20) if n not in (7, 13)
+    ]
+
+
+def test_a_row_that_is_too_large_is_told_among_those_that_are_appended() -> None:
+    texts = ["x" * 100, "x" * 2_000_000]
+    batch = columns(12).set_column(1, "name", pa.array(texts[:1] * 11 + texts[1:]))
+    with pytest.raises(RecordError, match=r"\(row 1 of 2 that are appended together\)"):
+        Task(interceptors=f"{HERE}:LeavesOutTen").write(batch)

@@ -82,7 +82,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.encodable": {"config", "formats", "spark.row_planning", "spark.versions"},
     "spark.descriptors": {"config", "formats.errors", "formats.protobuf_descriptors"},
     "spark.json_schemas": {"config", "formats"},
-    "spark.interceptors": {"columns.arrow_types"},
+    "spark.interceptors": {"columns.arrow_types", "columns.faults"},
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
     "spark.commands": {"config"},
