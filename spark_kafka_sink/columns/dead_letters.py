@@ -44,7 +44,11 @@ _SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us")),
     ]
 )
-_TIMESTAMP = 3
+_HEADERS, _TIMESTAMP = 2, 3
+# Spark's texts may be any bytes, of which Python makes no str.
+_BYTES_HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+_BYTES_SCHEMA = _SCHEMA.set(_HEADERS, pa.field("headers", _BYTES_HEADERS))
+_OWN_PREFIX = PREFIX.encode()
 # Marks of what was cut off, at their largest: three headers with numbers of 10 digits.
 _MARKS_BYTES = 200
 _US_PER_MS = 1000
@@ -132,12 +136,15 @@ class DeadLetterColumns:
         taken: Any = letters.take(pa.array(too_large))
         # As a number: Python has no time after the year 9999.
         micros = taken.column(_TIMESTAMP).cast(pa.int64())
-        rows: list[dict[str, Any]] = taken.set_column(_TIMESTAMP, "timestamp", micros).to_pylist()
+        taken = taken.set_column(_TIMESTAMP, "timestamp", micros)
+        headers = _with_keys_as(taken.column(_HEADERS), pa.binary())
+        rows: list[dict[str, Any]] = taken.set_column(_HEADERS, "headers", headers).to_pylist()
         cut = [self._cut_row(row, int(sizes[n])) for row, n in zip(rows, too_large)]
+        made = pa.RecordBatch.from_pylist(cut, schema=_BYTES_SCHEMA)
+        headers = _with_keys_as(made.column(_HEADERS), pa.string())
+        made = made.set_column(_HEADERS, _SCHEMA.field(_HEADERS), headers)
         rest = np.delete(np.arange(letters.num_rows), too_large)
-        table = pa.Table.from_batches(
-            [letters.take(pa.array(rest)), pa.RecordBatch.from_pylist(cut, schema=_SCHEMA)]
-        )
+        table = pa.Table.from_batches([letters.take(pa.array(rest)), made])
         found: ArrowBatch = table.combine_chunks().to_batches()[0]
         return found
 
@@ -158,22 +165,31 @@ class DeadLetterColumns:
                 marks[mark] = len(data)
                 excess -= len(data) - kept
             if name == "value" and excess > 0:
-                own = [h for h in row["headers"] or [] if not h["key"].startswith(PREFIX)]
+                own = [h for h in row["headers"] or [] if not h["key"].startswith(_OWN_PREFIX)]
                 if own:
                     marks[HEADERS_DROPPED] = len(own)
-                    row["headers"] = [h for h in row["headers"] if h["key"].startswith(PREFIX)]
-                    excess -= sum(len(h["key"].encode()) + len(h["value"] or b"") for h in own)
+                    row["headers"] = [h for h in row["headers"] if h["key"].startswith(_OWN_PREFIX)]
+                    excess -= sum(len(h["key"]) + len(h["value"] or b"") for h in own)
         if excess > 0:
             raise RecordTooLargeError(
                 f"a dead letter does not fit into {self._most_bytes} bytes, even without key, "
                 "value and headers: raise max.message.bytes of the topic of dead letters"
             )
-        told = [{"key": name, "value": b"%d" % number} for name, number in marks.items()]
+        told = [{"key": name.encode(), "value": b"%d" % number} for name, number in marks.items()]
         return {**row, "headers": [*(row["headers"] or []), *told]}
 
 
 def _binary(column: Any) -> Any:
     return column.cast(pa.binary())
+
+
+def _with_keys_as(headers: Any, kind: Any) -> Any:
+    """The same bytes as another type. headers: of an array of its own, no slice, without nulls"""
+    entries = headers.values
+    made = pa.StructArray.from_arrays(
+        [entries.field(0).view(kind), entries.field(1)], names=["key", "value"]
+    )
+    return pa.ListArray.from_arrays(headers.offsets, made)
 
 
 def _nulls(rows: ArrowBatch, kind: Any) -> Any:
