@@ -14,7 +14,7 @@ import argparse
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -115,6 +115,36 @@ def frozen_once(kafka: LocalKafka, topic: BenchTopic) -> Iterator[None]:
         thread.join()
 
 
+def peaks_of(
+    kafka: LocalKafka,
+    processes: SparkProcesses,
+    topic: BenchTopic,
+    write: Callable[[], None],
+    rows_count: int,
+) -> dict[str, float]:
+    """Of the workers, while ``write`` writes so many rows. The topic is deleted.
+
+    To be called after a few rows were written, so that workers have loaded everything.
+    """
+    topic.empty()
+    at_rest_mib = processes.peak_mib()
+    share = PeakShare(processes)
+    share.start()
+    before = topic.end_offsets()
+    with frozen_once(kafka, topic):
+        write()
+    peak_mib, share_mib = processes.peak_mib(), share.stop()
+    written = topic.end_offsets() - before
+    topic.delete()
+    if written != rows_count:
+        raise RuntimeError(f"{written} records of {rows_count} rows")
+    return {
+        "after_ten_rows_mib": round(at_rest_mib, 1),
+        "peak_rss_mib": round(peak_mib, 1),
+        "peak_pss_mib": round(share_mib, 1),
+    }
+
+
 def measure_point(kafka: LocalKafka, point: MemoryPoint) -> dict[str, Any]:
     """Peaks of one job in fresh workers."""
     conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
@@ -126,28 +156,15 @@ def measure_point(kafka: LocalKafka, point: MemoryPoint) -> dict[str, Any]:
         frame = make_rows(spark, rows_count, point.value_bytes, point.key)
         arrow_mib = largest_arrow_batch(frame) / _MIB
         sinks.ours(make_rows(spark, 10, point.value_bytes, point.key), target)
-        topic.empty()
-        at_rest_mib = processes.peak_mib()
-        share = PeakShare(processes)
-        share.start()
-        before = topic.end_offsets()
-        with frozen_once(kafka, topic):
-            sinks.ours(frame, target)
-        peak_mib, share_mib = processes.peak_mib(), share.stop()
-        written = topic.end_offsets() - before
-        topic.delete()
-    if written != rows_count:
-        raise RuntimeError(f"{written} records of {rows_count} rows")
+        peaks = peaks_of(kafka, processes, topic, lambda: sinks.ours(frame, target), rows_count)
     limit_mib = promised_mib(harness.machine(), point.buffer_mib, arrow_mib)
     return {
         **point._asdict(),
         "rows": rows_count,
         "arrow_batch_mib": round(arrow_mib, 1),
-        "after_ten_rows_mib": round(at_rest_mib, 1),
-        "peak_rss_mib": round(peak_mib, 1),
-        "peak_pss_mib": round(share_mib, 1),
+        **peaks,
         "limit_mib": round(limit_mib, 1),
-        "is_within": peak_mib <= limit_mib,
+        "is_within": peaks["peak_rss_mib"] <= limit_mib,
     }
 
 

@@ -19,7 +19,8 @@ from benchmarks.targets import Results, inverse, verdicts, worker_memory
 
 _PREVIEW = Path(__file__).parent / "report_preview.md"
 _NOTES = harness.RESULTS / "notes.md"
-_FILES = ("matrix", "kernels", "latency", "cold", "memory", "ten_million", "exactly_once", "tls")
+_FILES = ("matrix", "kernels", "latency", "cold", "memory", "memory_typed")
+_FILES += ("ten_million", "exactly_once", "tls")
 _CACHED = {
     "cached": (
         "Rows cached in Spark",
@@ -276,6 +277,25 @@ def memory(results: Results, folder: Path) -> list[str]:
     return [*lines, f"![memory]({folder.name}/{picture})", "", *table(columns, rows)]
 
 
+def memory_typed(results: Results) -> list[str]:
+    """The same where values are made of columns."""
+    fields = ("format", "arrow_batch_mib", "encoded_mib", "codec")
+    fields += ("after_ten_rows_mib", "peak_rss_mib", "peak_pss_mib", "limit_mib")
+    columns = ("value.format", "Arrow batch, MiB", "encoded, MiB", "codec")
+    columns += ("after ten rows, MiB", "peak, MiB", "peak as share (PSS), MiB", "promised, MiB")
+    rows = [[point[field] for field in fields] for point in results["points"]]
+    text = (
+        "Values of the flights' 19 columns, a `kafka.buffer.memory` of 32 MiB, the same otherwise."
+    )
+    return [
+        "### Memory of a worker that makes values of columns",
+        "",
+        text,
+        "",
+        *table(columns, rows),
+    ]
+
+
 def ten_million(results: Results) -> list[str]:
     """The long run that counts every row."""
     text = (
@@ -341,7 +361,8 @@ def render(results: Results, folder: Path) -> str:
     for name, section in with_pictures.items():
         if results[name]:
             lines += section(results[name], folder)
-    texts = {"cold": cold, "ten_million": ten_million, "exactly_once": exactly_once, "tls": tls}
+    texts = {"memory_typed": memory_typed, "cold": cold}
+    texts |= {"ten_million": ten_million, "exactly_once": exactly_once, "tls": tls}
     for name, text_section in texts.items():
         if results[name]:
             lines += text_section(results[name])

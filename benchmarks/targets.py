@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 BASE_MIB = 240
 ARROW_BATCHES = 3
+ENCODED = 2
 PANDAS_MIB = 40
 """Where pandas is installed, Spark imports it into every worker."""
 _MIB = 1 << 20
@@ -69,7 +70,7 @@ def verdicts(results: Results) -> list[Verdict]:
         *_over_confluent(points),
         _kernels(results.get("kernels", {})),
         _latency(results.get("latency", {})),
-        _memory(points, machine, results.get("memory", {})),
+        _memory(points, machine, results),
         *exactly_once_verdicts(results.get("exactly_once", {})),
         *_tls(results.get("tls", {})),
     ]
@@ -188,10 +189,16 @@ def _latency(latency: Results) -> Verdict:
     return Verdict(what, wanted, measured, spread["median"] <= _LATENCY_MS)
 
 
-def promised_mib(machine: Results, buffer_mib: int, arrow_mib: float) -> float:
-    """Most memory of a worker on ``machine``, as its results tell of it."""
+def promised_mib(
+    machine: Results, buffer_mib: int, arrow_mib: float, encoded_mib: float = 0.0
+) -> float:
+    """Most memory of a worker on ``machine``, as its results tell of it.
+
+    encoded_mib: what keys and values of an Arrow batch take that are made of columns
+    """
     pandas_mib = PANDAS_MIB if machine.get("pandas") else 0
-    return BASE_MIB + pandas_mib + buffer_mib + ARROW_BATCHES * arrow_mib
+    own_mib = BASE_MIB + pandas_mib + buffer_mib
+    return own_mib + ARROW_BATCHES * arrow_mib + ENCODED * encoded_mib
 
 
 def worker_memory(result: Results, machine: Results) -> tuple[float, float]:
@@ -201,12 +208,16 @@ def worker_memory(result: Results, machine: Results) -> tuple[float, float]:
     return peak, promised_mib(machine, _DEFAULT_BUFFER_MIB, arrow_mib)
 
 
-def _memory(points: Results, machine: Results, memory: Results) -> Verdict:
+def _memory(points: Results, machine: Results, results: Results) -> Verdict:
     what = "peak memory of a worker at every point"
     if machine.get("pandas"):
         what += f", {PANDAS_MIB} MiB of pandas besides"
     wanted = f"≤ {BASE_MIB} MiB + buffer.memory + {ARROW_BATCHES} × Arrow batch"
-    margins = [(limit - peak, name) for name, (peak, limit) in _all_memory(points, machine, memory)]
+    found = [results.get(name, {}).get("points", []) for name in ("memory", "memory_typed")]
+    if found[1]:
+        wanted += f" + {ENCODED} × what it is encoded to"
+    of_jobs = _all_memory(points, machine, [*found[0], *found[1]])
+    margins = [(limit - peak, name) for name, (peak, limit) in of_jobs]
     if not margins:
         return Verdict(what, wanted, "", None)
     over = [name for margin, name in margins if margin < 0]
@@ -216,11 +227,11 @@ def _memory(points: Results, machine: Results, memory: Results) -> Verdict:
 
 
 def _all_memory(
-    points: Results, machine: Results, memory: Results
+    points: Results, machine: Results, of_memory: Sequence[Results]
 ) -> Iterator[tuple[str, tuple[float, float]]]:
     for name, result in points.items():
         yield name, worker_memory(result, machine)
-    for point in memory.get("points", []):
+    for point in of_memory:
         name = f"{point['buffer_mib']} MiB buffer, {point['arrow_batch_mib']} MiB Arrow batch"
         yield name, (point["peak_rss_mib"], point["limit_mib"])
 
