@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import spark_kafka_sink
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.reading import read_topic
 from tests.registry.apicurio import Apicurio, running_apicurio
@@ -85,3 +86,39 @@ def test_a_stream_outlives_its_registry_and_a_new_one_does_not_start(
         job = rows.write.format("pykafka-sink").mode("append")
         with pytest.raises(Exception, match=r"no schema registry of schema\.registry\.url answers"):
             job.options(**{**options, "topic": "another"}).save()
+
+
+EARLIER = '{"type":"record","name":"R","fields":[{"name":"id","type":"long"}]}'
+LATER = EARLIER.replace("}]}", '},{"name":"more","type":["null","int"],"default":null}]}')
+
+
+@pytest.mark.parametrize("is_for_each_batch", [False, True])
+def test_a_query_that_is_started_after_another_has_the_schema_of_now(
+    kafka: LocalKafka, tmp_path: Path, is_for_each_batch: bool
+) -> None:
+    """In one session, with the same options: of foreachBatch the same query again, else another."""
+    topic = f"two-queries-{is_for_each_batch}"
+    kafka.create_topic(topic, 1)
+    with spark_session() as spark, running_apicurio() as registry:
+        folder = str(tmp_path / "in")
+        options = options_of(kafka, registry, topic)
+        del options["key.columns"]
+        options["use.latest.version"] = "true"
+        ids = []
+        for number, schema in enumerate((EARLIER, LATER)):
+            path = f"/subjects/{topic}-value/versions"
+            ids.append(registry.ask("POST", path, {"schema": schema})["id"])
+            spark.range(1).write.mode("append").parquet(folder)
+            writer = spark.readStream.schema("id long").parquet(folder).writeStream
+            if is_for_each_batch:
+                writer = writer.foreachBatch(spark_kafka_sink.batch_writer(options))
+                writer = writer.option("checkpointLocation", str(tmp_path / "c"))
+            else:
+                writer = writer.format("pykafka-sink").options(**options)
+                writer = writer.option("checkpointLocation", str(tmp_path / f"c{number}"))
+            writer.trigger(availableNow=True).start().awaitTermination()
+        records = read_topic(kafka.bootstrap_servers, topic)
+        found = [int.from_bytes(record.value[1:5], "big") for record in records]
+        assert ids[0] != ids[1]
+        assert found == [ids[0], *[ids[1]] * (len(found) - 1)]
+        assert len(found) == (2 if is_for_each_batch else 3)
