@@ -265,6 +265,7 @@ class Appender:
         have this thread run, and stop again, with every answer of a broker.
         """
         began_ms = self._clock.now_ms()
+        gather_until_ms = began_ms + min(_LONGEST_GATHER_MS, self._config.max_block_ms)
         held, pages_count = self._open_batches.reserve_count, self._pool.pages_count
         wanted = max(missing, min(pages_count // 4, pages_count - held))
         with self._monitor, self._accumulator.awaiting(wanted):
@@ -272,7 +273,7 @@ class Appender:
                 if self._accumulator.failure is not None:
                     raise self._accumulator.failure
                 now_ms = self._clock.now_ms()
-                gather_ms = began_ms + _LONGEST_GATHER_MS - now_ms
+                gather_ms = gather_until_ms - now_ms
                 if gather_ms <= 0:
                     wanted = self._accumulator.awaited_pages = missing
                     if self._pool.free_count >= missing:

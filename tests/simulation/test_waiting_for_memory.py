@@ -71,3 +71,13 @@ def test_a_record_that_takes_almost_all_memory_passes():
     simulation.append_to(0, [large, _VALUE, large])
     simulation.producer.flush()
     assert simulation.values()[0][-3:] == [large, _VALUE, large]
+
+
+def test_a_task_that_may_wait_for_a_moment_only_takes_what_is_free_by_then():
+    """Each answer gives one page back: after 20 ms there is the one that is needed, no quarter."""
+    simulation = writing(max_in_flight_requests_per_connection="1", max_block_ms="20")
+    simulation.network.faults.latency_ms = 5, 5
+    simulation.append_to(0, [_VALUE] * 500)
+    assert simulation.producer.metrics.buffer_wait_ns > 0, "there was enough memory"
+    simulation.producer.flush()
+    assert len(simulation.values()[0]) == 501
