@@ -3,9 +3,9 @@
 A batch beyond ``batch.size`` saves nobody anything while brokers keep up: it would be sent later.
 Where its partition has another one in the queue already, it is not sent any sooner for being
 finished, and a larger one costs sender and brokers less. So it grows, by ``batch.size`` at a time,
-until the queue is empty or the limit is reached: what ``max.request.size`` and the topic's
-``max.message.bytes`` allow, of records before compression, so that no broker refuses it whatever
-it makes of it.
+1 KiB at least, until the queue is empty or the limit is reached: what ``max.request.size`` and the
+topic's ``max.message.bytes`` allow, of records before compression, so that no broker refuses it
+whatever it makes of it.
 
 Not for a topic of which that is not known, nor under a limit of the query, where a batch is what is
 sent at a time.
@@ -24,6 +24,8 @@ _NEVER = 0
 _MOST_BYTES = 1 << 20
 # That buffer.memory is to hold.
 _LEAST_BATCHES = 8
+# With a small batch.size each row, or each byte of it, would take a step of its own.
+_LEAST_STEP_BYTES = 1 << 10
 
 
 class GrowingBatches:
@@ -34,7 +36,7 @@ class GrowingBatches:
     ) -> None:
         self._accumulator = accumulator
         self._open_batches = open_batches
-        self._batch_size = max(config.batch_size, 1)
+        self._batch_size = config.batch_size
         growth = None if config.limits is not None else config.batch_growth
         self._topic = None if growth is None else growth.topic
         self._most_bytes = _NEVER
@@ -48,13 +50,16 @@ class GrowingBatches:
         """Give the batch of ``slot``, which is full, more room; False if it is to be finished."""
         if topic.name != self._topic or not self._would_wait(slot):
             return False
-        limit_bytes = self._open_batches.limit_bytes(slot)
-        if limit_bytes >= self._most_bytes:
+        # The limit of all its topic's batches may have been set anew meanwhile.
+        limit_bytes, size_bytes = self._open_batches.limit_and_size_bytes(slot)
+        reached_bytes = max(limit_bytes, size_bytes)
+        if reached_bytes >= self._most_bytes:
             return False
         if topic.sticky_slot == slot and not self._accumulator.busy_nodes >= topic.leaders(cluster):
             return False  # rows without key go to a broker that has nothing to do
-        larger = limit_bytes + topic.limit_bytes(self._batch_size)
-        self._open_batches.set_limit(slot, 1, min(larger, self._most_bytes))
+        step_bytes = max(topic.limit_bytes(self._batch_size), _LEAST_STEP_BYTES)
+        larger_bytes = min(reached_bytes + step_bytes, self._most_bytes)
+        self._open_batches.set_limit(slot, 1, larger_bytes)
         self._slots[slot] = topic
         return True
 
@@ -77,5 +82,7 @@ class GrowingBatches:
 
 
 def largest_uncompressed(size: int) -> int:
-    """Bytes of which no codec makes more than ``size``, as ``largest_when_compressed`` has it."""
-    return max(size - 64, 0) * 64 // 65
+    """Bytes of which no codec makes more than ``size``, as ``largest_when_compressed`` has it;
+    negative if there are none.
+    """
+    return (size - 64) * 64 // 65
