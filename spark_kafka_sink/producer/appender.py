@@ -282,7 +282,7 @@ class Appender:
                 left_ms = counts_from_ms + self._config.max_block_ms - now_ms
                 if left_ms <= 0:
                     raise self._buffer_exhausted(missing)
-                self._monitor.wait(left_ms if gather_ms <= 0 else min(left_ms, gather_ms))
+                self._monitor.wait(gather_ms if gather_ms > 0 else left_ms)
             self._fill_reserve(missing)
 
     def _fill_reserve(self, missing: int) -> None:
