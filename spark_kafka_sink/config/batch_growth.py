@@ -8,8 +8,8 @@ from typing import NamedTuple
 class BatchGrowth(NamedTuple):
     """Of one topic, the one of the ``topic`` option.
 
-    max_message_bytes: the topic's ``max.message.bytes``
+    accepted_bytes: the topic's ``max.message.bytes``, or its ``segment.bytes`` where that is less
     """
 
     topic: str
-    max_message_bytes: int
+    accepted_bytes: int

@@ -207,9 +207,10 @@ SINK_OPTIONS = ConfigDef(
             Importance.LOW,
             "Let a full record batch grow beyond kafka.batch.size while another one of its "
             "partition waits to be sent: up to 1 MiB, kafka.max.request.size, the topic's "
-            "max.message.bytes and an eighth of kafka.buffer.memory, before compression. Only for "
-            "the topic that the topic option names, where the driver may read that setting "
-            "(DescribeConfigs), and where no option limits what the query writes.",
+            "max.message.bytes and segment.bytes, and an eighth of kafka.buffer.memory, before "
+            "compression. Only for the topic that the topic option names, where the driver may "
+            "read its settings (DescribeConfigs), and where no option limits what the query "
+            "writes.",
         ),
         ConfigKey(
             "interceptors",

@@ -4,8 +4,8 @@ A batch beyond ``batch.size`` saves nobody anything while brokers keep up: it wo
 Where its partition has another one in the queue already, it is not sent any sooner for being
 finished, and a larger one costs sender and brokers less. So it grows, by ``batch.size`` at a time,
 1 KiB at least, until the queue is empty or the limit is reached: what ``max.request.size`` and the
-topic's ``max.message.bytes`` allow, of records before compression, so that no broker refuses it
-whatever it makes of it.
+topic's ``max.message.bytes`` and ``segment.bytes`` allow, of records before compression, so that no
+broker refuses it whatever it makes of it.
 
 Not for a topic of which that is not known, nor under a limit of the query, where a batch is what is
 sent at a time.
@@ -42,7 +42,7 @@ class GrowingBatches:
         self._most_bytes = _NEVER
         if growth is not None:
             memory_bytes = accumulator.pool.memory_bytes // _LEAST_BATCHES
-            accepted = min(growth.max_message_bytes, config.max_request_size)
+            accepted = min(growth.accepted_bytes, config.max_request_size)
             self._most_bytes = min(largest_uncompressed(accepted), memory_bytes, _MOST_BYTES)
         self._slots: dict[int, TopicSlots] = {}
 

@@ -18,6 +18,7 @@ from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
 logger = logging.getLogger(__name__)
 
 _SIZE = "max.message.bytes"
+_SEGMENT = "segment.bytes"
 _POLICY = "cleanup.policy"
 
 
@@ -55,13 +56,14 @@ def growth_of(admin: AdminClient, topic: str, deadline_ms: int) -> BatchGrowth |
 
     Nothing is raised: without it, they are as large as ``batch.size`` says.
     """
+    asked = [_SIZE, _SEGMENT]
     try:
         node = admin.any_node(deadline_ms)
-        told, reason = configs_or_reason(admin, node, TOPIC_RESOURCE, topic, [_SIZE], deadline_ms)
+        told, reason = configs_or_reason(admin, node, TOPIC_RESOURCE, topic, asked, deadline_ms)
     except KafkaSinkError as error:
         told, reason = {}, str(error)
-    size = told.get(_SIZE)
-    if size is None:
+    if _SIZE not in told:
         logger.debug(f"record batches of topic {topic} do not grow: {reason}")
         return None
-    return BatchGrowth(topic, int(size))
+    # A batch is in one segment. Brokers that are not Apache's need not have that setting.
+    return BatchGrowth(topic, min(int(told[name]) for name in asked if name in told))

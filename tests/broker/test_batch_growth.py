@@ -26,7 +26,11 @@ def checked(kafka: LocalKafka, **given: str) -> SinkOptions:
 def test_the_driver_finds_out_what_the_topic_accepts(strict_kafka: LocalKafka) -> None:
     strict_kafka.create_topic("grow-default", 1)
     strict_kafka.create_topic("grow-less", 1, configs={"max.message.bytes": "50000"})
-    for topic, size in (("grow-default", DEFAULT), ("grow-less", 50_000)):
+    strict_kafka.create_topic(
+        "grow-segment", 1, configs={"max.message.bytes": "2000000", "segment.bytes": "1048576"}
+    )
+    sizes = {"grow-default": DEFAULT, "grow-less": 50_000, "grow-segment": 1_048_576}
+    for topic, size in sizes.items():
         for _ in range(2):  # the second time it is remembered
             given = checked(strict_kafka, topic=topic)
             assert given.producer.batch_growth == BatchGrowth(topic, size)
@@ -51,6 +55,17 @@ def test_nothing_is_asked_where_nothing_may_grow(
 
 def test_nothing_is_known_without_the_topic_option(strict_kafka: LocalKafka) -> None:
     assert checked(strict_kafka).producer.batch_growth is None
+
+
+def test_no_batch_is_larger_than_a_segment(kafka_3_9: LocalKafka) -> None:
+    """A broker refuses it, and for another reason than one larger than max.message.bytes."""
+    topic = "grow-small-segments"
+    kafka_3_9.create_topic(topic, 1, configs={"segment.bytes": "20000"})
+    given = checked(kafka_3_9, topic=topic, **{"kafka.batch.size": "4000"})
+    assert given.producer.batch_growth == BatchGrowth(topic, 20_000)
+    batch = batch_of(value=[b"%08d" % number * 10 for number in range(20_000)])
+    write_rows([batch], given, plan_of(batch, topic), KafkaCommitMessage(0, 0))
+    assert len(read_topic(kafka_3_9.bootstrap_servers, topic)) == 20_000
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
