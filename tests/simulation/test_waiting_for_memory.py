@@ -6,6 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
 from tests.simulation.harness import Simulation, simulate
+from tests.simulation.monitor import SteppingMonitor
 
 _MEMORY = 1_000_000
 _BATCH_SIZE = 10_000
@@ -145,3 +146,12 @@ def test_the_sender_is_woken_before_a_task_waits():
     simulation.append_to(30, [_VALUE])
     assert was_woken == [True]
     simulation.producer.flush()
+
+
+def test_the_sender_does_not_take_the_monitor_to_see_that_the_task_is_at_work(monkeypatch):
+    simulation = writing()
+    appender = simulation.producer._appender
+    with appender._turns.of_task():
+        monkeypatch.delattr(SteppingMonitor, "__enter__")
+        assert appender.finish_lingering(simulation.clock.ms) is None
+        monkeypatch.undo()

@@ -19,7 +19,7 @@ import pytest
 
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor, decompress
 
-SIZES = [1, 100, 32_767, 32_768, 32_769, 65_536, 65_537, 300_000]
+SIZES = [1, 100, 32_767, 32_768, 32_769, 65_536, 65_537, 262_144, 262_145, 300_000, 1 << 20]
 LEVELS: list[tuple[str, int | None]] = [
     ("gzip", None),
     ("gzip", -1),
