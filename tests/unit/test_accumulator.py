@@ -365,6 +365,23 @@ def test_back_pressure_ends_with_memory_or_failure(
     assert not thread.is_alive()
 
 
+def test_who_waits_is_told_of_as_much_memory_as_it_waits_for_and_of_the_end(
+    accumulator: RecordAccumulator,
+) -> None:
+    batches = [make_batch(T0, pages=accumulator.pool.take(1)) for _ in range(PAGES)]
+    enqueue(accumulator, *batches)
+    told: list[int] = []
+    accumulator.monitor.notify_all = lambda: told.append(  # type: ignore[method-assign]
+        accumulator.pool.free_count
+    )
+    with accumulator.monitor, accumulator.awaiting(3):
+        for batch in batches[:4]:
+            accumulator.complete(batch)
+    for batch in batches[4:]:
+        accumulator.complete(batch)
+    assert told == [3, 4, PAGES]
+
+
 def test_the_oldest_batch_is_the_one_closed_first(accumulator: RecordAccumulator) -> None:
     assert accumulator.oldest_incomplete() is None
     first, second = make_batch(T0), make_batch(T1)
