@@ -15,6 +15,7 @@ from tests.unit.scripted_network import LoseConnection, ScriptedNetwork
 NODE = NODES[1]
 REQUEST_TIMEOUT_MS, SETUP_MS, LONGEST_SETUP_MS = 30_000, 10_000, 30_000
 BACKOFF_MS, LONGEST_BACKOFF_MS = 50, 1_000
+IDLE_MS, NEVER_MS = 540_000, -1
 
 
 class NoJitter:
@@ -25,7 +26,7 @@ class NoJitter:
 class World:
     """One client, and brokers whose connections break as soon as they are asked something."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_idle_ms: int = IDLE_MS) -> None:
         self.clock = SimClock(0)
         offered = {InitProducerIdRequest: (0, 5)}
         self.network = ScriptedNetwork(NODES, self.clock, self._answer, offered)
@@ -37,7 +38,7 @@ class World:
             LONGEST_BACKOFF_MS,
             SETUP_MS,
             LONGEST_SETUP_MS,
-            540_000,
+            max_idle_ms,
         )
         self.client = NetworkClient(settings, self.network, self.clock, NoJitter())
 
@@ -134,3 +135,46 @@ def test_versions_are_asked_for_again_while_the_broker_wants_a_pause(world):
     versions = world.client.api_versions(NODE)
     assert versions is not None
     assert versions.transaction_version == 2
+
+
+def test_a_connection_is_closed_when_it_was_idle_for_so_long(world):
+    world.become_ready()
+    ready_at_ms = world.clock.ms
+    world.client.poll(10 * IDLE_MS, world.clock.ms)
+    assert world.clock.ms == ready_at_ms + IDLE_MS
+    assert not world.client.is_any_connected([NODE])
+    assert world.client.last_failure(NODE) is None
+
+
+def test_a_connection_may_be_idle_for_ever():
+    world = World(NEVER_MS)
+    world.become_ready()
+    ready_at_ms = world.clock.ms
+    world.client.poll(10 * IDLE_MS, world.clock.ms)
+    assert world.clock.ms == ready_at_ms + 10 * IDLE_MS
+    assert world.client.is_any_connected([NODE])
+
+
+def test_the_request_that_was_sent_first_ends_the_wait(world):
+    world.become_ready()
+    world.network.hung.add(1)
+    results = []
+    started_ms = world.clock.ms
+    for _ in range(2):
+        while not world.client.ready(NODE, world.clock.ms):
+            world.client.poll(1_000, world.clock.ms)
+        request = InitProducerIdRequest()
+        world.client.send(NODE, request, world.clock.ms, lambda result, _: results.append(result))
+        world.client.poll(0, world.clock.ms)
+        world.clock.ms += 10_000
+    world.client.poll(10 * REQUEST_TIMEOUT_MS, world.clock.ms)
+    assert world.clock.ms == started_ms + REQUEST_TIMEOUT_MS
+    assert [result.is_timeout for result in results] == [True, True]
+
+
+def test_nothing_is_due_while_a_name_is_looked_up(world, monkeypatch):
+    world.clock.ms = started_ms = 10 * IDLE_MS
+    monkeypatch.setattr(world.network, "resolve", lambda channel_id, host, port: None)
+    assert not world.client.ready(NODE, world.clock.ms)
+    world.client.poll(1_000, world.clock.ms)
+    assert world.clock.ms == started_ms + 1_000
