@@ -350,6 +350,15 @@ def test_a_wakeup_ends_a_poll_that_another_thread_is_in(network: SelectorNetwork
     assert not poll.is_alive()
 
 
+def test_what_was_written_to_wake_a_poll_ends_no_other_one(network: SelectorNetwork) -> None:
+    for _ in range(2):  # the resolver's threads and the task may both find it waiting
+        network._is_in_select = True
+        network.wakeup()
+    assert len(network._selector.select(0)) == 1
+    assert network.poll(60_000) == []
+    assert network._selector.select(0) == []
+
+
 def test_nothing_is_written_to_wake_a_thread_that_is_awake(network: SelectorNetwork) -> None:
     network.wakeup()
     assert network._selector.select(0) == []
