@@ -52,9 +52,15 @@ def append_while_the_leader_hangs(
     leader.resume()
 
 
+def stay_off_partition_0(simulation: Simulation) -> None:
+    """Rows without a key are for another partition, for which there are none."""
+    topic = simulation.producer._appender._topics.known("t")
+    topic.sticky_slot = topic.first_slot + 1
+
+
 def sizes(simulation: Simulation, topic: str = "t") -> list[int]:
-    """Of the batches in the log, as they were sent."""
-    (partition,) = simulation.cluster.topics[topic].partitions
+    """Of the batches of partition 0 in the log, as they were sent."""
+    partition = simulation.cluster.topics[topic].partitions[0]
     return [batch.header.size_bytes for batch in partition.log.batches]
 
 
@@ -90,7 +96,8 @@ def test_batches_of_another_topic_do_not_grow():
 
 def test_batches_do_not_grow_while_the_leader_keeps_up():
     """Some get full, but there is none before them in the queue."""
-    simulation = growing()
+    simulation = growing(partitions=2)
+    stay_off_partition_0(simulation)
     for _ in range(20):
         simulation.append_to(0, noise(90))
         simulation.run_for(100)
@@ -222,6 +229,27 @@ def test_rows_without_key_go_to_a_leader_that_has_nothing_to_do():
     topic.sticky_slot = -1
     accumulator.busy_nodes = frozenset()
     assert appender._growing.grow(topic, topic.first_slot, cluster)
+
+
+def test_a_batch_grows_by_what_fills_another_one_when_it_is_compressed():
+    """From where it is, where the limits of all batches of its topic were set meanwhile."""
+    simulation = growing(partitions=2, compression_type="lz4")
+    stay_off_partition_0(simulation)
+    appender = simulation.producer._appender
+    topic, open_batches = appender._topics.known("t"), appender._open_batches
+    cluster = simulation.producer._metadata.snapshot
+    append_while_the_leader_hangs(simulation, noise(2000))
+    slot = topic.first_slot
+    _, size_bytes = open_batches.limit_and_size_bytes(slot)
+    assert size_bytes > 5 * _BATCH_SIZE
+    topic.compression.estimate = 0.25
+    fills_a_batch = topic.limit_bytes(_BATCH_SIZE)
+    assert fills_a_batch > 3 * _BATCH_SIZE
+    open_batches.set_limit(slot, 2, fills_a_batch)
+    assert appender._growing.grow(topic, slot, cluster)
+    assert open_batches.limit_and_size_bytes(slot) == (size_bytes + fills_a_batch, size_bytes)
+    assert appender._growing.grow(topic, slot, cluster)
+    assert open_batches.limit_and_size_bytes(slot)[0] == size_bytes + 2 * fills_a_batch
 
 
 def test_nothing_grows_under_a_limit_of_the_query():

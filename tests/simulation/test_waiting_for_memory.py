@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.errors import DeliveryError
+from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError
 from tests.simulation.harness import Simulation, simulate
 from tests.simulation.monitor import SteppingMonitor
 
@@ -105,6 +105,16 @@ def test_nobody_waits_for_memory_that_it_has_already():
     assert 0 < simulation.producer.metrics.buffer_wait_ns < 50_000_000
     simulation.producer.flush()
     assert simulation.values()[0] == [b"first", _VALUE, large]
+
+
+@pytest.mark.parametrize("longest_ms", [20, 500])
+def test_a_task_does_not_wait_longer_than_it_may(longest_ms):
+    simulation = writing(max_block_ms=str(longest_ms))
+    simulation.cluster.brokers[1].is_paused = True
+    started_ms = simulation.clock.ms
+    with pytest.raises(BufferExhaustedError):
+        simulation.append_to(0, [_VALUE] * 2000)
+    assert simulation.clock.ms - started_ms == longest_ms
 
 
 def test_a_failure_ends_the_wait():
