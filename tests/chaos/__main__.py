@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka
+from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -65,7 +65,10 @@ def cluster(brokers: int) -> Iterator[tuple[LocalKafka, list[TcpProxy]]]:
         kafka: LocalKafka
 
         def target_of(broker_id: int) -> tuple[str, int]:
-            return kafka.address(broker_id, "PROXIED")
+            try:
+                return kafka.address(broker_id, "PROXIED")
+            except LocalKafkaError as error:  # it is being stopped, and a client still tries
+                raise ConnectionRefusedError(str(error)) from error
 
         proxies = [
             stack.enter_context(TcpProxy(lambda b=broker_id: target_of(b)))  # type: ignore[misc]
