@@ -6,6 +6,7 @@ found, as ``JsonSchema`` of Confluent does it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urldefrag, urljoin
@@ -13,6 +14,12 @@ from urllib.parse import unquote, urldefrag, urljoin
 _NEW_DRAFTS = ("/draft/2019-09/", "/draft/2020-12/")
 _VALUES = frozenset(["const", "default", "enum", "examples"])
 """Keywords that hold values, whose names mean nothing."""
+_OF_NAMES = frozenset(
+    ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"]
+)
+"""Keywords whose objects have schemas by names of the user's own, even those of keywords."""
+
+_INDEX = re.compile("[0-9]{1,9}")
 
 
 class _Place(NamedTuple):
@@ -81,7 +88,11 @@ class References:
             elif isinstance(node, dict):
                 base = self._named(node, key, base, is_new)
                 self._places[id(node)] = _Place(base, is_new)
-                waiting += [(inner, base) for name, inner in node.items() if name not in _VALUES]
+                for name, inner in node.items():
+                    if name in _OF_NAMES and isinstance(inner, dict):
+                        waiting += [(schema, base) for schema in inner.values()]
+                    elif name not in _VALUES:
+                        waiting.append((inner, base))
 
     def _named(self, node: dict[str, Any], key: str, base: str, is_new: bool) -> str:
         """The base of what is in ``node``, whose names are kept."""
@@ -110,7 +121,7 @@ def _at(found: Any, pointer: str) -> Any:
         name = step.replace("~1", "/").replace("~0", "~")
         if isinstance(found, dict) and name in found:
             found = found[name]
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+        elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
             found = found[int(name)]
         else:
             return None

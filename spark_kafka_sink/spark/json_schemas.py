@@ -13,7 +13,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.format_keys import JSON
 from spark_kafka_sink.config.formats import FormatOptions, GivenSchema, PartOptions
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.json_misfits import compared
+from spark_kafka_sink.formats.json_misfits import Compared, compared
 from spark_kafka_sink.formats.json_schema import Written, derived_json_schema
 
 
@@ -48,7 +48,7 @@ def check_json_fits(
     schema_id: int | None = None,
 ) -> list[str]:
     """Raise FormatError where rows of one JSON Schema do not fit one of a registry. Returns notes
-    on what cannot be compared.
+    on what cannot be compared, and on values that do not fit.
 
     files: names and texts of what ``wanted`` builds on
     schema_id: that was asked for, None for the latest schema of a subject
@@ -70,13 +70,22 @@ def check_json_fits(
             f"{'; '.join(found.misfits)}. Change the columns, or set {strict} to false to write "
             "them all the same"
         )
-    if not found.unknown:
-        return []
-    several = ", ".join(map(repr, found.unknown))
-    return [
-        f"{option}: what the {which} has by the $ref {several} is not compared with the columns "
-        f"of the {part}: neither the schema nor its references in the registry have what it names"
-    ]
+    return [*_notes(found, option, which, part)]
+
+
+def _notes(found: Compared, option: str, which: str, part: str) -> Iterator[str]:
+    if found.of_some:
+        yield (
+            f"{option}: the {which} for the {part} does not have {'; '.join(found.of_some)}. Rows "
+            "with such a value are written all the same"
+        )
+    if found.unknown:
+        several = ", ".join(map(repr, found.unknown))
+        yield (
+            f"{option}: what the {which} has by the $ref {several} is not compared with the "
+            f"columns of the {part}: neither the schema nor its references in the registry have "
+            "what it names"
+        )
 
 
 def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:

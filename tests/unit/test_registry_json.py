@@ -109,6 +109,23 @@ def test_what_cannot_be_compared_is_told_and_written(
     )
 
 
+def test_values_that_the_schema_does_not_have_are_told_once_and_written(
+    registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    home = {"properties": {"city": {"type": "string"}}, "type": "object"}
+    add(registry, "t-value", {"properties": {"id": {"type": "integer"}, "home": home}})
+    with caplog.at_level(logging.WARNING):
+        planned(registry, **LATEST)
+        assert caplog.messages == []
+        planned(registry, **LATEST, value_json_ignorenullfields="false")
+        planned(registry, **LATEST, value_json_ignorenullfields="false")
+    assert caplog.messages == [
+        "use.latest.version=true: the latest schema of the registry for the value does not have "
+        "'id' that is null; 'home' that is null; 'home.city' that is null. Rows with such a value "
+        "are written all the same"
+    ]
+
+
 def test_a_referenced_schema_that_is_no_json_is_not_compared(
     registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
