@@ -155,6 +155,8 @@ class RegistryClient:
                 left_ms = start_ms + self._config.timeout_ms - self._clock.now_ms()
                 if left_ms <= 0:
                     break
+                # Outside: whoever issues tokens has been asked for as long as a registry may be.
+                self._prepare_headers(number)
                 try:
                     found = self._ask_at(number, method, path, body, left_ms)
                 except RegistryUnavailableError as error:
@@ -172,13 +174,16 @@ class RegistryClient:
                 )
             self._wait(pause_ms)
 
+    def _prepare_headers(self, number: int) -> None:
+        if number not in self._headers:
+            url = self._urls[number]
+            self._headers[number] = headers_of(self._config, url, self._tls, self._clock)
+
     def _ask_at(
         self, number: int, method: str, path: str, body: Mapping[str, Any] | None, left_ms: int
     ) -> Any:
         url = self._urls[number]
         whole = urlsplit(f"{url.scheme}://{url.netloc}{url.path.rstrip('/')}{path}")
-        if number not in self._headers:
-            self._headers[number] = headers_of(self._config, url, self._tls, self._clock)
         headers = {name: secret.reveal() for name, secret in self._headers[number].items()}
         headers.update({"Accept": f"{_JSON}, application/json", "Content-Type": _JSON})
         sent = b"" if body is None else json.dumps(body).encode()

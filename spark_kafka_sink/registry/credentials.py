@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote
 
 from spark_kafka_sink.base.clock import Clock, pause
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import BearerConfig, RegistryConfig
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
-from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.registry.errors import RegistryError, RegistryUnavailableError
 from spark_kafka_sink.security.references import resolve
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def headers_of(
 ) -> dict[str, Secret]:
     """By name.
 
-    Raises RegistryError where a token cannot be had, ConfigError for a reference, and for a text
-    that no header can have, which is not shown.
+    Raises RegistryError where a token is refused, RegistryUnavailableError where none can be had
+    now, ConfigError for a reference, and for a text that no header can have, which is not shown.
     """
     if config.bearer is not None:
         return _bearer(config.bearer, config, tls, clock)
@@ -110,9 +110,9 @@ def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock
     try:
         return Secret(retrieval.fetch(config.timeout_ms).value.reveal())
     except KafkaSinkError as error:
-        raise RegistryError(
-            f"no token for the schema registry: {_in_own_words(str(error))}"
-        ) from None
+        may_pass = isinstance(error, CredentialsUnavailableError)
+        kind = RegistryUnavailableError if may_pass else RegistryError
+        raise kind(f"no token for the schema registry: {_in_own_words(str(error))}") from None
 
 
 def _resolved(text: str, option: str) -> str:

@@ -122,8 +122,8 @@ def find(
 ) -> Schema:
     """The schema, registered if that is asked for.
 
-    is_stream: a micro-batch, whose query may have asked just now; any other write asks
-    remembered: of what other processes were told: true while the registry is away
+    is_stream: a micro-batch, whose query may have asked before; any other write asks
+    remembered: of a stream, what other processes were told: true while the registry is away
     query: what tells a micro-batch's query from others; None for a job
 
     Raises RegistryError and ConfigError.
@@ -135,8 +135,9 @@ def find(
         return known[1]
     asked = _told_of(config, wanted, query)
     told = None if known is None or (query is None and wanted.is_of_now) else known[1]
-    if told is None and remembered is not None:
-        told = remembered.read(asked)
+    if remembered is not None:
+        # A new query, which has begun nothing, was told nothing: what is known is another one's.
+        told = (told or remembered.read(asked)) if is_stream else None
     if told is not None:  # then nobody waits for long
         config = replace(config, timeout_ms=min(config.timeout_ms, _KNOWN_TIMEOUT_MS))
     try:

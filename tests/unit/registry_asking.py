@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -85,3 +89,36 @@ def refusal(url: str, text: str | None = TEXT, **more: str) -> str:
 
 def paths(registry: Registry) -> list[str]:
     return [f"{asked.method} {asked.path}" for asked in registry.asked]
+
+
+def jwt() -> str:
+    parts = [{"alg": "none"}, {"exp": 4_000_000_000, "sub": "s", "iat": 1}]
+    texts = [base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts]
+    return ".".join([*texts, "x"])
+
+
+@contextmanager
+def serving_token(status: int, content: dict[str, str]) -> Iterator[str]:
+    """The address of an issuer of tokens that answers this."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            data = json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *values: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

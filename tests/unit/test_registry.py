@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-import threading
 from collections.abc import Iterator
 from uuid import UUID
 
@@ -26,9 +25,11 @@ from tests.unit.registry_asking import (
     asked_of,
     found,
     fresh_registry,
+    jwt,
     options,
     paths,
     refusal,
+    serving_token,
 )
 from tests.unit.registry_server import Registry
 
@@ -286,12 +287,6 @@ def test_credentials_of_the_brokers_may_be_those_of_the_registry(registry: Regis
     assert registry.asked[0].headers["Authorization"] == basic(f"user:{HUSH}")
 
 
-def jwt() -> str:
-    parts = [{"alg": "none"}, {"exp": 4_000_000_000, "sub": "s", "iat": 1}]
-    texts = [base64.urlsafe_b64encode(json.dumps(p).encode()).decode().rstrip("=") for p in parts]
-    return ".".join([*texts, "x"])
-
-
 def oauth(issuer: str) -> dict[str, str]:
     return {
         "schema_registry_bearer_auth_issuer_endpoint_url": f"{issuer}/token",
@@ -315,34 +310,3 @@ def test_an_issuer_that_refuses_is_told_by_the_names_of_these_options(registry: 
     assert "no token for the schema registry" in words
     assert "schema.registry.bearer.auth.client.id" in words
     assert registry.asked == []
-
-
-def serving_token(status: int, content: dict[str, str]):
-    from contextlib import contextmanager
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *values: object) -> None:
-            pass
-
-    @contextmanager
-    def run():
-        server = HTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-    return run()

@@ -45,7 +45,7 @@ def ask(registry: Registry, text: str = TEXT) -> Schema:
     assert given.registry.config is not None
     assert given.registry.value is not None
     wanted = Wanted("value", "t", text, "prefix", given.registry.value)
-    return find(given.registry.config, wanted, None, Remembered(os.getpid()))
+    return find(given.registry.config, wanted, None, Remembered(os.getpid()), is_stream=True)
 
 
 def test_what_was_told_is_true_while_the_registry_is_away(

@@ -16,7 +16,7 @@ from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.official import descriptor_set
 from tests.formats.protobuf_files import one_message
-from tests.unit.registry_asking import fresh_registry, options
+from tests.unit.registry_asking import fresh_registry, jwt, options, serving_token
 from tests.unit.registry_server import Registry
 
 FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
@@ -90,6 +90,44 @@ def test_a_query_with_a_new_checkpoint_in_the_place_of_another_asks(
     assert plan(registry, str(checkpoint)) == b"\1"
     (checkpoint / "commits" / "0").unlink()
     assert plan(registry, str(checkpoint)) == b"\2"
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_a_query_with_a_new_checkpoint_does_not_start_without_its_registry(
+    registry: Registry, tmp_path: Path, is_new_process: bool
+) -> None:
+    """What an earlier one in the same place was told is not taken."""
+    checkpoint = tmp_path / "c"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").touch()
+    assert plan(registry, str(checkpoint)) == b"\1"
+    registry.fails = AWAY
+    with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+        plan(registry, str(checkpoint), is_new_process)
+    (checkpoint / "commits").mkdir()
+    (checkpoint / "commits" / "0").touch()
+    assert plan(registry, str(checkpoint), is_new_process) == b"\1"
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_a_query_goes_on_while_there_is_no_token_for_its_registry(
+    registry: Registry, is_new_process: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    bearer = "schema_registry_bearer_auth"
+    given = {
+        f"{bearer}_credentials_source": "OAUTHBEARER",
+        f"{bearer}_client_id": "i",
+        f"{bearer}_client_secret": "s",
+    }
+    with serving_token(200, {"access_token": jwt()}) as issuer:
+        given[f"{bearer}_issuer_endpoint_url"] = f"{issuer}/token"
+        assert plan(registry, "/c/one", **given) == b"\1"
+    if not is_new_process:  # as when 10 seconds are over
+        schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+    assert plan(registry, "/c/one", is_new_process, **given) == b"\1"
+    assert "no token for the schema registry" in caplog.text
+    with pytest.raises(KafkaSinkError, match="no token for the schema registry"):
+        plan(registry, "/c/two", is_new_process, **given)
 
 
 def test_values_that_are_encoded_already_never_have_an_earlier_id(registry: Registry) -> None:
