@@ -38,12 +38,17 @@ class RefusedRowsError(KafkaSinkError, ValueError):
     """
 
     def __init__(self, rows: Mapping[int, str]) -> None:
-        self.rows = {int(row): str(reason) for row, reason in rows.items()}
+        self.rows = {int(row): _encodable(str(reason)) for row, reason in rows.items()}
         shown = "; ".join(f"row {row}: {text}" for row, text in [*self.rows.items()][:3])
         super().__init__(f"{len(self.rows)} row(s) refused: {shown}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.rows,)
+
+
+def _encodable(text: str) -> str:
+    """What is no Unicode in it as its escapes: Spark could not send it to the driver."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def load(entry_point: str, what: str) -> Any:

@@ -36,6 +36,10 @@ VALUE_SIZE = PREFIX + "value.truncated.from"
 KEY_SIZE = PREFIX + "key.truncated.from"
 HEADERS_DROPPED = PREFIX + "headers.dropped"
 
+MOST_TOLD = 8192
+"""Bytes of MESSAGE: a reason of the user's own may have all of a row's contents in it."""
+_CUT = b" [cut off]"
+
 _SCHEMA = pa.schema(
     [
         ("value", pa.binary()),
@@ -121,7 +125,7 @@ class DeadLetterColumns:
         if positions.timestamp is not None:
             told[TIMESTAMP] = _as_text(_millis(rows.column(positions.timestamp)))
         told[CAUSE] = pa.array([fault.cause.encode() for fault in faults], pa.binary())
-        told[MESSAGE] = pa.array([fault.message.encode() for fault in faults], pa.binary())
+        told[MESSAGE] = pa.array([_words(fault.message) for fault in faults], pa.binary())
         for name, value in (self._constants or {}).items():
             told[name] = repeated(value, count)
         return told
@@ -177,6 +181,14 @@ class DeadLetterColumns:
             )
         told = [{"key": name.encode(), "value": b"%d" % number} for name, number in marks.items()]
         return {**row, "headers": [*(row["headers"] or []), *told]}
+
+
+def _words(message: str) -> bytes:
+    """What is no Unicode in it, which the user's own text may have, as its escapes."""
+    found = message.encode(errors="backslashreplace")
+    if len(found) <= MOST_TOLD:
+        return found
+    return found[:MOST_TOLD].decode(errors="ignore").encode() + _CUT
 
 
 def _binary(column: Any) -> Any:

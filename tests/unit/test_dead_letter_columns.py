@@ -7,10 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.columns.dead_letters import (
     HEADERS_DROPPED,
     KEY_SIZE,
     MESSAGE,
+    MOST_TOLD,
     PREFIX,
     VALUE_SIZE,
     DeadLetterColumns,
@@ -44,9 +46,9 @@ def headers_of(letters: pa.RecordBatch, row: int) -> dict[bytes, bytes]:
     return dict(zip(keys, entries.field(1).to_pylist()))
 
 
-def letters_of(batch: pa.RecordBatch) -> pa.RecordBatch:
-    faults = [Fault(NOT_ENCODABLE, "why")] * batch.num_rows
-    made = DeadLetterColumns(2000, Origin(0, None, None)).of(batch, POSITIONS, faults)
+def letters_of(batch: pa.RecordBatch, why: str = "why", most_bytes: int = 2000) -> pa.RecordBatch:
+    faults = [Fault(NOT_ENCODABLE, why)] * batch.num_rows
+    made = DeadLetterColumns(most_bytes, Origin(0, None, None)).of(batch, POSITIONS, faults)
     made.validate()
     return made
 
@@ -76,3 +78,23 @@ def test_header_keys_that_are_not_utf_8_are_left_out_with_their_headers(key_type
     assert all(key.startswith(PREFIX.encode()) for key in found)
     assert found[HEADERS_DROPPED.encode()] == b"2"
     assert found[KEY_SIZE.encode()] == b"3000"
+
+
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("bad \udcff", rb"bad \udcff"),  # what is no Unicode, as of bytes that were not UTF-8
+        ("€" * MOST_TOLD, "€".encode() * (MOST_TOLD // 3) + b" [cut off]"),
+        ("x" * MOST_TOLD, b"x" * MOST_TOLD),
+    ],
+)
+def test_reasons_of_interceptors_may_be_any_text(why: str, told: bytes) -> None:
+    """An own reason may have what it complains of in it."""
+    made = letters_of(rows(pa.string(), (b"v", b"k", [])), why, 100_000)
+    assert headers_of(made, 0)[MESSAGE.encode()] == told
+
+
+def test_an_error_with_such_a_reason_can_be_sent_to_the_driver() -> None:
+    error = RefusedRowsError({3: "bad \udcff"})
+    assert str(error) == r"1 row(s) refused: row 3: bad \udcff"
+    assert error.rows == {3: r"bad \udcff"}
