@@ -24,6 +24,7 @@ from spark_kafka_sink.registry.answers import Schema, json_of, reason_in, schema
 from spark_kafka_sink.registry.credentials import headers_of
 from spark_kafka_sink.registry.errors import (
     MAY_PASS,
+    NoRegistryError,
     RegistryError,
     RegistryRefusedError,
     RegistryUnavailableError,
@@ -211,7 +212,7 @@ class RegistryClient:
             raise RegistryUnavailableError(f"{_shown(url)}: {words}") from None
         except HTTPException as error:
             _check_clear_text(url, most_ms)
-            raise RegistryError(
+            raise NoRegistryError(
                 f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
             ) from None
         if answer.status == 400:  # as some servers answer to what should have been TLS
@@ -246,7 +247,7 @@ class RegistryClient:
             what += f": {_ABOUT_PATH}" if code == 404 else ""
             raise RegistryRefusedError(what, answer.status, code, reason)
         if 300 <= answer.status < 400:
-            raise RegistryError(
+            raise NoRegistryError(
                 f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
         told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
@@ -264,8 +265,8 @@ class RegistryClient:
             "schema.registry.bearer.auth.token"
         )
 
-    def _no_registry(self, what: str) -> RegistryError:
-        return RegistryError(
+    def _no_registry(self, what: str) -> NoRegistryError:
+        return NoRegistryError(
             f"{self.name} answers {what}: it is no schema registry, or {_ABOUT_PATH}"
         )
 

@@ -36,6 +36,12 @@ class RegistryUnavailableError(RegistryError):
     """It does not answer, or says that it cannot now: the same may succeed later."""
 
 
+class NoRegistryError(RegistryError):
+    """What answers at its address is none: the address is wrong, or another one answers in its
+    place, as a load balancer whose registry is away.
+    """
+
+
 class RegistryRefusedError(RegistryError):
     """It answers with an error. status: of HTTP; code: the registry's own, or the status;
     reason: in its words

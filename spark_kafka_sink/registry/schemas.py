@@ -26,6 +26,7 @@ from spark_kafka_sink.registry.errors import (
     INVALID,
     NOT_FOUND,
     SUBJECT_NOT_FOUND,
+    NoRegistryError,
     RegistryError,
     RegistryRefusedError,
     RegistryUnavailableError,
@@ -135,14 +136,13 @@ def find(
         return known[1]
     asked = _told_of(config, wanted, query)
     told = None if known is None or (query is None and wanted.is_of_now) else known[1]
-    if remembered is not None:
-        # A new query, which has begun nothing, was told nothing: what is known is another one's.
+    if remembered is not None:  # a new query was told nothing: what is known is another one's
         told = (told or remembered.read(asked)) if is_stream else None
     if told is not None:  # then nobody waits for long
         config = replace(config, timeout_ms=min(config.timeout_ms, _KNOWN_TIMEOUT_MS))
     try:
         found = _asked(RegistryClient(config, clock), wanted)
-    except RegistryUnavailableError as error:
+    except (RegistryUnavailableError, NoRegistryError) as error:
         if told is None:
             raise
         logger.warning(f"{error}. The schema {told.id}, which it has told before, is written")

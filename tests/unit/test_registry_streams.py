@@ -130,6 +130,21 @@ def test_a_query_goes_on_while_there_is_no_token_for_its_registry(
         plan(registry, "/c/two", is_new_process, **given)
 
 
+@pytest.mark.parametrize("is_new_process", [True, False])
+@pytest.mark.parametrize("status", [200, 302, 404])
+def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
+    registry: Registry, status: int, is_new_process: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a load balancer does that has no registry to ask."""
+    assert plan(registry, "/c/one") == b"\1"
+    schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+    registry.fails = status, []
+    assert plan(registry, "/c/one", is_new_process) == b"\1"
+    assert f"answers {status}" in caplog.text or "with a JSON list" in caplog.text
+    with pytest.raises(KafkaSinkError, match="no schema registry|a redirect"):
+        plan(registry, "/c/two", is_new_process)
+
+
 def test_values_that_are_encoded_already_never_have_an_earlier_id(registry: Registry) -> None:
     """Whoever encodes them does so by the schema that is the latest now."""
     assert plan(registry, "/c/one", **RAW) == b"\1"
