@@ -36,7 +36,7 @@ class _Misfit(NamedTuple):
 def compared(written: Any, wanted: Any, others: Iterable[tuple[str, Any]] = ()) -> Compared:
     """All as ``json.loads`` has them. others: names and schemas that ``wanted`` builds on
 
-    Raises AttributeError, RecursionError, TypeError where one of them is no JSON Schema.
+    Raises RecursionError, TypeError where one of them is no JSON Schema.
     """
     comparing = _Comparing(References(wanted, others))
     found = comparing.misfits(written, wanted, "")
@@ -89,10 +89,10 @@ class _Comparing:
             yield from self.misfits(written, target, path)
             if not self._references.has_neighbours(wanted):
                 return
-        for part in wanted.get("allOf", ()):
+        for part in _part(wanted, "allOf", list):
             yield from self.misfits(written, part, path)
         for name in ("oneOf", "anyOf"):
-            yield from self._of_branches(written, wanted.get(name, ()), path)
+            yield from self._of_branches(written, _part(wanted, name, list), path)
         yield from self._of_option(written, wanted, path)
 
     def _of_branches(self, written: Any, branches: Any, path: str) -> Iterator[_Misfit]:
@@ -118,12 +118,14 @@ class _Comparing:
         self, written: Any, wanted: Any, below: Callable[[str], str]
     ) -> Iterator[_Misfit]:
         others = wanted.get("additionalProperties", True)
-        properties = wanted.get("properties", {})
+        properties = _part(wanted, "properties", dict)
         if "patternProperties" not in wanted:
             for name, inner in written.get("properties", {}).items():
                 yield from self.misfits(inner, properties.get(name, others), below(name))
-        for name in _required(wanted):
-            if "properties" in written and name not in written["properties"]:
+        # Draft-03 has it in each property, as true or false.
+        is_of_parent = isinstance(wanted.get("required"), bool)
+        for name in () if is_of_parent else _part(wanted, "required", list):
+            if "properties" in written and str(name) not in written["properties"]:
                 yield _Misfit(f"'{below(name)}' is required, and no column is it")
         inner = written.get("additionalProperties")
         if isinstance(inner, dict):
@@ -137,12 +139,13 @@ def _seldom(written: Any) -> str | None:
     return "NaN or infinite" if "enum" in written else None
 
 
-def _required(wanted: Any) -> list[Any]:
-    """Raises TypeError for what is none. Draft-03 has it in each property, as true or false."""
-    found = wanted.get("required", [])
-    if not isinstance(found, (list, bool)):
-        raise TypeError(f"'required' is neither a list nor true: {str(found)[:100]}")
-    return [] if isinstance(found, bool) else found
+def _part(wanted: Any, name: str, kind: type[Any]) -> Any:
+    """A keyword's list or object, empty where there is none. Raises TypeError for another type."""
+    found = wanted.get(name, kind())
+    if not isinstance(found, kind):
+        what = "list" if kind is list else "object"
+        raise TypeError(f"its '{name}' is no {what}: {str(found)[:100]}")
+    return found
 
 
 def _is_null(branch: Any) -> bool:
@@ -153,7 +156,7 @@ def _is_null(branch: Any) -> bool:
 def _types(wanted: Any) -> set[str]:
     """Empty where they are not all known: draft-03 has schemas among them, and ``any``."""
     types = wanted.get("type")
-    found = [types] if isinstance(types, str) else list(types or ())
+    found = [types] if isinstance(types, str) else types if isinstance(types, list) else []
     is_known = all(isinstance(one, str) and one in _TYPES for one in found)
     return set(found) if is_known else set()
 

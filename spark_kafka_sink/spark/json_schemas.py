@@ -60,7 +60,7 @@ def check_json_fits(
         which, strict = "registry's schema of this id", "id.compatibility.strict"
     try:
         found = compared(json.loads(written), json.loads(wanted), _parsed(files))
-    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+    except (RecursionError, TypeError, ValueError) as error:
         raise FormatError(
             f"{option}: the {which} for the {part} is no JSON Schema: {error}"
         ) from None

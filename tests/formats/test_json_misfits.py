@@ -77,6 +77,29 @@ def test_a_branch_that_takes_most_rows_is_the_one_that_is_told() -> None:
     assert compared(WRITTEN, {"anyOf": branches}) == ((), (NAN,), ())
 
 
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"properties": None}, "its 'properties' is no object: None"),
+        ({"required": "id"}, "its 'required' is no list: id"),
+        ({"anyOf": {"type": "object"}}, "its 'anyOf' is no list: {'type': 'object'}"),
+        ({"$ref": ["#"]}, "a $ref that is no text"),
+    ],
+)
+def test_what_is_no_schema_is_told(wanted: object, told: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        compared(WRITTEN, wanted)
+    assert told in str(refused.value)
+
+
+def test_names_of_any_type_are_no_error() -> None:
+    found = compared(WRITTEN, {"required": [{"n": 1}, 5], "type": 5}).misfits
+    assert found == (
+        "'{'n': 1}' is required, and no column is it",
+        "'5' is required, and no column is it",
+    )
+
+
 @pytest.mark.parametrize("name", ["default", "const", "enum", "examples"])
 def test_a_column_may_be_called_like_a_keyword(name: str) -> None:
     """What it refers to is that of the schema in which it stands."""
