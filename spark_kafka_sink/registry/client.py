@@ -199,7 +199,7 @@ class RegistryClient:
             # Where a server has refused a client, its alert may be lost with the connection.
             if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
                 raise RegistryUnavailableError(told) from None
-            raise RegistryError(told) from None
+            raise NoRegistryError(told) from None
         except UnicodeError as error:  # of a host's name, before anything is sent
             raise ConfigError(
                 f"{_shown(url)} has a host that cannot be looked up ({error}): check {URL_OPTION}"

@@ -13,6 +13,10 @@
     more bytes than are taken              | refused
     408, 429, 5xx, no connection, no answer| may pass: the next address, then once more
     a certificate that is not trusted      | refused
+    no answer of a registry                | refused
+
+A query that was told a schema before goes on with it where the same may pass, where a certificate
+is not trusted, and where what answers is no registry: something else may answer in its place.
 
 Source: ``io.confluent.kafka.schemaregistry.rest.exceptions.Errors``.
 """
@@ -37,8 +41,8 @@ class RegistryUnavailableError(RegistryError):
 
 
 class NoRegistryError(RegistryError):
-    """What answers at its address is none: the address is wrong, or another one answers in its
-    place, as a load balancer whose registry is away.
+    """What is at its address is none, or not trusted: the address is wrong, or something else
+    answers in its place, as a load balancer whose registry is away.
     """
 
 

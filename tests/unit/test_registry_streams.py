@@ -17,7 +17,8 @@ from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.official import descriptor_set
 from tests.formats.protobuf_files import one_message
 from tests.unit.registry_asking import fresh_registry, jwt, options, serving_token
-from tests.unit.registry_server import Registry
+from tests.unit.registry_server import Registry, serving
+from tests.unit.tls_server import authority, load_identity, server_context
 
 FIRST = '{"type":"record","name":"R","fields":[{"name":"a","type":["null","string"]}]}'
 SECOND = FIRST.replace('"R"', '"S"')
@@ -143,6 +144,32 @@ def test_a_query_goes_on_while_another_answers_in_the_place_of_its_registry(
     assert f"answers {status}" in caplog.text or "with a JSON list" in caplog.text
     with pytest.raises(KafkaSinkError, match="no schema registry|a redirect"):
         plan(registry, "/c/two", is_new_process)
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_a_query_goes_on_while_the_certificate_is_another_ones(
+    is_new_process: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As that of a load balancer that has no registry to ask, or one that has expired. Nothing is
+    sent there.
+    """
+    context = server_context(authority().issue("registry", ["127.0.0.1"]))
+    trust = {
+        "schema_registry_ssl_truststore_type": "PEM",
+        "schema_registry_ssl_truststore_certificates": authority().pem,
+    }
+    schemas._known.clear()
+    with serving(Registry(), context) as registry:
+        registry.add("t-value", {"schema": FIRST})
+        assert plan(registry, "/c/one", **trust) == b"\1"
+        schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+        load_identity(context, authority().issue("registry", ["elsewhere"]))
+        registry.asked.clear()
+        assert plan(registry, "/c/one", is_new_process, **trust) == b"\1"
+        assert "not for the name or address 127.0.0.1" in caplog.text
+        with pytest.raises(KafkaSinkError, match="not for the name or address"):
+            plan(registry, "/c/two", is_new_process, **trust)
+        assert registry.asked == []
 
 
 def test_values_that_are_encoded_already_never_have_an_earlier_id(registry: Registry) -> None:
