@@ -7,9 +7,31 @@ from collections.abc import Iterator
 
 import pytest
 
+from spark_kafka_sink.localkafka import LocalKafka
+from spark_kafka_sink.registry import schemas
+from tests.registry.apicurio import Apicurio, running_apicurio
+
 
 @pytest.fixture(autouse=True)
 def connections_are_closed() -> Iterator[None]:
     """Confluent's client leaves that to the garbage collection, which warns of it."""
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Apicurio]:
+    with running_apicurio() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    schemas._known.clear()
+
+
+@pytest.fixture
+def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    kafka.create_topic(name, 1)
+    return name

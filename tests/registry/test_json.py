@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from tests.formats.variant_strategies import (
     short_text,
     written,
 )
-from tests.registry.apicurio import Apicurio, running_apicurio
 from tests.registry.test_registry import (  # noqa: F401
     ARROW,
     FLIGHTS,
@@ -31,7 +29,6 @@ from tests.registry.test_registry import (  # noqa: F401
     TWO_ARROW,
     TWO_ROWS,
     Writing,
-    topic,
     writing,
 )
 
@@ -42,17 +39,6 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
-    with running_apicurio() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    schemas._known.clear()
 
 
 def write(writing: Writing, *rows: Any, **more: str) -> None:  # noqa: F811

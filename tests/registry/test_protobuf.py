@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from spark_kafka_sink.spark.task import write_rows
 from tests.formats import official
 from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of
 from tests.reading import read_topic
-from tests.registry.apicurio import Apicurio, running_apicurio
+from tests.registry.apicurio import Apicurio
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
 protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
@@ -101,17 +100,6 @@ def fill(message: Any, name: str) -> None:
     ):
         add_field(message, field, kind)
     add_map(message, "seats", "string", "int32", name.rpartition(".")[0])
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
-    with running_apicurio() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    schemas._known.clear()
 
 
 class Writing:

@@ -18,14 +18,13 @@ from pyspark.sql import types as t
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.errors import RegistryError
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.spark.task import write_rows
 from tests.reading import read_topic
-from tests.registry.apicurio import Apicurio, running_apicurio
+from tests.registry.apicurio import Apicurio
 
 registry_client = pytest.importorskip("confluent_kafka.schema_registry")
 avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
@@ -69,24 +68,6 @@ ARROW = pa.schema(
         ("crew", pa.struct([("captain", pa.string())])),
     ]
 )
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
-    with running_apicurio() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    schemas._known.clear()
-
-
-@pytest.fixture
-def topic(kafka: LocalKafka, request: pytest.FixtureRequest) -> str:
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    kafka.create_topic(name, 1)
-    return name
 
 
 class Writing:

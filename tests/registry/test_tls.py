@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
 
 import pytest
 
 from spark_kafka_sink.localkafka.certificates import Authority, Identity
-from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.errors import RegistryError
-from tests.registry.apicurio import Apicurio, running_apicurio
-from tests.registry.test_registry import ROWS, Writing, topic, writing  # noqa: F401
+from tests.registry.test_registry import ROWS, Writing, writing  # noqa: F401
 from tests.registry.tls_front import tls_in_front_of
 from tests.unit.tls_server import authority, other_authority, server_context
 
@@ -19,17 +16,6 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
-    with running_apicurio() as made:
-        yield made
-
-
-@pytest.fixture(autouse=True)
-def nothing_known() -> None:
-    schemas._known.clear()
 
 
 def trusting(trusted: Authority) -> dict[str, str]:
