@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.plan import JsonOptions
+from spark_kafka_sink.formats.zones import zone_id
 from spark_kafka_sink.record.kernels import nodes, patterns
 
 Steps = tuple[tuple[int, int], ...]
@@ -43,8 +44,6 @@ _ZEROS = {
 _OF_DATES, _OF_CLOCKS, _OF_ZONES = "yMd", "yMdHmsS", "yMdHmsSXxZV"
 _PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|.", re.DOTALL)
 _RESERVED = frozenset("[]{}#'")
-# Of an offset Spark makes an id of its own; UTC is one of the names that stay as they are.
-_ZONE_NAME = re.compile(r"[A-Za-z]\w*(?:/[\w+-]+)*|[+-]\d\d:\d\d")
 
 
 def patterns_of(options: JsonOptions, option_prefix: str = "") -> dict[int, Steps]:
@@ -120,8 +119,8 @@ def _of_letter(letter: str, count: int, zone: str) -> Iterator[tuple[int, int]]:
         if count <= _MOST_OF_A_SECOND:
             yield patterns.FRACTION, count
     elif letter == "V":
-        if count == 2 and _ZONE_NAME.fullmatch(zone):
-            yield from _bytes(zone)
+        if count == 2:
+            yield from _bytes(zone_id(zone))
     else:
         yield from _offset(letter, count)
 

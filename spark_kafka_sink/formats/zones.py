@@ -21,7 +21,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EVER = 2**62
 _FIRST = int((datetime(1800, 1, 1, tzinfo=timezone.utc) - _EPOCH).total_seconds())
 _STEP = 4 * 86_400
-_FIXED = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
+_FIXED = re.compile(r"(UTC|GMT|UT)?([+-].*)")
+_OFFSET = re.compile(r"[0-9]{2}(?::[0-9]{2}){0,2}|[0-9]{4}|[0-9]{6}|[0-9]")
+# Spark takes some offsets that Java has with two digits alone.
+_ONE_DIGIT_HOUR = re.compile(r"([+-])([0-9]):")
+_ONE_DIGIT_MINUTE = re.compile(r"([+-][0-9]{2}:)([0-9])$")
+_MOST_AHEAD_S = 18 * 3600
+"""Of Java's offsets, in both directions. Kernels write clocks of less than a day."""
 _OF_UTC = frozenset(["UTC", "GMT", "UT", "Z", "Zulu", "Etc/UTC", "Etc/GMT", "Universal"])
 _SHORT = {
     **{"ACT": "Australia/Darwin", "AET": "Australia/Sydney", "ART": "Africa/Cairo"},
@@ -42,11 +48,10 @@ def zone_table(name: str) -> npt.NDArray[np.int64]:
 
     The first row begins before all times, the last one ends the one before. Complete from 1800 to
     ZONES_REPEAT; before that, clocks showed local mean time. Raises FormatError for a name that is
-    not known here.
+    not known here, and for offsets beyond 18 hours.
     """
-    name = _SHORT.get(name, name)
-    offset = _fixed_offset(name)
-    changes = [(_FIRST, offset)] if offset is not None else _changes(_zone(name))
+    java_name, offset = _java_zone(name)
+    changes = [(_FIRST, offset)] if offset is not None else _changes(_zone(java_name))
     rows = [(-_EVER, changes[0][1]), *changes[1:], (_EVER, 0)]
     return np.array(rows, np.int64)
 
@@ -60,15 +65,47 @@ def seconds_ahead(seconds: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.i
     return found
 
 
-def _fixed_offset(name: str) -> int | None:
-    if name in _OF_UTC:
-        return 0
-    found = _FIXED.fullmatch(name)
+def zone_id(name: str) -> str:
+    """What Java calls the zone: ``PST`` is America/Los_Angeles, ``+1:00`` is +01:00.
+
+    Raises FormatError for an offset that Java does not have.
+    """
+    return _java_zone(name)[0]
+
+
+def _java_zone(name: str) -> tuple[str, int | None]:
+    """Java's id of the zone, and the seconds that its clocks are always ahead, if they are."""
+    padded = _ONE_DIGIT_HOUR.sub(r"\g<1>0\g<2>:", name, count=1)
+    padded = _ONE_DIGIT_MINUTE.sub(r"\g<1>0\g<2>", padded)
+    java_name = _SHORT.get(padded, padded)
+    found = _FIXED.fullmatch(java_name)
     if found is None:
+        return java_name, 0 if java_name in _OF_UTC else None
+    prefix, offset = found[1] or "", _offset_of(found[2])
+    if offset is None:
+        raise FormatError(
+            f"the time zone '{name}' is none: offsets are from -18:00 to +18:00, as +05:30"
+        )
+    return (f"{prefix}{_offset_id(offset)}" if offset else prefix or "Z"), offset
+
+
+def _offset_of(text: str) -> int | None:
+    """Seconds of an offset with its sign; None for one that Java's ZoneOffset does not have."""
+    if not _OFFSET.fullmatch(text[1:]):
         return None
-    sign, hours, minutes, seconds = found.groups()
-    total = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
-    return -total if sign == "-" else total
+    digits = text[1:].replace(":", "")
+    digits = digits.zfill(2).ljust(6, "0")
+    hours, minutes, seconds = (int(digits[place : place + 2]) for place in (0, 2, 4))
+    total = hours * 3600 + minutes * 60 + seconds
+    if minutes > 59 or seconds > 59 or total > _MOST_AHEAD_S:
+        return None
+    return -total if text[0] == "-" else total
+
+
+def _offset_id(offset: int) -> str:
+    minutes, seconds = divmod(abs(offset), 60)
+    end = f":{seconds:02d}" if seconds else ""
+    return f"{'-' if offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}{end}"
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -109,17 +109,20 @@ def floating(value: float, is_single: bool) -> str:
 
 
 def decimal(value: Decimal, scale: int) -> str:
-    unscaled = int(Context(prec=60).scaleb(value, scale))
+    return unscaled_decimal(int(Context(prec=60).scaleb(value, scale)), scale)
+
+
+def unscaled_decimal(unscaled: int, scale: int) -> str:
     digits = str(abs(unscaled))
     minus = "-" if unscaled < 0 else ""
     exponent = len(digits) - 1 - scale
     if scale == 0:
         return minus + digits
-    if exponent >= -6:
+    if scale > 0 and exponent >= -6:
         padded = digits.rjust(scale + 1, "0")
         return f"{minus}{padded[:-scale]}.{padded[-scale:]}"
     fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{minus}{digits[0]}{fraction}E{exponent}"
+    return f"{minus}{digits[0]}{fraction}E{exponent:+d}"
 
 
 def day(days: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 
 import numpy as np
@@ -242,7 +243,8 @@ def test_types_that_cannot_be_written(kind, message):
         ({"timestamp_format": "yyyy'T"}, "yyyy'T: the quote is not closed"),
         ({"timestamp_format": "yyyyyyy"}, "yyyyyyy is not supported"),
         ({"timestamp_format": "ZZZZ"}, "ZZZZ is not supported"),
-        ({"timestamp_format": "VV", "time_zone": "GMT+1"}, "VV is not supported"),
+        ({"timestamp_format": "VVV"}, "VVV is not supported"),
+        ({"timestamp_format": "VV", "time_zone": "GMT+19"}, "from -18:00 to [+]18:00"),
         ({"timestamp_ntz_format": "HHX"}, "timestampNTZFormat=HHX: the letter X is not supported"),
         ({"date_format": "yyyy-MM-dd HH"}, "dateFormat=yyyy-MM-dd HH: the letter H is not"),
     ],
@@ -266,3 +268,57 @@ def test_plans_that_do_not_fit(plan, message):
     schema = pa.schema([("c", pa.int8()), ("s", pa.struct([("y", pa.int8())]))])
     with pytest.raises(FormatError, match=message):
         RowEncoder(plan, schema)
+
+
+@pytest.mark.parametrize("scale", [0, 1, 6, 7, 38, 100, 2**31 - 1, -1, -8, -100, -(2**31)])
+def test_decimals_of_all_scales_as_java_writes_them(scale):
+    numbers = [0, 1, -1, 123, -123, 10**37, 10**38 - 1, -(10**38) + 1]
+    data = b"".join(number.to_bytes(16, "little", signed=True) for number in numbers)
+    kind = pa.decimal128(38, scale)
+    array = pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(data)])
+    assert of_column(array) == [json_twin.unscaled_decimal(number, scale) for number in numbers]
+
+
+def test_a_decimal_with_a_negative_scale_as_spark_writes_it():
+    """``select 1.23e10BD`` with spark.sql.legacy.allowNegativeScaleOfDecimal."""
+    array = pa.array([decimal.Decimal("1.23E10"), decimal.Decimal("0E8")], pa.decimal128(3, -8))
+    assert of_column(array) == ["1.23E+10", "0E+8"]
+    keys = pa.array([[(decimal.Decimal("-1.23E10"), 1)]], pa.map_(array.type, pa.int8()))
+    assert of_column(keys) == ['{"-1.23E+10":1}']
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        ("PST", "America/Los_Angeles"),
+        ("EST", "-05:00"),
+        ("+00:00", "Z"),
+        ("Z", "Z"),
+        ("UTC", "UTC"),
+        ("UTC+0", "UTC"),
+        ("GMT+1", "GMT+01:00"),
+        ("UT-01:30:15", "UT-01:30:15"),
+        ("+1:00", "+01:00"),
+        ("+18", "+18:00"),
+        ("-0130", "-01:30"),
+        ("+053000", "+05:30"),
+        ("Europe/Berlin", "Europe/Berlin"),
+        ("Etc/GMT+12", "Etc/GMT+12"),
+        ("Zulu", "Zulu"),
+    ],
+)
+def test_a_pattern_writes_the_name_that_java_has_for_the_zone(zone, name):
+    batch = pa.record_batch([pa.array([0], pa.timestamp("us", "UTC"))], ["c"])
+    assert texts(batch, time_zone=zone, timestamp_format="VV") == [f'{{"c":"{name}"}}']
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        *("-99:99", "+99:99", "+25:00", "+18:01", "-18:00:01", "+24:00", "UTC+19", "GMT-1800:01"),
+        *("+1234567", "+123", "+05:60", "+01:0203", "+0102:03", "+", "UT-", "+\u0661:00", "+1 "),
+    ],
+)
+def test_offsets_that_java_does_not_have_are_refused(zone):
+    with pytest.raises(FormatError, match="offsets are from -18:00 to [+]18:00"):
+        encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), time_zone=zone)

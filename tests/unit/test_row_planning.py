@@ -307,6 +307,7 @@ def test_what_is_wrong_with_avros_names_and_schema_names_the_option(
         ("timestampNTZFormat", "yyyy-MM-ddTHH", "write 'T' in quotes"),
         ("dateFormat", "yyyy'T", "the quote is not closed"),
         ("timeZone", "Europe/Berln", "is not known to Python here"),
+        ("timeZone", "-99:99", "offsets are from -18:00 to +18:00"),
     ],
 )
 def test_what_is_wrong_with_times_of_json_names_the_option(

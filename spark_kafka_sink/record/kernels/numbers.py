@@ -256,7 +256,10 @@ def put_wide(at: int, high: Any, low: Any) -> int:
 
 @called
 def put_decimal(at: int, address: int, scale: int) -> int:
-    """Write the int128 at ``address`` over 10^scale, as Java's BigDecimal: ``0.01``, ``1E-7``."""
+    """Write the int128 at ``address`` over 10^scale, as Java's BigDecimal: ``0.01``, ``1E-7``.
+
+    scale: any int32; if it is negative there is always an exponent: ``1.23E+10``
+    """
     low, high = load_uint64(address), load_uint64(address + 8)
     if high >> np.uint64(63):
         store_uint8(at, 45)
@@ -270,7 +273,7 @@ def put_decimal(at: int, address: int, scale: int) -> int:
     digits = at + SCRATCH
     count = put_wide(digits, high, low) - digits
     exponent = count - 1 - scale
-    if exponent < -6:
+    if scale < 0 or exponent < -6:
         return _put_scientific(at, digits, count, exponent)
     if count > scale:
         copy_bytes(at, digits, count - scale)
@@ -296,4 +299,8 @@ def _put_scientific(at: int, digits: int, count: int, exponent: int) -> int:
         copy_bytes(at + 1, digits + 1, count - 1)
         at += count
     store_uint8(at, 69)
-    return put_integer(at + 1, exponent)
+    at += 1
+    if exponent > 0:
+        store_uint8(at, 43)
+        at += 1
+    return put_integer(at, exponent)
