@@ -195,7 +195,7 @@ class _Matching:
         way = self._way(kind, name, schema, column)
         if way is None:
             raise FormatError(_does_not_fit(column, [schema]))
-        symbols = tuple(schema["symbols"]) if way.written_as == ENUM else ()
+        symbols = tuple(schema["symbols"]) if way.written_as == ENUM else None
         node = Node(way.kind, parameter=way.parameter, written_as=way.written_as)
         node = node._replace(offset_bytes=offset_bytes, symbols=symbols, path=column.path)
         return _Made(node, way.loss)

@@ -27,8 +27,9 @@ class Node(NamedTuple):
     name: the bytes that come before its value, or, of a constant, are it
     source: which column it is, or which field of the struct that it is in; -1: none
     parameter, written_as, value_branch, null_branch: numbers for the kernel
-    symbols: those of an enum; numbers: what each of them is written as, or, without symbols, those
-        that the enum has; path: what messages call it
+    symbols: those of an enum, of which there may be none; None for what is no enum
+    numbers: what each symbol is written as, or, without symbols, those that the enum has
+    path: what messages call it
     rules: of a Protobuf field, whose tag ``name`` is; rival: which field of the struct around it is
         the next one of the same oneof, -1 if there is none
     pattern: steps of ``record.kernels.patterns``, where a date or time has one
@@ -42,8 +43,8 @@ class Node(NamedTuple):
     value_branch: int = -1
     null_branch: int = -1
     offset_bytes: int = 0
-    symbols: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()
+    symbols: tuple[str, ...] | None = None
+    numbers: tuple[int, ...] | None = None
     rules: int = 0
     rival: int = -1
     path: str = ""
@@ -163,17 +164,22 @@ class Table:
             row[nodes.RULES] = node.rules
             row[nodes.TAG] = int.from_bytes(node.name[-8:].rjust(8, b"\0"), "little", signed=True)
             address += len(node.name)
-            if node.symbols or node.numbers:
+            # An enum without symbols has a table, too: a kernel reads its count.
+            if node.symbols is not None or node.numbers is not None:
                 row[nodes.PARAMETER] = self._keep_symbols(node.symbols, node.numbers)
             if node.pattern:
                 row[nodes.PARAMETER] = self._keep_pattern(node.pattern)
         self._number(root, 0)
 
-    def _keep_symbols(self, symbols: tuple[str, ...], numbers: tuple[int, ...]) -> int:
+    def _keep_symbols(
+        self, symbols: tuple[str, ...] | None, numbers: tuple[int, ...] | None
+    ) -> int:
         """Address of int64[]: their count, address and length of each symbol, the numbers."""
-        encoded = [symbol.encode() for symbol in symbols]
+        encoded = [symbol.encode() for symbol in symbols or ()]
+        numbers = numbers or ()
         text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
-        kept, address = [len(encoded) or len(numbers)], text.ctypes.data
+        kept = [len(numbers) if symbols is None else len(encoded)]
+        address = text.ctypes.data
         for symbol in encoded:
             kept += [address, len(symbol)]
             address += len(symbol)

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import DecimalType, StructField, StructType
 
+from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.errors import FormatError
 from tests.formats import avro_twin
 from tests.formats.avro_written import encoder, record, written
@@ -246,3 +248,24 @@ def test_rows_that_cannot_be_written_are_told_and_the_others_are():
         "field 's.e' is none of the symbols of the Avro schema's enum",
         None,
     ]
+
+
+def test_an_enum_without_symbols_has_no_rows():
+    """Java's Avro accepts such a schema."""
+    enum = {"type": "enum", "name": "E", "symbols": []}
+    batch = pa.record_batch({"c": ["one", "", None]})
+    made = encoder(batch.schema, record(c=["null", enum]))
+    values, faults = made.encode(batch)
+    assert values.to_pylist() == [None, None, b"\0"]
+    texts = {made.fault_text(fault) for fault in faults[:2].tolist()}
+    assert texts == {"field 'c' is none of the symbols of the Avro schema's enum"}
+
+
+@pytest.mark.parametrize("scale", [-8, -1])
+def test_decimals_with_a_negative_scale_are_refused(scale):
+    """As by Java's Avro, and so by Spark's to_avro."""
+    avro = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": scale}
+    with pytest.raises(FormatError, match="no valid precision and scale"):
+        encoder(pa.schema([("c", pa.decimal128(3, scale))]), record(c=avro))
+    with pytest.raises(FormatError, match=f"Spark type decimal.3,{scale}., which Avro has no"):
+        derived_schema(StructType([StructField("c", DecimalType(3, scale))]).json())

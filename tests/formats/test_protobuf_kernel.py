@@ -304,3 +304,16 @@ def test_tasks_need_no_package_of_protobuf():
     command = [sys.executable, "-c", WITHOUT_THE_PACKAGE, pickle.dumps(plan).hex()]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == "[b'\\x08\\x01', b'\\x08\\x02']\n", done.stderr
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.int32()])
+def test_an_enum_without_values_has_no_rows(kind):
+    """A schema of protoc has one at least, a descriptor file of anybody's may have none."""
+    schema = schema_of(one_message(c="enum pkg.Kind"))
+    schema = schema._replace(enums=tuple(e._replace(values=()) for e in schema.enums))
+    batch = pa.record_batch([pa.array(["1", None]).cast(kind)], ["c"])
+    made = encoder(batch.schema, schema)
+    values, faults = made.encode(batch)
+    assert values.to_pylist() == [None, b""]
+    text = "field 'c' is none of the values of its Protobuf enum"
+    assert made.fault_text(int(faults[0])) == text
