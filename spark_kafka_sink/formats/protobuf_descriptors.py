@@ -6,6 +6,7 @@ Source: Protobuf's ``descriptor.proto``.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -42,19 +43,26 @@ _MOST_SHOWN = 20
 class ProtobufFile(NamedTuple):
     """A .proto file as a registry takes it. name: that others import it by
 
-    text: a FileDescriptorProto in Base64; imports: those that a registry does not know by itself
+    text: a FileDescriptorProto in Base64
+    imports: names of the files that it imports, but for those that a registry knows by itself
     """
 
     name: str
     text: str
-    imports: tuple[ProtobufFile, ...] = ()
+    imports: tuple[str, ...] = ()
 
 
 class DescribedMessage(NamedTuple):
-    """A message, and the file that it is in."""
+    """A message, and the files that it is made of.
+
+    files: each file follows those that it imports; the message's own file is the last one
+    is_behind_map: whether its indexes count entries of maps, which the text of a .proto file with
+        ``map<…>`` has no messages for
+    """
 
     schema: ProtobufSchema
-    file: ProtobufFile
+    files: tuple[ProtobufFile, ...]
+    is_behind_map: bool = False
 
 
 def check_installed(option: str) -> None:
@@ -92,7 +100,10 @@ def read_registered(
 ) -> DescribedMessage:
     """A message of a FileDescriptorProto in Base64; its first one without ``message``.
 
-    imports: names and texts of the files that it imports, and that these do. Raises FormatError.
+    imports: names and texts of the files that it imports, and that these do
+
+    Raises FormatError, also for a message of an imported file: its indexes would be those of
+    another schema than the one whose id goes before it.
     """
     root = _parsed(text, "")
     others = [_parsed(other, name) for name, other in imports]
@@ -103,6 +114,53 @@ def read_registered(
         first = root.message_type[0].name
         message = f"{root.package}.{first}" if root.package else first
     return files.described(message)
+
+
+def indexes_in(text: str, name: str) -> tuple[int, ...]:
+    """Return where the message of a full name is in a schema as a registry has it.
+
+    text: a FileDescriptorProto in Base64, or that of a .proto file
+
+    Raises FormatError where the schema does not define the message.
+    """
+    try:
+        file = _parsed(text, "")
+    except FormatError:
+        file = _outline(text)
+    space = f"{file.package}." if file.package else ""
+    names = name[len(space) :].split(".") if name.startswith(space) else []
+    found = _indexes(file, names)
+    if not found:
+        known = ", ".join(_names_in(file)[:_MOST_SHOWN]) or "none"
+        raise FormatError(f"it has no message '{name}': there are {known}")
+    return found
+
+
+_WORD = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[\w.]+|\S""", re.DOTALL
+)
+
+
+def _outline(text: str) -> FileDescriptorProto:
+    """The package and the names of messages of a .proto file, as Confluent counts messages there:
+    neither groups nor maps are messages.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    words = [word for word in _WORD.findall(text) if word[:2] not in ("//", "/*")]
+    file = FileDescriptorProto()
+    around: list[Any] = [file.message_type]  # None in what is no message
+    for place, word in enumerate(words):
+        if word == "{":
+            inner = None
+            if around[-1] is not None and words[max(place - 2, 0)] == "message":
+                inner = around[-1].add(name=words[place - 1]).nested_type
+            around.append(inner)
+        elif word == "}" and len(around) > 1:
+            around.pop()
+        elif word == "package" and len(around) == 1 and words[place + 2 : place + 3] == [";"]:
+            file.package = words[place + 1]
+    return file
 
 
 def _parsed(text: str, name: str) -> FileDescriptorProto:
@@ -135,17 +193,23 @@ class _Files:
 
         self._given, self._advice, self._main = files, advice, main
         self._files = {file.name: file for file in files}
-        self._added: set[str] = set()
+        self._added: dict[str, None] = {}  # each after those that it imports
         self._pool: Any = DescriptorPool()
-        for file in files:
-            self._add(file, ())
+        begun: set[str] = set()
+        waiting = files[::-1]
+        while waiting:
+            file = waiting[-1]
+            imports = [self._imported(name, file.name) for name in file.dependency]
+            left = [one for one in imports if one.name not in self._added and one.name not in begun]
+            begun.add(file.name)
+            waiting += left
+            if not left:
+                self._add(waiting.pop())
 
-    def _add(self, file: FileDescriptorProto, importers: tuple[str, ...]) -> None:
-        if file.name in self._added or file.name in importers:
+    def _add(self, file: FileDescriptorProto) -> None:
+        if file.name in self._added:
             return
-        for name in file.dependency:
-            self._add(self._imported(name, file.name), (*importers, file.name))
-        self._added.add(file.name)
+        self._added[file.name] = None
         try:
             self._pool.Add(file)
         except (TypeError, ValueError) as error:
@@ -159,9 +223,18 @@ class _Files:
     def described(self, name: str) -> DescribedMessage:
         """Raises FormatError where there is no such message."""
         root = self._found(name)
-        indexes = _indexes(self._files[root.file.name], root)
+        file = root.file.name
+        if self._main is not None and file != self._main.name:
+            raise FormatError(
+                f"the message '{root.full_name}' is one of {file}, which the schema imports. "
+                "Consumers look for a message in the schema whose id goes before it: write with "
+                f"the subject or the id of {file} itself"
+            )
+        names = [*_names_to(root)]
+        indexes = _indexes(self._files[file], names)
+        bare = _indexes(self._files[file], names, has_entries=False)
         schema = _Reading(self._files).schema(root, indexes)
-        return DescribedMessage(schema, self._file(root.file.name))
+        return DescribedMessage(schema, self._needed(file), bare != indexes)
 
     def _found(self, name: str) -> Descriptor:
         try:
@@ -192,13 +265,43 @@ class _Files:
             f"it has no message '{name}': there are {', '.join(known[:_MOST_SHOWN]) or 'none'}"
         )
 
+    def _needed(self, name: str) -> tuple[ProtobufFile, ...]:
+        """A file, the last one, and those that it imports, directly or not."""
+        needed, found = {name}, []
+        for other in reversed(self._added):
+            if other in needed:
+                found.append(self._file(other))
+                needed.update(found[-1].imports)
+        return tuple(reversed(found))
+
     def _file(self, name: str) -> ProtobufFile:
         kept = type(self._files[name])()
         kept.CopyFrom(self._files[name])
         kept.ClearField("source_code_info")
+        _clear_json_names(kept)
         imports = (i for i in kept.dependency if not i.startswith(_KNOWN_TO_REGISTRIES))
         text = base64.b64encode(kept.SerializeToString(deterministic=True)).decode()
-        return ProtobufFile(name, text, tuple(self._file(i) for i in imports))
+        return ProtobufFile(name, text, tuple(imports))
+
+
+def _clear_json_names(file: FileDescriptorProto) -> None:
+    """Clear names that Protobuf derives. ``protoc --descriptor_set_out`` has them in each field;
+    the descriptors in generated classes, which Confluent's serializers register, have not.
+    """
+    waiting = [*file.message_type]
+    fields = [*file.extension]
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_type
+        fields += [*message.field, *message.extension]
+    for field in fields:
+        if field.json_name == _json_name(field.name):
+            field.ClearField("json_name")
+
+
+def _json_name(name: str) -> str:
+    """Return what Protobuf derives: no underscores, and upper case behind each."""
+    return re.sub("_+(.?)", lambda found: found[1].upper(), name)
 
 
 def _names_in(file: FileDescriptorProto, own: str | None = None) -> list[str]:
@@ -228,18 +331,27 @@ def _known(name: str, importer: str, advice: str) -> FileDescriptorProto:
     raise FormatError(f"{importer} imports {name}, which is not there: {advice}")
 
 
-def _indexes(file: FileDescriptorProto, message: Descriptor) -> tuple[int, ...]:
-    """Where a message is in its file: a number for each message around it, and its own."""
-    names: list[str] = []
-    around: Descriptor | None = message
-    while around is not None:
-        names.insert(0, around.name)
-        around = around.containing_type
+def _names_to(message: Descriptor) -> Iterator[str]:
+    """Names of the messages around it, from the outermost one, and its own."""
+    if message.containing_type is not None:
+        yield from _names_to(message.containing_type)
+    yield message.name
+
+
+def _indexes(
+    file: FileDescriptorProto, names: Iterable[str], has_entries: bool = True
+) -> tuple[int, ...]:
+    """Where a message is in its file: a number for each message around it, and its own; empty
+    where there is none. names: of these messages; has_entries: whether those of maps count
+    """
     indexes, messages = [], file.message_type
     for name in names:
-        index = next(n for n, m in enumerate(messages) if m.name == name)
+        counted = [m for m in messages if has_entries or not m.options.map_entry]
+        index = next((n for n, m in enumerate(counted) if m.name == name), None)
+        if index is None:
+            return ()
         indexes.append(index)
-        messages = messages[index].nested_type
+        messages = counted[index].nested_type
     return tuple(indexes)
 
 

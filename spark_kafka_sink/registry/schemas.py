@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -54,11 +53,13 @@ _known: dict[tuple[object, ...], tuple[int, Schema]] = {}
 
 
 class SchemaFile(NamedTuple):
-    """What a schema imports. name: that it is imported by, and under which it is registered"""
+    """A file that a schema is made of. name: that it is imported by, and under which it is
+    registered; imports: names of the files that it imports
+    """
 
     name: str
     text: str
-    files: tuple[SchemaFile, ...] = ()
+    imports: tuple[str, ...] = ()
 
 
 class Wanted(NamedTuple):
@@ -67,7 +68,8 @@ class Wanted(NamedTuple):
     text: of the schema to write with, None where the registry's is taken
     kind: AVRO, JSON or PROTOBUF; record: of JSON, the title of what is written; of Protobuf, the
         name of the message, where it is known
-    files: that ``text`` imports, of Protobuf
+    files: of Protobuf, what ``text`` is made of: each after those that it imports, its own last
+    is_behind_map: whether the registry's own text says where the message is in it
     is_encoded: whether the user has made the bytes, by a schema that is not known here
     """
 
@@ -79,6 +81,7 @@ class Wanted(NamedTuple):
     kind: str = "AVRO"
     record: str | None = None
     files: tuple[SchemaFile, ...] = ()
+    is_behind_map: bool = False
     is_encoded: bool = False
 
     @property
@@ -182,6 +185,8 @@ def _asked(client: RegistryClient, wanted: Wanted) -> Schema:
         found = _latest(client, subject, options.metadata, wanted.kind == "PROTOBUF")
     else:
         found = _own(client, subject, _own_schema(client, wanted), options)
+        if wanted.is_behind_map and found.id is not None:
+            found = found._replace(text=client.by_id(found.id).text)
     found = _with_guid(client, wanted, found)
     return _with_references(client, wanted, found)
 
@@ -208,21 +213,14 @@ def _own_schema(client: RegistryClient, wanted: Wanted) -> Schema:
     if wanted.kind != "PROTOBUF":
         references = tuple(version_of(client, one) for one in given)
         return Schema(None, text, wanted.kind, references=references)
-    known = {file.name for file in _all_of(wanted.files)}
+    known = {file.name for file in wanted.files[:-1]}
     others = [one.name for one in given if one.name not in known]
     if others:
         raise ConfigError(
             f"{wanted.part}.schema.references has '{others[0]}', which the message's file does not "
             f"import: it imports {sorted(known) or 'none'}"
         )
-    references = _registered(client, wanted.files, wanted.options)
-    return Schema(None, text, wanted.kind, references=references)
-
-
-def _all_of(files: tuple[SchemaFile, ...]) -> Iterator[SchemaFile]:
-    for file in files:
-        yield file
-        yield from _all_of(file.files)
+    return Schema(None, text, wanted.kind, references=_registered(client, wanted))
 
 
 def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
@@ -231,30 +229,42 @@ def _with_guid(client: RegistryClient, wanted: Wanted, found: Schema) -> Schema:
     return found
 
 
-def _registered(
-    client: RegistryClient, files: tuple[SchemaFile, ...], options: SchemaOptions
-) -> tuple[tuple[str, str, int], ...]:
-    """References to files that a schema imports: registered if that is asked for, unless it is
-    given where they are.
+def _registered(client: RegistryClient, wanted: Wanted) -> tuple[tuple[str, str, int], ...]:
+    """References to the files that the message's own file imports.
+
+    Each file is registered once, if that is asked for, unless it is given where it is.
     """
-    given = {one.name: one for one in options.references}
-    found = []
-    for file in files:
-        if file.name in given:
-            found.append(version_of(client, given[file.name]))
-            continue
-        references = _registered(client, file.files, options)
-        schema = Schema(None, file.text, "PROTOBUF", references=references)
-        version = _own(client, file.name, schema, options).version
-        if version is None:  # which some registries do not tell when they register
-            version = client.look_up(file.name, schema, options.is_normalized).version
-        if version is None:
-            raise RegistryError(
-                f"the schema registry {client.name} does not tell which version of subject "
-                f"'{file.name}' the schema is"
-            )
-        found.append((file.name, file.name, version))
-    return tuple(found)
+    given = {one.name: one for one in wanted.options.references}
+    needed: set[str] = set()
+    for file in reversed(wanted.files):
+        if file is wanted.files[-1] or (file.name in needed and file.name not in given):
+            needed.update(file.imports)
+    found: dict[str, tuple[str, str, int]] = {}
+    for file in wanted.files[:-1]:
+        if file.name in given and file.name in needed:
+            found[file.name] = version_of(client, given[file.name])
+        elif file.name in needed:
+            references = tuple(found[name] for name in file.imports)
+            found[file.name] = _registered_file(client, file, references, wanted.options)
+    return tuple(found[name] for name in wanted.files[-1].imports) if wanted.files else ()
+
+
+def _registered_file(
+    client: RegistryClient,
+    file: SchemaFile,
+    references: tuple[tuple[str, str, int], ...],
+    options: SchemaOptions,
+) -> tuple[str, str, int]:
+    schema = Schema(None, file.text, "PROTOBUF", references=references)
+    version = _own(client, file.name, schema, options).version
+    if version is None:  # which some registries do not tell when they register
+        version = client.look_up(file.name, schema, options.is_normalized).version
+    if version is None:
+        raise RegistryError(
+            f"the schema registry {client.name} does not tell which version of subject "
+            f"'{file.name}' the schema is"
+        )
+    return file.name, file.name, version
 
 
 def _of_id(client: RegistryClient, wanted: Wanted, schema_id: int) -> Schema:

@@ -28,7 +28,6 @@ from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
-    from spark_kafka_sink.formats.protobuf_descriptors import ProtobufFile
     from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
 
 
@@ -76,6 +75,12 @@ def with_schemas(
 
 def _told(registry: RegistryOptions, wanted: Wanted, ask: Callable[..., Schema]) -> Schema:
     if registry.config is None:  # the id is given, and nobody to be asked for its schema
+        if wanted.is_behind_map:
+            raise ConfigError(
+                f"{wanted.part}.protobuf.message={wanted.record}: where it is among the messages "
+                "of the schema depends on how the registry has written it, for a map stands "
+                "before it: set schema.registry.url"
+            )
         return Schema(wanted.options.schema_id, "", wanted.kind)
     return ask(registry.config, wanted)
 
@@ -157,15 +162,11 @@ def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wan
     from spark_kafka_sink.spark.descriptors import described
 
     message = described(part)
-    wanted = wanted._replace(record=message.schema.root)
-    file = _schema_file(message.file)
-    wanted = wanted._replace(text=file.text)
+    files = tuple(SchemaFile(*file) for file in message.files)
+    wanted = wanted._replace(record=message.schema.root, text=files[-1].text)
+    wanted = wanted._replace(is_behind_map=message.is_behind_map)
     is_own = not asked.is_latest and asked.schema_id is None
-    return wanted._replace(files=file.files) if is_own else wanted
-
-
-def _schema_file(file: ProtobufFile) -> SchemaFile:
-    return SchemaFile(file.name, file.text, tuple(map(_schema_file, file.imports)))
+    return wanted._replace(files=files) if is_own else wanted
 
 
 def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> list[str]:
@@ -188,7 +189,7 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
     assert plan is not None
     made = made._replace(plan=replace(plan, json_schema=None))
     is_own = not asked.is_latest and asked.schema_id is None
-    if not schema.text or (is_own and not asked.references):
+    if not schema.text or (is_own and not asked.references and part.format != PROTOBUF):
         return made
     if schema.kind != part.format.upper():
         raise SchemaError(
@@ -198,7 +199,7 @@ def _of_schema(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaO
     if part.format == JSON:
         return made
     if part.format == PROTOBUF:
-        message = plan.protobuf_schema or _registered(part, schema)
+        message = _message(part, plan.protobuf_schema, schema)
         plan, has_column = replace(plan, protobuf_schema=message), message.has_field
     else:
         plan, has_column = replace(plan, avro_schema=schema.text), partial(has_field, schema.text)
@@ -226,16 +227,30 @@ def _check_fields(
     )
 
 
-def _registered(part: PartOptions, schema: Schema) -> ProtobufSchema:
-    """The message of a schema that the registry has. Raises FormatError."""
-    from spark_kafka_sink.formats.protobuf_descriptors import check_installed, read_registered
+def _message(part: PartOptions, described: ProtobufSchema | None, schema: Schema) -> ProtobufSchema:
+    """The message to write, and where it is in a schema as the registry has it.
+
+    described: the message of a descriptor file; None where the registry's is written
+
+    Raises FormatError.
+    """
+    from spark_kafka_sink.formats.protobuf_descriptors import (
+        check_installed,
+        indexes_in,
+        read_registered,
+    )
 
     check_installed(f"{part.part}.format")
     try:
+        if described is not None:
+            return described._replace(indexes=indexes_in(schema.text, described.root))
         return read_registered(schema.text, schema.files, part.message).schema
     except FormatError as error:
+        about = f"the registry's schema {schema.id} cannot be taken as it is: {error}"
+        if described is not None:
+            raise FormatError(about) from None
         raise FormatError(
-            f"the registry's schema {schema.id} cannot be taken as it is: {error}. A registry that "
+            f"{about}. A registry that "
             "does not turn the text of .proto files into descriptors (format=serialized) needs "
             f"{part.part}.protobuf.descriptor.file and {part.part}.protobuf.message as well"
         ) from None

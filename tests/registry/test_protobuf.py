@@ -237,7 +237,10 @@ message Flight { int64 id = 1; string dest = 2; Kind kind = 3; google.protobuf.T
 
 
 def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing: Writing) -> None:
-    """Apicurio does not turn it into descriptors, as Confluent's registry does."""
+    """Apicurio does not turn it into descriptors, as Confluent's registry does.
+
+    Flight is the second message there, and the first one in the file.
+    """
     body = {"schema": TEXT, "schemaType": "PROTOBUF"}
     subject = f"/subjects/{writing.topic}-value/versions"
     number = writing.registry.ask("POST", subject, body)["id"]
@@ -245,10 +248,10 @@ def test_a_schema_that_the_registry_has_as_text_needs_the_file_as_well(writing: 
         writing.write(has_file=False, use_latest_version="true")
     writing.write(use_latest_version="true")
     records = read_topic(writing.kafka.bootstrap_servers, writing.topic)
-    prefix = b"\0" + number.to_bytes(4, "big") + b"\0"
-    assert [record.value[:6] for record in records] == [prefix, prefix]
+    prefix = b"\0" + number.to_bytes(4, "big") + b"\2\2"
+    assert [record.value[:7] for record in records] == [prefix, prefix]
     kind = official.message_class(writing.data, "air.Flight")
-    found = [kind.FromString(record.value[6:]) for record in records]
+    found = [kind.FromString(record.value[7:]) for record in records]
     assert as_text(found) == as_text(writing.expected())
 
 

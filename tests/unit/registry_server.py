@@ -28,6 +28,7 @@ class Registry:
     fails: an answer for all requests instead, by status, and a JSON object or a text
     refuses: subjects whose next schema is incompatible; metadata: by id
     serialized: by the text of a .proto file, what format=serialized makes of it
+    normalized: by the text of a schema, the one that is kept where ?normalize=true is asked
     """
 
     def __init__(self) -> None:
@@ -37,6 +38,7 @@ class Registry:
         self.fails: Answer | None = None
         self.refuses: set[str] = set()
         self.serialized: dict[str, str] = {}
+        self.normalized: dict[str, str] = {}
         self.metadata: dict[int, dict[str, str]] = {}
         self.has_guids = True
         self.waits_for: threading.Event | None = None
@@ -54,6 +56,9 @@ class Registry:
     def answer(self, asked: Asked) -> Answer:
         if self.fails is not None:
             return self.fails
+        if "normalize=true" in asked.path and asked.body["schema"] in self.normalized:
+            kept = {**asked.body, "schema": self.normalized[asked.body["schema"]]}
+            asked = asked._replace(body=kept)
         status, content = self._found(asked)
         if "format=serialized" in asked.path and content.get("schema") in self.serialized:
             content = {**content, "schema": self.serialized[content["schema"]]}

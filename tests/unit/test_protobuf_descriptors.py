@@ -8,7 +8,11 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set, read_registered
+from spark_kafka_sink.formats.protobuf_descriptors import (
+    indexes_in,
+    read_descriptor_set,
+    read_registered,
+)
 from tests.formats.official import descriptor_set
 from tests.formats.protobuf_files import add_enum, add_field, add_map, file_of, one_message
 
@@ -122,15 +126,59 @@ def test_imports_are_followed_and_registered_but_for_well_known_ones(with_import
     found = read_descriptor_set(descriptor_set([main, other, deep], with_imports), "Root")
     names = {message.name for message in found.schema.messages}
     assert names == {"pkg.Root", "other.Other", "deep.Deep"}
-    assert found.file.name == "main.proto"
-    (first,) = found.file.imports
-    assert (first.name, [file.name for file in first.imports]) == (
-        "dir/other.proto",
-        ["deep.proto"],
-    )
-    assert first.text == base64_of(other)
+    assert [(file.name, file.imports) for file in found.files] == [
+        ("deep.proto", ()),
+        ("dir/other.proto", ("deep.proto",)),
+        ("main.proto", ("dir/other.proto",)),
+    ]
+    assert found.files[1].text == base64_of(other)
     main.ClearField("source_code_info")
-    assert found.file.text == base64_of(main)
+    assert found.files[-1].text == base64_of(main)
+
+
+def test_files_that_are_imported_on_many_ways_are_there_once():
+    """Two files import both of the next layer: there are 2^60 ways to the last ones."""
+    layers = [[f"{side}{depth}.proto" for side in "ab"] for depth in range(60)]
+    made = []
+    for depth, names in enumerate(layers):
+        for name in names:
+            file = file_of(name, package=name[:-6])
+            file.dependency.extend(layers[depth + 1] if depth < 59 else [])
+            file.message_type.add(name="M")
+            made.append(file)
+    found = read_descriptor_set(descriptor_set(made), "a0.M").files
+    assert len(found) == 119  # all but b0
+    assert found[-1].name == "a0.proto"
+
+
+def test_a_long_chain_of_imports_is_followed():
+    made = [file_of(f"f{number}.proto", package=f"p{number}") for number in range(2000)]
+    for number, file in enumerate(made[:-1]):
+        file.dependency.append(f"f{number + 1}.proto")
+    made[0].message_type.add(name="M")
+    assert len(read_descriptor_set(descriptor_set(made), "p0.M").files) == 2000
+
+
+def test_files_that_import_each_other_are_refused():
+    made = [file_of("a.proto", package="a"), file_of("b.proto", package="b")]
+    made[0].dependency.append("b.proto")
+    made[1].dependency.append("a.proto")
+    with pytest.raises(FormatError, match=r"the descriptor of [ab]\.proto is wrong"):
+        read_descriptor_set(descriptor_set(made), "M")
+
+
+def test_names_in_json_are_registered_only_where_they_are_given():
+    """As in the descriptors of generated classes, which Confluent's serializers register."""
+    file = file_of()
+    root = file.message_type.add(name="Root")
+    inner = root.nested_type.add(name="Inner")
+    for message in (root, inner):
+        add_field(message, "snake_case__x_", "int32", json_name="snakeCaseX")
+        add_field(message, "given", "int32", json_name="other")
+    found = read_descriptor_set(descriptor_set([file]), "Root").files[-1]
+    for message in (root, inner):
+        message.field[0].ClearField("json_name")
+    assert found.text == base64_of(file)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +241,7 @@ def test_a_registered_file_may_import_what_registries_know_by_themselves():
     file = with_import("google/type/date.proto", day="google.type.Date")
     found = read_registered(base64_of(file), (), None)
     assert {message.name for message in found.schema.messages} == {"pkg.Root", "google.type.Date"}
-    assert found.file.imports == ()
+    assert [file.imports for file in found.files] == [()]
 
 
 def test_a_registered_file_may_import_confluents_extensions():
@@ -241,4 +289,73 @@ def test_a_name_is_first_looked_for_in_the_registered_file():
     imported, main = files_with_one_name()
     imports = [(imported.name, base64_of(imported))]
     assert read_registered(base64_of(main), imports, "Root").schema.root == "pkg.Root"
-    assert read_registered(base64_of(main), imports, "Duration").schema.root == "common.Duration"
+
+
+@pytest.mark.parametrize("name", ["common.Root", "Duration", "google.protobuf.Duration"])
+def test_a_message_of_an_imported_file_is_refused(name):
+    """Its indexes would be looked for in the schema whose id goes before it: another message."""
+    imported, main = files_with_one_name()
+    imports = [(imported.name, base64_of(imported))]
+    with pytest.raises(FormatError, match=r"is one of .*\.proto, which the schema imports\."):
+        read_registered(base64_of(main), imports, name)
+
+
+# --- where a message is in a schema as the registry has it --------------------------------------
+
+
+def with_map_before():
+    """pkg.Root.Inner and pkg.Root.Deep.Inner stand behind entries of maps."""
+    file = file_of()
+    file.message_type.add(name="First")
+    root = file.message_type.add(name="Root")
+    add_map(root, "seats", "string", "int32")
+    deep = root.nested_type.add(name="Deep")
+    root.nested_type.add(name="Inner")
+    deep.nested_type.add(name="Inner")
+    return file
+
+
+AS_TEXT = """
+// message Commented { } package wrong;
+syntax = "proto3"; package pkg;
+option (of.all) = { message: "message Quoted {", inner { message: 'it\\'s {' } };
+/* message Hidden { */
+message First { oneof message { int32 a = 1; } enum Kind { message = 0; } string package = 2; }
+extend google.protobuf.MessageOptions { string note = 50000; }
+message
+  Root { map<string, int32> seats = 1;
+  message Deep { message Inner {} }
+  optional group Legs = 2 { int32 x = 1; }
+  message Inner { First message = 1; } }
+service message { rpc message (First) returns (Root) { } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "in_text", "in_descriptor"),
+    [
+        ("pkg.First", (0,), (0,)),
+        ("pkg.Root", (1,), (1,)),
+        ("pkg.Root.Deep", (1, 0), (1, 1)),
+        ("pkg.Root.Inner", (1, 1), (1, 2)),
+        ("pkg.Root.Deep.Inner", (1, 0, 0), (1, 1, 0)),
+    ],
+)
+def test_messages_are_counted_as_the_registry_has_them(name, in_text, in_descriptor):
+    assert indexes_in(AS_TEXT, name) == in_text
+    assert indexes_in(base64_of(with_map_before()), name) == in_descriptor
+    found = read_descriptor_set(descriptor_set([with_map_before()]), name)
+    assert found.schema.indexes == in_descriptor
+    assert found.is_behind_map is (in_text != in_descriptor)
+
+
+@pytest.mark.parametrize("name", ["pkg.Hidden", "Root", "other.Root", "pkg.Root.Legs", "pkg"])
+def test_a_message_that_the_registrys_schema_does_not_define(name):
+    with pytest.raises(FormatError, match=f"no message '{name}': there are pkg.First, pkg.Root$"):
+        indexes_in(AS_TEXT, name)
+
+
+def test_messages_of_a_text_without_a_package():
+    assert indexes_in("message A { message B {} }", "A.B") == (0, 0)
+    with pytest.raises(FormatError, match="there are none"):
+        indexes_in("} no schema {", "A")

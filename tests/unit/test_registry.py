@@ -182,8 +182,11 @@ def wanted_protobuf(given: SinkOptions, **more: object) -> tuple[RegistryConfig,
 def test_files_that_a_protobuf_schema_imports_are_registered_under_their_names(
     registry: Registry,
 ) -> None:
-    deepest = SchemaFile("c.proto", "CCCC")
-    files = (SchemaFile("b.proto", "BBBB", (deepest,)), deepest)
+    files = (
+        SchemaFile("c.proto", "CCCC"),
+        SchemaFile("b.proto", "BBBB", ("c.proto",)),
+        SchemaFile("a.proto", "AAAA", ("b.proto", "c.proto")),
+    )
     asked = wanted_protobuf(options(registry.url), text="AAAA", files=files)
     assert find(*asked).id == 3
     assert [*registry.subjects] == ["c.proto", "b.proto", "t-value"]
@@ -218,7 +221,7 @@ def test_an_incompatible_protobuf_schema_is_told_without_its_bytes(
 ) -> None:
     registry.add(subject, {"schema": "old", "schemaType": "PROTOBUF"})
     registry.refuses.add(refused)
-    files = (SchemaFile("b.proto", "BBBB"),)
+    files = (SchemaFile("b.proto", "BBBB"), SchemaFile("a.proto", "AAAA", ("b.proto",)))
     with pytest.raises(KafkaSinkError) as told:
         find(*wanted_protobuf(options(registry.url), text="AAAA", files=files))
     words = str(told.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,10 +13,14 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import PartPlan
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
+from tests.formats.official import descriptor_set
+from tests.formats.protobuf_files import add_field, add_map, file_of
 from tests.unit.registry_asking import OTHER, TEXT, found, fresh_registry, options, paths, refusal
 from tests.unit.registry_server import Registry
 
@@ -232,13 +237,17 @@ def protobuf(url: str, **more: Any) -> Schema:
 
 
 DESCRIPTOR = {"value_protobuf_descriptor_file": "/d", "value_protobuf_message": "air.Flight"}
-CREW = SchemaFile("air/crew.proto", "BBBB", (SchemaFile("air/rank.proto", "CCCC"),))
+FILES = (
+    SchemaFile("air/rank.proto", "CCCC"),
+    SchemaFile("air/crew.proto", "BBBB", ("air/rank.proto",)),
+    SchemaFile("air/flight.proto", "AAAA", ("air/crew.proto",)),
+)
 
 
 def test_a_function_names_the_subject_of_a_message(registry: Registry, subjects: list[Any]) -> None:
     """But not those of files that are imported, which have their own names."""
     given = {"value_subject_name_strategy": "subjects:named", "topic": ""}
-    protobuf(registry.url, text="AAAA", record="air.Flight", files=(CREW,), **given)
+    protobuf(registry.url, text="AAAA", record="air.Flight", files=FILES, **given)
     assert [*registry.subjects] == ["air/rank.proto", "air/crew.proto", "acme.air.Flight.v"]
     assert subjects == [(None, False, "air.Flight")]
 
@@ -259,7 +268,7 @@ def test_an_imported_file_that_is_registered_under_another_name(registry: Regist
     registry.add("crew", {"schema": "BBBB", "schemaType": "PROTOBUF"})
     given = [{"name": "air/crew.proto", "subject": "crew"}]
     references = {"value_schema_references": json.dumps(given)}
-    schema = protobuf(registry.url, text="AAAA", files=(CREW,), **references)
+    schema = protobuf(registry.url, text="AAAA", files=FILES, **references)
     assert schema.references == (("air/crew.proto", "crew", 1),)
     assert [*registry.subjects] == ["crew", "t-value"]
     assert registry.schemas[-1]["references"] == [{**given[0], "version": 1}]
@@ -268,10 +277,108 @@ def test_an_imported_file_that_is_registered_under_another_name(registry: Regist
 def test_references_must_be_to_files_that_are_imported(registry: Registry) -> None:
     references = json.dumps([{"name": "crew.proto", "subject": "crew"}])
     with pytest.raises(ConfigError) as refused:
-        protobuf(registry.url, text="AAAA", files=(CREW,), value_schema_references=references)
+        protobuf(registry.url, text="AAAA", files=FILES, value_schema_references=references)
     assert "has 'crew.proto', which the message's file does not import" in str(refused.value)
     assert "['air/crew.proto', 'air/rank.proto']" in str(refused.value)
     assert registry.asked == []
+
+
+def test_each_file_is_registered_once(registry: Registry) -> None:
+    """Two files import both of the next layer: there are 2^20 ways to the last ones."""
+    layers = [tuple(f"{side}{depth}.proto" for side in "ab") for depth in range(20)]
+    files = [SchemaFile("own.proto", "text of own.proto", layers[0])]
+    for depth, names in enumerate(layers):
+        imports = layers[depth + 1] if depth < 19 else ()
+        files += [SchemaFile(name, f"text of {name}", imports) for name in names]
+    schema = protobuf(registry.url, text="text of own.proto", files=tuple(reversed(files)))
+    assert [name for name, _, _ in schema.references] == ["a0.proto", "b0.proto"]
+    assert len(registry.asked) <= 2 * len(files)  # one to register, one to ask for its version
+    assert len(registry.schemas) == len(files)
+
+
+# --- where a message is in the schema whose id goes before it -----------------------------------
+
+TWO_MESSAGES = """syntax = "proto3"; package pkg; message Other { message Id { int64 id = 1; } }
+message Root { map<string, int64> seats = 1; message Id { int64 id = 1; } message X {} }"""
+
+
+@pytest.fixture
+def descriptor_file(tmp_path: Path) -> dict[str, str]:
+    """Options for pkg.Root.Id: the entries of a map stand before it, and pkg.Other follows."""
+    file = file_of()
+    root = file.message_type.add(name="Root")
+    add_map(root, "seats", "string", "int64")
+    add_field(root.nested_type.add(name="Id"), "id", "int64")
+    add_field(file.message_type.add(name="Other").nested_type.add(name="Id"), "id", "int64")
+    made = tmp_path / "made.desc"
+    made.write_bytes(descriptor_set([file]))
+    return {
+        "value_format": "protobuf",
+        "value_protobuf_descriptor_file": str(made),
+        "value_protobuf_message": "pkg.Root.Id",
+    }
+
+
+def planned(url: str, **given: str) -> PartPlan:
+    made = (
+        options(url, **given)
+        if url
+        else SinkOptions.parse(
+            {"kafka.bootstrap.servers": "b:1", "topic": "t"}
+            | {name.replace("_", "."): value for name, value in given.items()}
+        )
+    )
+    columns = StructType([StructField("id", LongType())])
+    rows, _ = plan_schemas(plan_rows(columns, made), made)
+    assert rows.plan is not None
+    return rows.plan.value
+
+
+def prefix(url: str, **given: str) -> bytes:
+    plan = planned(url, **given).plan
+    assert plan is not None
+    return plan.prefix[5:]
+
+
+def test_a_message_behind_a_map_is_counted_as_the_registry_keeps_it(
+    registry: Registry, descriptor_file: dict[str, str]
+) -> None:
+    """Confluent's registry has messages for the entries of maps, or normalized none: its
+    deserializers count the messages of what it keeps.
+    """
+    assert prefix(registry.url, **descriptor_file) == b"\4\0\2"
+    assert len(registry.asked) == 2
+    registry.normalized = {registry.schemas[0]["schema"]: TWO_MESSAGES}
+    found = prefix(registry.url, **descriptor_file, normalize_schemas="true")
+    assert found == b"\4\2\0"
+    is_looked_up = {"normalize_schemas": "true", "auto_register_schemas": "false"}
+    assert prefix(registry.url, **descriptor_file, **is_looked_up) == found
+    other = {**descriptor_file, "value_protobuf_message": "pkg.Other.Id"}
+    registry.asked.clear()
+    assert prefix(registry.url, **other) == b"\4\2\0"
+    assert len(registry.asked) == 1, "where nothing depends on it nothing more is asked"
+
+
+@pytest.mark.parametrize("by", ["use_latest_version", "use_schema_id"])
+def test_the_message_of_a_file_is_counted_in_the_schema_that_the_registry_has(
+    registry: Registry, descriptor_file: dict[str, str], by: str
+) -> None:
+    number = registry.add("t-value", {"schema": TWO_MESSAGES, "schemaType": "PROTOBUF"})
+    chosen = {by: "true" if by == "use_latest_version" else str(number)}
+    assert prefix(registry.url, **descriptor_file, **chosen) == b"\4\2\0"
+    text = 'syntax = "proto3"; package pkg; import "made.proto"; message Root { Other.Id x = 1; }'
+    registry.add("t-value", {"schema": text, "schemaType": "PROTOBUF"})
+    chosen = {by: "true" if by == "use_latest_version" else str(number + 1)}
+    with pytest.raises(SchemaError, match=r"schema 2 .* has no message 'pkg\.Root\.Id'"):
+        prefix(registry.url, **descriptor_file, **chosen)
+
+
+def test_a_message_behind_a_map_needs_the_registry(descriptor_file: dict[str, str]) -> None:
+    chosen = {"use_schema_id": "7", "value_schema_id_prefix": "true"}
+    with pytest.raises(ConfigError, match=r"a map stands before it: set schema\.registry\.url"):
+        prefix("", **descriptor_file, **chosen)
+    other = {**descriptor_file, "value_protobuf_message": "pkg.Other.Id"}
+    assert prefix("", **other, **chosen) == b"\4\2\0"
 
 
 # --- options ------------------------------------------------------------------------------------

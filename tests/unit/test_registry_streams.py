@@ -197,7 +197,8 @@ def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry: Reg
 
 def test_another_message_in_the_file_asks_at_once(registry: Registry, tmp_path: Path) -> None:
     file = tmp_path / "made.desc"
-    registry.add("t-value", {"schema": "any", "schemaType": "PROTOBUF"})
+    text = "package pkg; message Root {}"
+    registry.add("t-value", {"schema": text, "schemaType": "PROTOBUF"})
     given = {
         "value_format": "protobuf",
         "value_protobuf_descriptor_file": str(file),
