@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.base.printable import shown
+
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -36,8 +38,8 @@ class Node(NamedTuple):
 
     @property
     def address(self) -> str:
-        """``host:port``, an IPv6 host in brackets."""
-        return format_address(self.host, self.port)
+        """``host:port``, an IPv6 host in brackets; brokers tell any text as their name."""
+        return format_address(shown(self.host), self.port)
 
     def __str__(self) -> str:
         return self.address if self.node_id < 0 else f"broker {self.node_id} ({self.address})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from weakref import WeakValueDictionary
 
 HIDDEN = "[hidden]"
 
@@ -15,10 +16,11 @@ class Secret:
     ``${file:/path:key}``, ``${env:NAME}``, ``${dir:/path:file}``.
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("__weakref__", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
+        _ALIVE[id(self)] = self
 
     def reveal(self) -> str:
         """The text itself. Never put it into a message."""
@@ -45,6 +47,16 @@ class Secret:
         data = _bytes(self._text)
         mask = secrets.token_bytes(len(data))
         return _unmasked, (_masked(data, mask), mask)
+
+
+_ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
+"""By identity: of two that are equal, one may outlive the other."""
+
+
+def known_secrets() -> set[str]:
+    """Return the texts of all secrets of this process that are in use."""
+    found = (reference() for reference in _ALIVE.valuerefs())
+    return {secret.reveal() for secret in found if secret is not None}
 
 
 def _bytes(text: str) -> bytes:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, Union
 
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.network.interface import Address
 
 # A cluster may have hundreds of brokers: not a thread for each.
@@ -102,7 +103,7 @@ def look_up(host: str, port: int) -> list[Address] | OSError:
     except OSError as error:
         return error
     except UnicodeError as error:  # an empty label, or one of more than 63 characters
-        return OSError(str(error))
+        return OSError(shown(error))
 
 
 def _numeric_addresses(host: str, port: int) -> list[Address]:
@@ -114,6 +115,12 @@ def _numeric_addresses(host: str, port: int) -> list[Address]:
 
 
 def _addresses(host: str, port: int, flags: int = 0) -> list[Address]:
+    if not host.isprintable():
+        # The system's call ends a name at U+0000, and would look up another one.
+        raise OSError(
+            f"'{shown(host)}' holds a character that no name has: check the brokers' "
+            "advertised.listeners"
+        )
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     return list(dict.fromkeys(Address(family, sockaddr) for family, _, _, _, sockaddr in found))
 

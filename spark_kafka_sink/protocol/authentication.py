@@ -124,7 +124,7 @@ class Authentication:
         message = conversation.next(response.auth_bytes)
         if message is not None:
             return SaslAuthenticateRequest(message)
-        self._conversation = None
+        # The conversation stays: while its password is known, no message of the broker's shows it.
         self.session = Session.of(asked_at_ms, now_ms, response.session_lifetime_ms, self._rng)
         return None
 

@@ -137,7 +137,7 @@ def _wire_fields(cls: type) -> list[tuple[dataclasses.Field[Any], WireField]]:
 def _value_encoder(wire_type: Any, version: int, flexible: bool, nullable: bool) -> t.Encoder:
     if isinstance(wire_type, t.FixedType):
         return t.fixed_encoder(wire_type)
-    if wire_type is t.STRING:
+    if wire_type in (t.STRING, t.TEXT):
         return t.string_encoder(flexible, nullable)
     if wire_type is t.BYTES:
         return t.bytes_encoder(flexible, nullable)
@@ -155,6 +155,8 @@ def _value_decoder(wire_type: Any, version: int, flexible: bool, nullable: bool)
         return _single_fixed_decoder(wire_type)
     if wire_type is t.STRING:
         return t.string_decoder(flexible, nullable)
+    if wire_type is t.TEXT:
+        return t.text_decoder(flexible, nullable)
     if wire_type is t.BYTES:
         return t.bytes_decoder(flexible, nullable)
     if wire_type is t.RECORDS:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Union
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
+from spark_kafka_sink.base.printable import shown
 
 Buffer = Union[bytes, bytearray, memoryview]
 Decoder = Callable[[bytes, int], tuple[Any, int]]
@@ -70,7 +71,7 @@ class FixedType(NamedTuple):
 
 
 class VariableType(NamedTuple):
-    """STRING, BYTES, RECORDS, UUID: own functions for plain and compact, nullable or not."""
+    """STRING, TEXT, BYTES, RECORDS, UUID: own functions for plain and compact, nullable or not."""
 
     name: str
     default: Any
@@ -89,6 +90,8 @@ INT64 = FixedType("int64", "q")
 FLOAT64 = FixedType("float64", "d", 0.0)
 BOOL = FixedType("bool", "?", False)
 STRING = VariableType("string", "")
+TEXT = VariableType("text", "")
+"""A STRING for people, in a broker's own words: decoded as it may be shown, with ``shown``."""
 BYTES = VariableType("bytes", b"")
 RECORDS = VariableType("records", None)
 UUID_TYPE = VariableType("uuid", UUID(int=0))
@@ -229,6 +232,17 @@ def string_decoder(compact: bool, nullable: bool) -> Decoder:
                 raise RemoteProtocolError("null in a string that may not be null")
             return None, at
         return str(_take(data, at, length), "utf-8"), at + length
+
+    return decode
+
+
+def text_decoder(compact: bool, nullable: bool) -> Decoder:
+    """Reader of a string that nobody compares, and that an error may show."""
+    decode_string = string_decoder(compact, nullable)
+
+    def decode(data: bytes, at: int) -> tuple[str | None, int]:
+        text, at = decode_string(data, at)
+        return None if text is None else shown(text), at
 
     return decode
 

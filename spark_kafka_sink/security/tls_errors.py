@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import format_address
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security.material import KeyMaterial
 from spark_kafka_sink.security.store_options import StoreOptions, described
@@ -196,9 +197,10 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
     own = situation.own_certificate
     if found is _CLIENT_CERTIFICATE_REFUSED and own is None:
         found = _CLIENT_CERTIFICATE_MISSING
+    host, words = shown(host), shown(_words_of(error))
     who = f"TLS with {format_address(host, port)}"
     if found is None:
-        return f"{who}: {_words_of(error)}"
+        return f"{who}: {words}"
     values = {
         "p": situation.peer.prefix,
         "addresses": situation.peer.addresses,
@@ -209,7 +211,7 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
         "own": _own(own) if "{own}" in found.cause else "",
     }
     cause, advice = (text.format(**values) for text in found)
-    return f"{who}: {cause} ({_words_of(error)}): {advice}"
+    return f"{who}: {cause} ({words}): {advice}"
 
 
 def _meaning_of(error: OSError) -> _Meaning | None:

@@ -118,6 +118,8 @@ def _value_strategy(wire_type: Any, version: int) -> st.SearchStrategy[Any]:
     if wire_type is types.STRING:
         # 127 and 128 bytes are where a compact length takes its second byte.
         return st.text(max_size=8) | st.integers(120, 135).map(lambda n: "x" * n)
+    if wire_type is types.TEXT:
+        return st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=200)
     if wire_type is types.BYTES:
         return st.binary(max_size=16)
     if wire_type is types.RECORDS:
@@ -150,7 +152,7 @@ def _random_value(wire_type: Any, version: int, rng: random.Random) -> Any:
         bits = _bits(wire_type)
         # Mostly small numbers, as brokers send them; now and then any.
         return rng.randrange(8) if rng.random() < 0.7 else rng.getrandbits(bits) - 2 ** (bits - 1)
-    if wire_type is types.STRING:
+    if wire_type in (types.STRING, types.TEXT):
         return rng.choice(("", "flights", "Flughäfen", "x" * 130))
     if wire_type is types.BYTES:
         return rng.randbytes(rng.randrange(20))

@@ -6,7 +6,16 @@ from uuid import UUID
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, STRING, UUID_TYPE, ArrayOf
+from spark_kafka_sink.protocol.types import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    STRING,
+    TEXT,
+    UUID_TYPE,
+    ArrayOf,
+)
 
 
 @dataclass(slots=True)
@@ -23,7 +32,7 @@ class CreatableTopicResult:
     name: str = wire(STRING)
     topic_id: UUID = wire(UUID_TYPE, "7+", ignorable=True)
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, "1+", nullable="0+", ignorable=True)
+    error_message: str | None = wire(TEXT, "1+", nullable="0+", ignorable=True)
     topic_config_error_code: int = wire(INT16, "5+", tag=0, ignorable=True)
     num_partitions: int = wire(INT32, "5+", default=-1, ignorable=True)
     replication_factor: int = wire(INT16, "5+", default=-1, ignorable=True)

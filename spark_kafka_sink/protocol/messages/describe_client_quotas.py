@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import BOOL, FLOAT64, INT8, INT16, INT32, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import BOOL, FLOAT64, INT8, INT16, INT32, STRING, TEXT, ArrayOf
 
 MATCH_EXACT, MATCH_DEFAULT, MATCH_SPECIFIED = 0, 1, 2
 """``match_type``: of that name; the default of all names; any name, or the default.
@@ -40,7 +40,7 @@ class DescribeClientQuotasResponse(Message):
 
     throttle_time_ms: int = wire(INT32)
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, nullable="0+")
+    error_message: str | None = wire(TEXT, nullable="0+")
     entries: list[QuotaEntry] | None = wire(ArrayOf(QuotaEntry), nullable="0+")
 
 

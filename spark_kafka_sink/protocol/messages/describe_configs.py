@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, STRING, TEXT, ArrayOf
 
 TOPIC_RESOURCE = 2
 """``resource_type`` whose name is a topic's. Source: ``ConfigResource.Type``."""
@@ -34,13 +34,13 @@ class DescribeConfigsResourceResult:
         ArrayOf(DescribeConfigsSynonym), "1+", ignorable=True
     )
     config_type: int = wire(INT8, "3+", ignorable=True)
-    documentation: str | None = wire(STRING, "3+", nullable="0+", ignorable=True)
+    documentation: str | None = wire(TEXT, "3+", nullable="0+", ignorable=True)
 
 
 @dataclass(slots=True)
 class DescribeConfigsResult:
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, nullable="0+")
+    error_message: str | None = wire(TEXT, nullable="0+")
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)
     configs: list[DescribeConfigsResourceResult] = wire(ArrayOf(DescribeConfigsResourceResult))

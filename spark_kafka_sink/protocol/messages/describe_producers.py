@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, TEXT, ArrayOf
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class ProducerState:
 class PartitionResponse:
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, nullable="0+")
+    error_message: str | None = wire(TEXT, nullable="0+")
     active_producers: list[ProducerState] = wire(ArrayOf(ProducerState))
 
 

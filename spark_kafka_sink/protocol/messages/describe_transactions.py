@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, TEXT, ArrayOf
 
 
 @dataclass(slots=True)
@@ -17,7 +17,7 @@ class TopicData:
 class TransactionState:
     error_code: int = wire(INT16)
     transactional_id: str = wire(STRING)
-    transaction_state: str = wire(STRING)
+    transaction_state: str = wire(TEXT)
     transaction_timeout_ms: int = wire(INT32)
     transaction_start_time_ms: int = wire(INT64)
     producer_id: int = wire(INT64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import INT8, INT16, INT32, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import INT8, INT16, INT32, STRING, TEXT, ArrayOf
 
 TRANSACTION_KEY_TYPE = 1
 """``key_type`` of transactional ids. Source: ``FindCoordinatorRequest.CoordinatorType``."""
@@ -24,7 +24,7 @@ class Coordinator:
     host: str = wire(STRING, "4+")
     port: int = wire(INT32, "4+")
     error_code: int = wire(INT16, "4+")
-    error_message: str | None = wire(STRING, "4+", nullable="4+", ignorable=True)
+    error_message: str | None = wire(TEXT, "4+", nullable="4+", ignorable=True)
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class FindCoordinatorResponse(Message):
 
     throttle_time_ms: int = wire(INT32, "1+", ignorable=True)
     error_code: int = wire(INT16, "0-3")
-    error_message: str | None = wire(STRING, "1-3", nullable="1-3", ignorable=True)
+    error_message: str | None = wire(TEXT, "1-3", nullable="1-3", ignorable=True)
     node_id: int = wire(INT32, "0-3")
     host: str = wire(STRING, "0-3")
     port: int = wire(INT32, "0-3")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, TEXT, ArrayOf
 
 
 @dataclass(slots=True)
 class TransactionState:
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
-    transaction_state: str = wire(STRING)
+    transaction_state: str = wire(TEXT)
 
 
 @dataclass(slots=True)

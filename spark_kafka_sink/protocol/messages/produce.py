@@ -16,6 +16,7 @@ from spark_kafka_sink.protocol.types import (
     INT64,
     RECORDS,
     STRING,
+    TEXT,
     UUID_TYPE,
     ArrayOf,
     Records,
@@ -32,7 +33,7 @@ TOPIC_IDS_VERSION = 13
 @dataclass(slots=True)
 class BatchIndexAndErrorMessage:
     batch_index: int = wire(INT32, "8+")
-    batch_index_error_message: str | None = wire(STRING, "8+", nullable="8+")
+    batch_index_error_message: str | None = wire(TEXT, "8+", nullable="8+")
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class PartitionProduceResponse:
     record_errors: list[BatchIndexAndErrorMessage] = wire(
         ArrayOf(BatchIndexAndErrorMessage), "8+", ignorable=True
     )
-    error_message: str | None = wire(STRING, "8+", nullable="8+", ignorable=True)
+    error_message: str | None = wire(TEXT, "8+", nullable="8+", ignorable=True)
     current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch, "10+", tag=0, ignorable=True)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import BYTES, INT16, INT64, STRING
+from spark_kafka_sink.protocol.types import BYTES, INT16, INT64, TEXT
 
 
 @dataclass(slots=True, repr=False)
@@ -21,7 +21,7 @@ class SaslAuthenticateResponse(Message):
     flexible_from = 2
 
     error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, nullable="0+")
+    error_message: str | None = wire(TEXT, nullable="0+")
     auth_bytes: bytes = wire(BYTES)
     session_lifetime_ms: int = wire(INT64, "1+", ignorable=True)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
-from spark_kafka_sink.protocol.types import INT16, STRING, ArrayOf
+from spark_kafka_sink.protocol.types import INT16, STRING, TEXT, ArrayOf
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class SaslHandshakeResponse(Message):
     flexible_from = 2
 
     error_code: int = wire(INT16)
-    mechanisms: list[str] = wire(ArrayOf(STRING))
+    mechanisms: list[str] = wire(ArrayOf(TEXT))
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
+from spark_kafka_sink.base.printable import shown as shown_text
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security.jaas import KNOWN_OPTIONS, shown
 from spark_kafka_sink.security.jaas import OPTION as JAAS
@@ -135,7 +136,7 @@ def _judged(error: Exception, is_last: bool) -> AuthenticationError:
             f"it a role, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile by "
             f"{PROFILE} in {JAAS}"
         )
-    text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {error}"
+    text = f"kafka.sasl.mechanism=AWS_MSK_IAM: AWS gives no credentials: {shown_text(error)}"
     if names & _AWAY or _is_busy(error):
         return CredentialsUnavailableError(text)
     if "CredentialRetrievalError" in names:

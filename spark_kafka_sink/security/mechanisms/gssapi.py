@@ -26,6 +26,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.config.security_config import KerberosConfig
 from spark_kafka_sink.security.jaas import OPTION as JAAS
 from spark_kafka_sink.security.locations import locate
@@ -338,4 +339,4 @@ def kerberos_message(error: Any) -> str:
     """The part of GSSAPI's message that tells the cause: Kerberos' own, if there is one."""
     texts = [*error.get_all_statuses(error.min_code, False)] if error.min_code else []
     texts = [text for text in texts if text not in _SAYS_NOTHING]
-    return "; ".join(texts or error.get_all_statuses(error.maj_code, True))
+    return shown("; ".join(texts or error.get_all_statuses(error.maj_code, True)))

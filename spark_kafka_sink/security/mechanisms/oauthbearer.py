@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security.mechanisms.text import too_much
 
@@ -65,7 +66,7 @@ class OAuthBearerConversation:
             self._state = _State.COMPLETE
             return None
         if self._state is _State.TOKEN_SENT:
-            self._refusal = challenge.decode("utf-8", "replace")
+            self._refusal = shown(challenge.decode("utf-8", "replace"))
             self._state = _State.REFUSED
             return SEPARATOR.encode()
         if self._state is _State.REFUSED:

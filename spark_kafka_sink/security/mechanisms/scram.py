@@ -24,6 +24,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security.mechanisms.text import too_much, utf8
 
@@ -140,7 +141,7 @@ class ScramConversation:
         if found is None:
             raise self._wrong("the broker's last message is not of the form of SCRAM")
         if found["error"] is not None:
-            raise self._wrong(f"the broker answers: {found['error'].decode('ascii')}")
+            raise self._wrong(f"the broker answers: {shown(found['error'].decode('ascii'))}")
         signature = _decoded(found["signature"])
         if signature is None or not hmac.compare_digest(signature, self._server_signature):
             raise self._wrong(

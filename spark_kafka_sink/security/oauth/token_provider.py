@@ -14,6 +14,7 @@ from typing import Any
 
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.security.oauth.token import ClaimNames, Token, token_of_jwt
 
@@ -33,7 +34,9 @@ def provided_token(entry_point: str, names: ClaimNames) -> Token:
     try:
         returned = provider()
     except Exception as error:
-        raise CredentialsUnavailableError(f"{OPTION} {entry_point} failed: {error!r}") from error
+        raise CredentialsUnavailableError(
+            f"{OPTION} {entry_point} failed: {shown(repr(error))}"
+        ) from error
     source = f"{OPTION} {entry_point}"
     if isinstance(returned, str):
         return token_of_jwt(returned, names, source)

@@ -1,0 +1,138 @@
+"""What a hostile or careless peer says: its words reach errors and logs in one line, no secret in them."""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_kafka_sink.base.errors import AuthenticationError
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.network.resolver import Resolver
+from spark_kafka_sink.protocol import schema, types
+from spark_kafka_sink.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from spark_kafka_sink.protocol.messages.sasl_handshake import (
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.security.mechanisms.oauthbearer import OAuthBearerConversation
+from spark_kafka_sink.security.mechanisms.plain import PlainConversation
+from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser
+from spark_kafka_sink.security.tls_errors import BROKERS, Situation, explain
+from tests.property.message_values import REQUEST_TYPES
+from tests.unit.test_secured_client import World
+
+BLOW = "\x1b[2J\r\n2026-01-01 ERROR forged\u202e\x9b31m"
+PASSWORD = "marked-p%ss wörd"
+
+
+def is_harmless(text: str) -> bool:
+    return text.isprintable() and "marked" not in text
+
+
+class Hostile(World):
+    """A broker that quotes what it was sent, and commands for a terminal."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__()
+        self._conversation = conversation
+
+    def _converse(self, host: str) -> Conversation:
+        return self._conversation
+
+    def refusal(self) -> str:
+        with pytest.raises(AuthenticationError) as caught:
+            self.ask()
+        return str(caught.value)
+
+
+def says(**fields: object) -> Callable[[object], Message]:
+    return lambda asked: SaslAuthenticateResponse(**fields)  # type: ignore[arg-type]
+
+
+def test_a_broker_that_quotes_the_password_of_plain() -> None:
+    world = Hostile(PlainConversation("alice", Secret(PASSWORD)))
+    quoted = f"no: \0alice\0{PASSWORD} {BLOW}"
+    world.answers[SaslAuthenticateRequest] = says(error_code=58, error_message=quoted)
+    refusal = world.refusal()
+    assert HIDDEN in refusal
+    assert is_harmless(refusal)
+
+
+def test_the_names_of_mechanisms_before_anybody_is_authenticated() -> None:
+    world = Hostile(PlainConversation("alice", Secret(PASSWORD)))
+    world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, [BLOW])
+    assert is_harmless(world.refusal())
+
+
+def test_the_error_of_scram() -> None:
+    world = Hostile(ScramConversation("SCRAM-SHA-256", ScramUser("alice", Secret(PASSWORD))))
+    conversation = world._conversation
+    first = conversation.first().decode()
+    nonce = first.partition("r=")[2]
+    conversation.next(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
+    with pytest.raises(AuthenticationError) as caught:
+        conversation.next(b"e=\x1b[2J\r\n forged")
+    assert is_harmless(str(caught.value))
+    assert "forged" in str(caught.value)
+
+
+def test_the_refusal_of_a_token() -> None:
+    conversation = OAuthBearerConversation(Secret("marked.jwt.token"), {})
+    conversation.first()
+    assert conversation.next(f'{{"status":"marked.jwt.token{BLOW}"}}'.encode()) == b"\x01"
+    with pytest.raises(AuthenticationError) as caught:
+        conversation.next(b"")
+    assert is_harmless(str(caught.value))
+
+
+def test_an_advertised_name_in_every_error_that_names_the_broker() -> None:
+    assert is_harmless(str(Node(7, f"host{BLOW}", 9092)))
+    situation = Situation(BROKERS, None, None, None)
+    error = ssl.SSLCertVerificationError(1, BLOW)
+    error.verify_code, error.verify_message = 62, f"not valid for '{BLOW}'"
+    assert is_harmless(explain(error, f"host{BLOW}", 9092, situation))
+
+
+@pytest.mark.parametrize("name", ["good.example\0.evil", "a\tb", "x\u202ey"])
+def test_no_name_is_looked_up_that_the_system_would_cut(name: str) -> None:
+    found: list[object] = []
+    Resolver(begin=lambda take: found_by(take, found)).resolve(name, 9092, found.append)
+    (error,) = found
+    assert isinstance(error, OSError)
+    assert is_harmless(str(error))
+    assert "advertised.listeners" in str(error)
+
+
+def found_by(take: Callable[[], object], found: list[object]) -> None:
+    from spark_kafka_sink.network.resolver import LookUp, look_up
+
+    while isinstance(asked := take(), LookUp):
+        asked.on_found(look_up(asked.host, asked.port))
+
+
+def text_fields(message: type) -> Iterator[tuple[type, str, schema.WireField]]:
+    for field in dataclasses.fields(message):
+        spec: schema.WireField = field.metadata["wire"]
+        wire_type = spec.wire_type
+        yield message, field.name, spec
+        while isinstance(wire_type, types.ArrayOf):
+            wire_type = wire_type.element
+        if isinstance(wire_type, type):
+            yield from text_fields(wire_type)
+
+
+def test_no_words_of_a_broker_are_decoded_as_they_are() -> None:
+    """A field that Kafka calls a message has the type that cleans it, in every answer."""
+    fields = [f for request in REQUEST_TYPES for f in text_fields(request.response_type)]
+    words = [(m, name, spec) for m, name, spec in fields if name.endswith("message")]
+    assert len(words) >= 8
+    assert [(m.__name__, name) for m, name, spec in words if spec.wire_type is not types.TEXT] == []
