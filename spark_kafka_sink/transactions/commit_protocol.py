@@ -12,7 +12,7 @@ in place of Flink's checkpoints.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -87,25 +87,41 @@ class CommitProtocol:
 
     # --- planning ------------------------------------------------------------------------------
 
-    def plan(self, driver: Driver, job_id: str | None, write: Write | None = None) -> Plan:
+    def plan(
+        self,
+        driver: Driver,
+        job_id: str | None,
+        write: Write | None = None,
+        unit: Unit | None = None,
+    ) -> Plan:
         """Take the prefix, finish what was decided, abort what was not. Before the first task.
 
-        job_id: of a batch job, None for a micro-batch; write: of a job that names one.
+        job_id: of a batch job, None for a micro-batch; write: of a job that names one; unit: the
+        micro-batch, where it is known.
 
         Raises FencedError for a driver that was superseded, PrefixInUseError for another query's
-        prefix and MissingRecordError where the log may be lost: all before anything is changed, so
-        that whoever has the prefix goes on. Raises OutcomeError for a batch that only the user can
-        settle.
+        prefix, TransactionError for a unit that may not follow, and MissingRecordError where the
+        log may be lost: all before anything is changed, so that whoever has the prefix goes on.
+        Raises OutcomeError for a batch that only the user can settle.
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
-        may_begin_later = self._check_before_taking(driver, job_id, deadline_ms)
+
+        def check(decision: Decision | None) -> None:
+            """Before the prefix is taken, and again when nobody else can write any more."""
+            if decision is None:
+                return
+            ownership.check_may_take(decision, driver, job_id, self._config.prefix)
+            if unit is not None:
+                ownership.check_order(decision, unit, self._config.prefix)
+
+        may_begin_later = self._check_before_taking(driver, check, deadline_ms)
         while True:
             token = self._take_over(deadline_ms)
             reached("plan.fenced")
             # Nobody else can write any more: the record that is in the log now does not change.
             before = self.log.read_current(deadline_ms)
-            self._check_may_take(before, driver, job_id)
+            check(before)
             decision = Decision.claimed_by(before, driver, is_query=job_id is None)
             if may_begin_later:
                 decision = replace(decision, may_begin_later=True)
@@ -138,18 +154,20 @@ class CommitProtocol:
         if decision.phase is Phase.DECIDED:
             self._completion.take_up(decision, token, deadline_ms)
 
-    def _check_before_taking(self, driver: Driver, job_id: str | None, deadline_ms: int) -> bool:
-        """Raise for who may not have the prefix, while nothing is changed yet.
+    def _check_before_taking(
+        self, driver: Driver, check: Callable[[Decision | None], None], deadline_ms: int
+    ) -> bool:
+        """Call ``check`` with the record, which raises, while nothing is changed yet.
 
         Returns whether the query may begin with another micro-batch than 0.
         """
         accepts = self._config.accepts_missing_record
         decision = self.log.read(deadline_ms)
         if decision is not None and decision.owner.driver_id == driver.driver_id:
-            self._check_may_take(decision, driver, job_id)
+            check(decision)
             return accepts
         state, decision = self._read_settled(deadline_ms)
-        self._check_may_take(decision, driver, job_id)
+        check(decision)
         if decision is not None:
             return accepts
         mark = self.log.read_mark(deadline_ms)
@@ -173,13 +191,6 @@ class CommitProtocol:
         timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)
         producer, version = self._client.initialize(transactional_id, timeout_ms, deadline_ms)
         return DriverToken(*producer, 0, version)
-
-    def _check_may_take(
-        self, decision: Decision | None, driver: Driver, job_id: str | None
-    ) -> None:
-        """Before the prefix is taken, and once more when nobody else can write any more."""
-        if decision is not None:
-            ownership.check_may_take(decision, driver, job_id, self._config.prefix)
 
     # --- committing ----------------------------------------------------------------------------
 

@@ -40,17 +40,17 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
             "spark_kafka_sink.write and batch_writer are another one: give each of the two a "
             "prefix of its own"
         )
-    if owner.checkpoint and driver.checkpoint and owner.checkpoint != driver.checkpoint:
-        query_id = decision.unit.query_id
+    query_id = decision.unit.query_id
+    if not decision.is_query and query_id is None:
+        return  # a job's: one after the other, and a query in their place
+    if job_id is not None:
+        query = "" if query_id is None else f"query {query_id}, "
+        raise PrefixInUseError(_in_use(f"{query}{owner}", prefix))
+    # An owner without a location, of an earlier version or an unreadable record, may be any query.
+    if owner.checkpoint != driver.checkpoint:
         # The same query, which was written by the data source until now.
         if query_id is None or driver.checkpoint != checkpoint_of(query_id):
             raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
-    if job_id is None:
-        return
-    if decision.unit.query_id is not None:
-        raise PrefixInUseError(_in_use(f"query {decision.unit.query_id}, {owner}", prefix))
-    if decision.is_query:
-        raise PrefixInUseError(_in_use(str(owner), prefix))
 
 
 def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:

@@ -43,6 +43,13 @@ from spark_kafka_sink.transactions.model import (
 logger = logging.getLogger(__name__)
 
 _TASK_ABORT_TIMEOUT_MS = 5_000
+_NO_CHECKPOINT = (
+    "a streaming query with delivery.guarantee=exactly-once needs the option checkpointLocation: "
+    '.option("checkpointLocation", …) of the query itself. Spark does not tell the sink a location '
+    "that comes from spark.sql.streaming.checkpointLocation, and without it another query with the "
+    "same transactional.id.prefix could not be told from this one. To go on with the same "
+    "checkpoint, give that setting, a slash, and the query's name"
+)
 
 _clock = SystemClock()
 _Key = tuple[ProducerConfig, ExactlyOnceConfig]
@@ -126,6 +133,9 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
     """On the driver, before the tasks of a micro-batch or job.
 
     unit: the micro-batch, where the caller knows it; what it may not follow is refused now
+
+    Raises ConfigError for a query of which nothing is known: it may not be the one that has the
+    prefix, and planning would end that one.
     """
     write = None
     if options.write_id is not None and options.write_version is not None:
@@ -135,13 +145,15 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
             "write.id is for batch writes, foreachBatch among them: a streaming query knows its "
             "micro-batches itself. Leave write.id and write.version away"
         )
-    _prepare(options)
-    job_id = uuid.uuid4().hex if is_job else None
     driver = _driver(options)
     if is_job:
         driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none
+    elif driver.checkpoint is None:
+        raise ConfigError(_NO_CHECKPOINT)
+    _prepare(options)
+    job_id = uuid.uuid4().hex if is_job else None
     with _session(options) as protocol:
-        plan = protocol.plan(driver, job_id, write)
+        plan = protocol.plan(driver, job_id, write, unit)
         if unit is not None:
             protocol.check_may_follow(plan, unit)
     return plan

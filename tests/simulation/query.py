@@ -27,7 +27,7 @@ from tests.simulation.python_process import PythonProcess, python_processes
 from tests.simulation.query_blows import PREFIX, SweptWriter, reached
 from tests.simulation.query_checks import InvariantError, check, check_nothing_open
 from tests.simulation.query_faults import QueryFaults
-from tests.simulation.query_settings import Settings, choose_settings
+from tests.simulation.query_settings import Settings, choose_settings, second_queries
 from tests.simulation.spark import (
     Application,
     Checkpoint,
@@ -55,7 +55,8 @@ class Life:
     doomed: whose transactions are to be swept; swept: whose were, and who must write nothing more
     replaced_ids: rows that were committed before the checkpoint lost their offsets
     refusing: brokers that refuse rows, where some cannot be written
-    strangers: processes that plan jobs with the query's prefix; intruders: those that took it
+    strangers: processes that plan jobs with the query's prefix; others: applications in which another
+    query has it, by mistake; intruders: processes of both that took it
     """
 
     seed: int
@@ -77,6 +78,7 @@ class Life:
     doomed: dict[str, list[tuple[str, ProducerIdAndEpoch]]] = field(default_factory=dict)
     replaced_ids: set[int] = field(default_factory=set)
     strangers: list[PythonProcess] = field(default_factory=list)
+    others: list[Application] = field(default_factory=list)
     intruders: list[str] = field(default_factory=list)
     refusing: query_dead_letters.Refusing | None = None
 
@@ -95,7 +97,7 @@ class Life:
     def processes(self) -> list[Process]:
         """All in which somebody may be at work."""
         found: list[Process] = [*self.strangers]
-        for application in self.applications:
+        for application in (*self.applications, *self.others):
             found += application.driver_processes()
             found += [attempt.worker for attempt in application.attempts]
         return found
@@ -108,6 +110,8 @@ def live(seed: int, watch: Callable[[Life], None] = lambda life: None) -> Life:
     """
     rng = random.Random(seed)
     settings = choose_settings(rng)
+    if not settings.is_job:
+        settings.blows += second_queries(seed)
     life = _create(seed, settings, rng)
     watch(life)
     faults = QueryFaults(life.world, life.cluster, random.Random(rng.random()), settings.ranges)

@@ -11,12 +11,11 @@ from spark_kafka_sink.transactions.ids import is_task_id
 from tests.simulation.processes import Process
 from tests.simulation.python_process import PythonProcess
 from tests.simulation.query_settings import Blow
-from tests.simulation.spark import Batch
+from tests.simulation.spark import Application, Batch, Checkpoint
 from tests.simulation.transaction_log import ONGOING
 
 if TYPE_CHECKING:
     from tests.simulation.query import Life
-    from tests.simulation.spark import Application
 
 PREFIX = "query"
 
@@ -32,7 +31,8 @@ class SweptWriter(NamedTuple):
 def reached(life: Life, point: str) -> None:
     """A named step of the protocol, in the process that takes it."""
     process = life.world.acting.process
-    if process in life.strangers and point == "plan.fenced":
+    is_other = process in life.strangers or any(a.has(process) for a in life.others)
+    if is_other and point == "plan.fenced":
         life.intruders.append(process.name)
     if point == "plan.resolved":
         life.doomed[process.name] = _open_tasks(life)
@@ -43,6 +43,8 @@ def reached(life: Life, point: str) -> None:
         ended = [task for task in life.doomed[process.name] if task not in missed]
         life.swept += [SweptWriter(*task, ends) for task in ended]
     life.note(f"{process.name} reaches {point}")
+    if is_other:
+        return
     for blow in life.settings.blows:
         if blow.point == point and blow.countdown > 0:
             blow.countdown -= 1
@@ -63,6 +65,9 @@ def _strike(life: Life, blow: Blow, process: Process) -> None:
     if blow.kind == "stranger":
         _send_stranger(life)
         return
+    if blow.kind in ("second query", "query elsewhere"):
+        _start_another_query(life, blow.kind)
+        return
     if blow.kind == "lose log":
         life.cluster.empty_topic(life.log_topic)
         life.note("the decision log is deleted, and created anew")
@@ -74,8 +79,6 @@ def _strike(life: Life, blow: Blow, process: Process) -> None:
         _depose_log_leader(life, blow.pause_ms)
         return
     application = next((a for a in life.applications if a.has(process)), None)
-    if application is None and process in life.strangers:
-        return
     if application is None:
         life.note(f"the operator is killed at {blow.point}")
         process.kill()
@@ -113,6 +116,26 @@ def _send_stranger(life: Life) -> None:
     options = replace(life.options, checkpoint=None)
     life.note(f"{stranger.name} plans a job")
     life.world.spawn(stranger, lambda: session.plan_unit(options, True))
+
+
+def _start_another_query(life: Life, kind: str) -> None:
+    """A second query is given the query's prefix by mistake, in the same application or another one."""
+    rng, number = life.fates.rng, len(life.others) + 1
+    has_application = bool(life.applications) and rng.random() < 0.5
+    application = life.applications[-1].number if has_application else 100 + number
+    location = None if kind == "second query" else f"/checkpoint-{number}"
+    other = Application(
+        life.world,
+        application,
+        replace(life.options, checkpoint=location),
+        Checkpoint([Batch(0, range(5000, 5008))]),
+        life.fates,
+        life.note,
+        f"another query {number}",
+    )
+    life.others.append(other)
+    life.note(f"{other.query_id} starts in application {application}, checkpoint {location}")
+    life.world.spawn(other.jvm, other.run_query)
 
 
 def _lose_offsets(life: Life) -> None:

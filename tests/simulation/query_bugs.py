@@ -113,19 +113,19 @@ def _replay_of_what_is_done_committed(original):  # type: ignore[no-untyped-def]
 
 
 def _swept_before_resolved(original):  # type: ignore[no-untyped-def]
-    def plan(self, driver, job_id, write):  # type: ignore[no-untyped-def]
+    def plan(self, *planned):  # type: ignore[no-untyped-def]
         deadline_ms = self._deadline()
         self.sweep(self._take_over(deadline_ms), deadline_ms)
-        return original(self, driver, job_id, write)
+        return original(self, *planned)
 
     return plan
 
 
 def _taken_before_it_is_checked(original):  # type: ignore[no-untyped-def]
-    def plan(self, driver, job_id, write):  # type: ignore[no-untyped-def]
+    def plan(self, *planned):  # type: ignore[no-untyped-def]
         self._take_over(self._deadline())
         commit_protocol.reached("plan.fenced")
-        return original(self, driver, job_id, write)
+        return original(self, *planned)
 
     return plan
 

@@ -11,6 +11,7 @@ from tests.simulation.faults import FaultRanges
 from tests.simulation.spark import Batch
 
 _AWAY = (0, 200, 3000)
+_HAVE_SECOND_QUERIES = 0.25
 _TASK_POINTS = tuple(point for point in POINTS if point.startswith("task."))
 _DRIVER_POINTS = tuple(point for point in POINTS if not point.startswith("task."))
 _DECIDED_POINTS = ("commit.deciding", "commit.decided", "commit.ending", "commit.ended")
@@ -64,6 +65,25 @@ class Settings:
     loses_log: bool = False
     loses_offsets: bool = False
     idles: bool = False
+
+
+def second_queries(seed: int) -> list[Blow]:
+    """Another query is started with the same prefix, by mistake, in some lives. Chosen apart from
+    everything else of a life: others stay as they are.
+
+    One whose checkpoint's location Spark does not tell may come at any point; one with another
+    location is known as another query once the first one has the prefix.
+    """
+    rng = random.Random(f"second queries of {seed}")
+    if rng.random() >= _HAVE_SECOND_QUERIES:
+        return []
+    committing = [point for point in POINTS if point.startswith("commit.")]
+    return [
+        Blow(rng.choice(POINTS), rng.randint(1, 6), "second query")
+        if rng.random() < 0.7
+        else Blow(rng.choice(committing), rng.randint(1, 4), "query elsewhere")
+        for _ in range(rng.randint(1, 3))
+    ]
 
 
 def choose_settings(rng: random.Random) -> Settings:

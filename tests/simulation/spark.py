@@ -133,9 +133,11 @@ class Application:
         checkpoint: Checkpoint,
         fates: Fates,
         note: Callable[[str], None],
+        query_id: str = QUERY_ID,
     ) -> None:
         self.world = world
         self.number = number
+        self.query_id = query_id
         self.options = options
         self.checkpoint = checkpoint
         self.fates = fates
@@ -145,7 +147,8 @@ class Application:
         self.jvm = Process(world, f"jvm-{number}")
         self.workers: list[PythonProcess] = []
         self.attempts: list[Attempt] = []
-        self._processes = 0
+        # Another query of the same application has processes of its own.
+        self._processes = 0 if query_id == QUERY_ID else 500
         self.job_id: str | None = None
         self._driver_side: dict[str, PythonProcess] = {}
         self._given_up: list[PythonProcess] = []
@@ -217,7 +220,7 @@ class Application:
             except Exception as error:
                 raise QueryFailedError(f"planning batch {batch.batch_id}") from error
             writer = KafkaStreamWriter(self.options, COLUMNS, plan)
-            self._run_batch(batch, writer, QUERY_ID, (batch.batch_id,))
+            self._run_batch(batch, writer, self.query_id, (batch.batch_id,))
             self.checkpoint.finish(batch.batch_id)
             self.note(f"batch {batch.batch_id} is finished by application {self.number}")
 

@@ -7,7 +7,9 @@ from unittest import mock
 
 import pytest
 
-from spark_kafka_sink.transactions import crash_points
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.transactions import crash_points, session
 from spark_kafka_sink.transactions.errors import (
     FencedError,
     OutcomeError,
@@ -209,7 +211,8 @@ def test_another_query_is_refused_and_named(lives: Lives) -> None:
     with pytest.raises(PrefixInUseError, match="checkpoint /ck/one"):
         lives.protocol.plan(driver(2, "/ck/two"), None)
     lives.batch(1, driver(1, "/ck/one"))  # it was not even fenced
-    plan = lives.protocol.plan(driver(3, None), None)
+    # Its checkpoint was emptied: the location is the same, the query is not.
+    plan = lives.protocol.plan(driver(3, "/ck/one"), None)
     written = [lives.write(plan, 0, b"other")]
     with pytest.raises(PrefixInUseError, match="query q-1"):
         lives.protocol.commit(plan, Unit("q-2", 0, None), written)
@@ -234,13 +237,50 @@ def test_a_refused_job_changes_nothing(lives: Lives) -> None:
     assert lives.visible() == [b"2-0", b"2-1", b"first", b"second"]
 
 
-def test_a_query_without_a_known_checkpoint_is_no_job(lives: Lives) -> None:
-    """Spark does not tell a location that is a property of the session."""
+@pytest.mark.parametrize("has_committed", [True, False])
+def test_who_may_be_another_query_changes_nothing(lives: Lives, has_committed: bool) -> None:
+    """An earlier version did not write down a location that was a property of the session."""
+    if has_committed:
+        lives.batch(0, driver(1, None))
     plan = lives.protocol.plan(driver(1, None), None)
-    with pytest.raises(PrefixInUseError, match="driver driver-1"):
-        lives.protocol.plan(driver(2, None), "job")
-    lives.protocol.commit(plan, unit(0), [lives.write(plan, 0, b"first")])
-    assert lives.visible() == [b"first"]
+    written = [lives.write(plan, 0, b"first")]
+    for other, job in ((driver(2, None), "job"), (driver(1, "/ck"), None), (driver(3), None)):
+        with pytest.raises(PrefixInUseError, match="driver driver-1"):
+            lives.protocol.plan(other, job)
+    lives.protocol.commit(plan, unit(1 if has_committed else 0), written)
+    assert b"first" in lives.visible()
+
+
+@pytest.mark.parametrize(
+    ("refused", "error"),
+    [
+        (Unit("q-2", 3, None), "belongs to query q-1"),
+        (Unit("q-1", 1, None), "the checkpoint has gone back"),
+    ],
+)
+def test_a_unit_that_may_not_follow_is_refused_before_anything_is_taken(
+    lives: Lives, refused: Unit, error: str
+) -> None:
+    """Where it is known before the tasks, as with foreachBatch; the query goes on."""
+    for number in range(3):
+        lives.batch(number, driver(1))
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"3")]
+    with pytest.raises(TransactionError, match=error):
+        lives.protocol.plan(driver(2), None, None, refused)
+    lives.protocol.commit(plan, unit(3), written)
+    lives.batch(4, driver(1))
+    assert lives.visible()[-3:] == [b"3", b"4-0", b"4-1"]
+
+
+def test_a_query_whose_checkpoint_is_not_told_is_refused_before_anything_is_asked() -> None:
+    options = {
+        "kafka.bootstrap.servers": "127.0.0.1:1",
+        "delivery.guarantee": "exactly-once",
+        "transactional.id.prefix": "p",
+    }
+    with pytest.raises(ConfigError, match="needs the option checkpointLocation"):
+        session.plan_unit(SinkOptions.parse(options), is_job=False)
 
 
 def test_who_is_refused_after_all_claims_and_sweeps_nothing(lives: Lives) -> None:
