@@ -47,10 +47,11 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
         query = "" if query_id is None else f"query {query_id}, "
         raise PrefixInUseError(_in_use(f"{query}{owner}", prefix))
     # An owner without a location, of an earlier version or an unreadable record, may be any query.
-    if owner.checkpoint != driver.checkpoint:
-        # The same query, which was written by the data source until now.
-        if query_id is None or driver.checkpoint != checkpoint_of(query_id):
-            raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
+    if driver.checkpoint == owner.checkpoint:
+        return
+    # The same query, which was written by the data source until now.
+    if query_id is None or driver.checkpoint != checkpoint_of(query_id):
+        raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
 
 
 def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
