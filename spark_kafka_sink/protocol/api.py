@@ -145,18 +145,29 @@ def decode_response(request: schema.Request, version: int, frame: bytes) -> sche
     if is_api_versions:
         if version > 0:
             version = _api_versions_version(frame, at, version)
-        return _decode_api_versions(version, frame[at:])
+        body = frame[at:]
+        # A large one is none of Kafka's, and would be kept as long as the process.
+        decode = _decode_once if len(body) <= _MOST_REMEMBERED_BYTES else _decode_api_versions
+        return decode(version, body)
     return schema.decode_message(request.response_type, version, frame, at)
 
 
-@lru_cache(maxsize=16)
+_MOST_REMEMBERED_BYTES = 8 * 1024
+"""Kafka 4's answer has 600 bytes."""
+
+
 def _decode_api_versions(version: int, body: bytes) -> schema.Message:
-    """The same message for the same bytes, so nobody may change it.
+    return schema.decode_message(ApiVersionsResponse, version, body, 0)
+
+
+@lru_cache(maxsize=16)
+def _decode_once(version: int, body: bytes) -> schema.Message:
+    """Return the same message for the same bytes, so nobody may change it.
 
     The largest of the small answers, which coordinators are asked for several times per commit; it
     hardly ever changes.
     """
-    return schema.decode_message(ApiVersionsResponse, version, body, 0)
+    return _decode_api_versions(version, body)
 
 
 def _api_versions_version(frame: bytes, at: int, version: int) -> int:

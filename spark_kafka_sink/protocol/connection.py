@@ -43,6 +43,10 @@ SOFTWARE_NAME = "pykafka-sink"
 
 MAX_RESPONSE_BYTES = 100 * 1024 * 1024
 """No answer that a producer asks for comes near; a size beyond is garbage or another protocol."""
+MOST_BYTES_OF_OWN = 512 * 1024
+"""Of an answer to a request of the connection's own: whoever sends it may not be a broker at all.
+Brokers have the same limit for clients that are not authenticated. Source:
+``sasl.server.max.receive.size``."""
 
 # How a TLS listener begins its answer to clear text: an alert record.
 _TLS_ALERT = b"\x15\x03"
@@ -227,7 +231,8 @@ class Connection:
 
     def _checked_size(self) -> int:
         size = api.decode_size(self._received)
-        if 0 <= size <= MAX_RESPONSE_BYTES:
+        is_own = not self.in_flight or self.in_flight[0].is_own
+        if 0 <= size <= (MOST_BYTES_OF_OWN if is_own else MAX_RESPONSE_BYTES):
             return size
         if self._received.startswith(_TLS_ALERT):
             raise AuthenticationError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -13,6 +14,7 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
     error_named,
 )
+from spark_kafka_sink.protocol.api import decode_response
 from spark_kafka_sink.protocol.authentication import (
     NEVER_MS,
     UNLIMITED,
@@ -21,6 +23,8 @@ from spark_kafka_sink.protocol.authentication import (
     _refusal,
 )
 from spark_kafka_sink.protocol.connection import (
+    MAX_RESPONSE_BYTES,
+    MOST_BYTES_OF_OWN,
     Connection,
     InFlightRequest,
     Outgoing,
@@ -302,6 +306,55 @@ def test_an_error_that_says_nothing_of_the_credentials_may_pass(error_name: str)
     dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
     with pytest.raises(RemoteProtocolError, match=error_name):
         dialogue.answer(SaslAuthenticateResponse(code, "the user database is away"))
+
+
+# --- sizes -----------------------------------------------------------------------------------------
+
+
+def announce(dialogue: Dialogue, size_bytes: int) -> None:
+    assert not list(dialogue.connection.receive(size_bytes.to_bytes(4, "big"), dialogue.now_ms))
+
+
+def at_each_step() -> Iterator[Dialogue]:
+    """Before the versions, the mechanism and each message; the same in a session that goes on."""
+    usable = Dialogue().become_usable(LIFETIME_MS)
+    usable.connection.authenticate_again(usable.now_ms, DEADLINE_MS)
+    for dialogue in (Dialogue().open(), usable):
+        if dialogue is not usable:
+            yield dialogue
+            dialogue.tell_versions()
+        yield dialogue
+        dialogue.answer(SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]))
+        yield dialogue
+        dialogue.answer(SaslAuthenticateResponse(auth_bytes=b"challenge"))
+        yield dialogue
+
+
+@pytest.mark.parametrize("step", range(7))
+def test_who_is_not_authenticated_yet_may_not_send_100_mib(step: int) -> None:
+    announce(next(itertools.islice(at_each_step(), step, None)), MOST_BYTES_OF_OWN)
+    dialogue = next(itertools.islice(at_each_step(), step, None))
+    with pytest.raises(RemoteProtocolError, match=f"announces {MOST_BYTES_OF_OWN + 1} bytes"):
+        announce(dialogue, MOST_BYTES_OF_OWN + 1)
+
+
+def test_answers_to_others_may_be_large_also_while_a_session_is_renewed() -> None:
+    dialogue = Dialogue().become_usable(LIFETIME_MS)
+    dialogue.connection.send(MetadataRequest(), 12, 0, DEADLINE_MS, None)
+    dialogue.connection.authenticate_again(dialogue.now_ms, DEADLINE_MS)
+    announce(dialogue, MAX_RESPONSE_BYTES)
+
+
+@pytest.mark.parametrize(("count", "is_remembered"), [(60, True), (20_000, False)])
+def test_only_versions_of_a_brokers_size_are_remembered(count: int, is_remembered: bool) -> None:
+    answers = []
+    for _ in range(2):
+        sent = Dialogue(is_authenticated=False).open().asked
+        message = ApiVersionsResponse(api_keys=[ApiVersion(n, 0, count % 7) for n in range(count)])
+        frame = answer_frame(sent.request, sent.version, sent.correlation_id, message)
+        answers.append(decode_response(sent.request, sent.version, frame[4:]))
+    assert answers[0] == answers[1]
+    assert (answers[0] is answers[1]) == is_remembered
 
 
 # --- sessions --------------------------------------------------------------------------------------
