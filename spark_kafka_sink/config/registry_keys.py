@@ -283,7 +283,8 @@ REGISTRY_KEYS = (
         5000,
         at_least(1),
         _LOW,
-        "How long one request to the registry may take, with its connection.",
+        "How long one request to the registry may take, from its connection to the end of the "
+        "answer.",
     ),
     ConfigKey(
         f"{REGISTRY_PREFIX}timeout.ms",

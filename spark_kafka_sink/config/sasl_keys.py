@@ -176,8 +176,8 @@ SASL_KEYS = [
         None,
         at_least(1),
         LOW,
-        "How long the token endpoint may take to answer; 10 s if nothing is said, where Java waits "
-        "for ever.",
+        "How long the token endpoint may take to answer, until all of the answer is there; 10 s if "
+        "nothing is said, where Java waits for ever.",
     ),
     ConfigKey(
         "sasl.login.retry.backoff.ms",

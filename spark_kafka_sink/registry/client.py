@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from spark_kafka_sink.base.clock import Clock, SystemClock, pause, wait_seconds
+from spark_kafka_sink.base.clock import Clock, SystemClock, pause
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port, speaks_tls
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import RegistryConfig, check_credentials_in
 from spark_kafka_sink.config.registry_keys import split_url
@@ -29,7 +30,6 @@ from spark_kafka_sink.registry.errors import (
     RegistryRefusedError,
     RegistryUnavailableError,
 )
-from spark_kafka_sink.security.oauth.http_post import Answer, Limits, Request, host_and_port, post
 from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import Peer
@@ -190,9 +190,10 @@ class RegistryClient:
         sent = b"" if body is None else json.dumps(body).encode()
         request = Request(whole, headers, sent, method, URL_OPTION, MOST_BYTES)
         most_ms = min(self._config.request_timeout_ms, left_ms)
+        end_ms = self._clock.now_ms() + most_ms
         context = self._tls.context() if url.scheme == "https" else None
         try:
-            answer = post(request, context, Limits(most_ms, most_ms, most_ms), self._clock)
+            answer = exchange(request, context, Limits(most_ms, most_ms, most_ms), self._clock)
         except ssl.SSLError as error:
             host, port = host_and_port(url, URL_OPTION)
             told = f"schema registry: {self._tls.explain(error, host, port)}"
@@ -204,19 +205,22 @@ class RegistryClient:
             raise ConfigError(
                 f"{_shown(url)} has a host that cannot be looked up ({error}): check {URL_OPTION}"
             ) from None
+        except TimeoutError:
+            raise RegistryUnavailableError(
+                f"{_shown(url)}: no answer within {most_ms} ms"
+            ) from None
         except OSError as error:
             is_ended = isinstance(error, ConnectionError)
             if is_ended and not isinstance(error, ConnectionRefusedError):
-                _check_clear_text(url, most_ms)
-            words = f"no answer within {most_ms} ms" if _is_timeout(error) else str(error)
-            raise RegistryUnavailableError(f"{_shown(url)}: {words}") from None
+                self._check_clear_text(url, end_ms)
+            raise RegistryUnavailableError(f"{_shown(url)}: {error}") from None
         except HTTPException as error:
-            _check_clear_text(url, most_ms)
+            self._check_clear_text(url, end_ms)
             raise NoRegistryError(
                 f"{_shown(url)} does not speak HTTP ({type(error).__name__}): check {URL_OPTION}"
             ) from None
         if answer.status == 400:  # as some servers answer to what should have been TLS
-            _check_clear_text(url, most_ms)
+            self._check_clear_text(url, end_ms)
         return self._content_of(answer, url)
 
     def _content_of(self, answer: Answer, url: SplitResult) -> Any:
@@ -253,6 +257,14 @@ class RegistryClient:
         told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
         kind = answer.content_type or "no type"
         raise self._no_registry(f"{told} with {kind} that is no answer of one")
+
+    def _check_clear_text(self, url: SplitResult, end_ms: int) -> None:
+        """Raise RegistryError if ``url`` begins with http:, and its port speaks TLS."""
+        left_ms = end_ms - self._clock.now_ms()
+        if url.scheme == "http" and speaks_tls(url, URL_OPTION, left_ms, self._clock):
+            raise RegistryError(
+                f"{_shown(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
+            )
 
     def _about_credentials(self) -> str:
         if self._config.bearer is not None:
@@ -316,29 +328,3 @@ def _checked(url: Secret) -> SplitResult:
 
 def _shown(url: SplitResult) -> str:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
-
-
-def _check_clear_text(url: SplitResult, most_ms: int) -> None:
-    """Raise RegistryError if ``url`` begins with http:, and its port speaks TLS.
-
-    Nothing is sent there but the handshake, so nobody's certificate is looked at.
-    """
-    if url.scheme != "http":
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    host, port = host_and_port(url, URL_OPTION)
-    connection = HTTPSConnection(host, port, context=context, timeout=wait_seconds(most_ms))
-    try:
-        connection.connect()
-    except OSError:
-        return
-    finally:
-        connection.close()
-    raise RegistryError(
-        f"{_shown(url)}: the port speaks TLS: {URL_OPTION} must begin with https: there"
-    )
-
-
-def _is_timeout(error: Exception) -> bool:
-    return isinstance(error, TimeoutError) or "timed out" in str(error)

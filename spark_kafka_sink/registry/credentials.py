@@ -13,7 +13,12 @@ from spark_kafka_sink.base.clock import Clock, pause
 from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import BearerConfig, RegistryConfig
-from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
+from spark_kafka_sink.config.security_config import (
+    LoginConfig,
+    OAuthConfig,
+    SaslConfig,
+    SslConfig,
+)
 from spark_kafka_sink.registry.errors import RegistryError, RegistryUnavailableError
 from spark_kafka_sink.security.references import resolve
 
@@ -104,9 +109,10 @@ def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock
     def tls_of(_: SslConfig) -> Tls:
         return Tls(tls.context, tls.explain)
 
-    retrieval = TokenRetrieval(
-        SaslConfig("OAUTHBEARER", oauth=oauth), Waiting(clock, pause), tls_of, _resolved
-    )
+    most_ms = config.request_timeout_ms
+    login = LoginConfig(connect_timeout_ms=most_ms, read_timeout_ms=most_ms)
+    sasl = SaslConfig("OAUTHBEARER", oauth=oauth, login=login)
+    retrieval = TokenRetrieval(sasl, Waiting(clock, pause), tls_of, _resolved)
     try:
         return Secret(retrieval.fetch(config.timeout_ms).value.reveal())
     except KafkaSinkError as error:

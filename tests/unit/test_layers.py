@@ -137,6 +137,7 @@ ONLY_IN: dict[str, set[str]] = {
     "requests": {"metrics.otlp.exporting"},
     "time": {"base.clock"},
     "socket": {
+        "base.http",
         "network.channels",
         "network.resolver",
         "network.tls",
@@ -145,11 +146,12 @@ ONLY_IN: dict[str, set[str]] = {
         "limits.starting",
         "localkafka",
     },
-    "ssl": {"network.tls", "registry.client", "security"},
+    "ssl": {"base.http", "network.tls", "registry.client", "security"},
     "cryptography": {"security", "localkafka"},
     "selectors": {"network.transport", "limits.server"},
     "asyncio": set(),
     "threading": {
+        "base.http",
         "network.resolver",
         "producer.monitor",
         "security",

@@ -27,12 +27,12 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
+from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port
 from spark_kafka_sink.base.secret import HIDDEN
 from spark_kafka_sink.config.security_config import LoginConfig
-from spark_kafka_sink.security.oauth.http_post import Answer, Limits, Request, host_and_port, post
+from spark_kafka_sink.security.oauth.choice import URL_OPTION
 from spark_kafka_sink.security.oauth.retry import Waiting, with_retries
 
-URL_OPTION = "kafka.sasl.oauthbearer.token.endpoint.url"
 DEFAULT_TIMEOUT_MS = 10_000
 """Where ``sasl.login.connect.timeout.ms`` or ``.read.timeout.ms`` is not given. Java waits for as
 long as the operating system does, or forever."""
@@ -41,12 +41,13 @@ _SUCCESS = (200, 201)
 _REFUSED = frozenset({*range(400, 408), *range(409, 416), 501, 505})
 _MOST_SHOWN = 300
 _LEAST_SECRET = 4
+_MOST_BYTES = 1_000_000
 _FORM = "application/x-www-form-urlencoded"
 
 
 _TOO_LATE = (
     "it does not answer in time (kafka.sasl.login.connect.timeout.ms, "
-    f"kafka.sasl.login.read.timeout.ms; {DEFAULT_TIMEOUT_MS} if they are not given)"
+    "kafka.sasl.login.read.timeout.ms)"
 )
 
 
@@ -102,22 +103,24 @@ class TokenEndpoint:
             left_ms,
         )
         context = self._tls.context() if self._url.scheme == "https" else None
-        http = Request(self._url, headers, request.form.encode())
+        http = Request(self._url, headers, request.form.encode(), "POST", URL_OPTION, _MOST_BYTES)
         try:
-            return post(http, context, limits, self._waiting.clock)
+            return exchange(http, context, limits, self._waiting.clock)
         except ssl.SSLCertVerificationError as error:
             raise AuthenticationError(f"{self.name}: {self._explained(error)}") from None
         except ssl.SSLError as error:
             raise CredentialsUnavailableError(f"{self.name}: {self._explained(error)}") from None
+        except TimeoutError:
+            raise self._away(_TOO_LATE) from None
         except (OSError, UnicodeError) as error:
             # A name of a host that cannot be one is a UnicodeError.
-            raise self._away(_TOO_LATE if _is_timeout(error) else str(error)) from None
+            raise self._away(str(error)) from None
         except HTTPException as error:
             # Its text quotes what came.
             raise self._away(f"what answers does not speak HTTP ({type(error).__name__})") from None
 
     def _explained(self, error: ssl.SSLError) -> str:
-        host, port = host_and_port(self._url)
+        host, port = host_and_port(self._url, URL_OPTION)
         return self._tls.explain(error, host, port)
 
     def _away(self, cause: str) -> CredentialsUnavailableError:
@@ -182,7 +185,7 @@ def checked_url(text: str) -> SplitResult:
         raise ConfigError(f"{URL_OPTION} must begin with https://, http:// or file:")
     if not all("!" <= character <= "~" for character in url.geturl()):
         raise ConfigError(f"{URL_OPTION} may hold printable ASCII only: encode the rest with %")
-    host_and_port(url)
+    host_and_port(url, URL_OPTION)
     return url
 
 
@@ -231,8 +234,3 @@ def _json_object(answer: Answer) -> Mapping[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return fields if isinstance(fields, dict) else None
-
-
-def _is_timeout(error: Exception) -> bool:
-    """In Python 3.9 a socket's timeout is no TimeoutError, and known by its text."""
-    return isinstance(error, TimeoutError) or str(error) == "timed out"

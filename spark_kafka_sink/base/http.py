@@ -1,0 +1,339 @@
+"""One HTTP request within one deadline, through the proxies of the environment.
+
+A server that sends a byte now and then passes every limit of a single read. So each read and write
+of the socket, wherever in the answer it is, waits at most for what is left of the whole request.
+A redirect is not followed, for the request holds a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from http.client import HTTPConnection, IncompleteRead
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from spark_kafka_sink.base.clock import Clock, wait_seconds
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import HIDDEN
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+_PORTS = {"http": 80, "https": 443}
+
+
+class Request(NamedTuple):
+    """A request to ``url`` (http or https).
+
+    option: the one that the URL is of, for errors; most_bytes: of the answer's body
+    """
+
+    url: SplitResult
+    headers: Mapping[str, str]
+    body: bytes
+    method: str
+    option: str
+    most_bytes: int
+
+    def __repr__(self) -> str:
+        return f"Request({HIDDEN})"
+
+
+class Answer(NamedTuple):
+    """What came back. body: at most as much as was asked for; is_whole: whether that is all"""
+
+    status: int
+    content_type: str
+    location: str
+    body: bytes
+    is_whole: bool = True
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status}, {HIDDEN})"
+
+
+class Limits(NamedTuple):
+    """How long to wait, in milliseconds.
+
+    connect_ms: for the connection, from the look-up of its host to the end of TLS' handshake
+    read_ms: for the whole answer, from then on
+    total_ms: for both
+    """
+
+    connect_ms: int
+    read_ms: int
+    total_ms: int
+
+
+class CutAnswerError(OSError):
+    """The connection ended before the answer did: what came of it means nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer was cut")
+
+
+def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
+    """Return where ``url`` leads.
+
+    Raises ConfigError for a URL that names no host, or a port that is none, or with an @ after its
+    host: what stands before that is part of a password. The error shows nothing of the URL.
+    """
+    if any("@" in part for part in (url.path, url.query, url.fragment)):
+        raise ConfigError(
+            f"{option} has an @ after its host. In user and password write %2F for /, %3F for ?, "
+            "%23 for #; in a path or query write %40 for @"
+        )
+    try:
+        port = url.port
+    except ValueError:
+        port = 0
+    if not url.hostname or port == 0:
+        raise ConfigError(f"{option} must be of the form https://host:port/path")
+    return url.hostname, port or _PORTS[url.scheme]
+
+
+def exchange(
+    request: Request, context: ssl.SSLContext | None, limits: Limits, clock: Clock
+) -> Answer:
+    """Return the answer to ``request``.
+
+    Raises TimeoutError when a limit is over; OSError, of which ssl.SSLError is one; HTTPException;
+    UnicodeError for a host that cannot be looked up.
+
+    context: for https
+    """
+    url = request.url
+    way = _way_to(url, request.option)
+    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
+    headers = dict(request.headers)
+    if way.proxy is not None and context is None:
+        target = f"http://{url.netloc.rpartition('@')[2]}{target}"
+        headers.update(way.proxy.headers)
+    end_ms = clock.now_ms() + limits.total_ms
+    try:
+        until = _Deadline(clock, min(end_ms, clock.now_ms() + limits.connect_ms))
+        with closing(_opened(way, context, until)) as sock:
+            until = _Deadline(clock, min(end_ms, clock.now_ms() + limits.read_ms))
+            connection = _over(_Wire(sock, until), way.host, way.port)
+            connection.default_port = _PORTS[url.scheme]
+            try:
+                connection.request(request.method, target, request.body or None, headers)
+            except OSError as error:
+                raise _told_before(_Wire(sock, until), error) from None
+            return _answer(connection, request.most_bytes)
+    except socket.timeout:  # no TimeoutError before Python 3.10
+        raise _no_time() from None
+
+
+def speaks_tls(url: SplitResult, option: str, limit_ms: int, clock: Clock) -> bool:
+    """Return whether a handshake of TLS comes about there, within ``limit_ms``.
+
+    Nothing else is sent there, so nobody's certificate is looked at.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    way = _Way(*host_and_port(url, option), None)
+    try:
+        _opened(way, context, _Deadline(clock, clock.now_ms() + limit_ms)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _no_time() -> TimeoutError:
+    return TimeoutError("timed out")
+
+
+class _Deadline(NamedTuple):
+    clock: Clock
+    end_ms: int
+
+    def left_s(self) -> float:
+        """Raises TimeoutError when nothing is left."""
+        left_ms = self.end_ms - self.clock.now_ms()
+        if left_ms <= 0:
+            raise _no_time()
+        return wait_seconds(left_ms)
+
+
+class _Wire(io.RawIOBase):
+    """What ``http.client`` takes for a socket: each read and write ends with the deadline."""
+
+    def __init__(self, sock: socket.socket, until: _Deadline) -> None:
+        self._sock = sock
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        self._sock.settimeout(self._until.left_s())
+        return self._sock.recv_into(buffer)
+
+    def sendall(self, data: ReadableBuffer) -> None:
+        """Send all of ``data``: with TLS, the socket's own would wait anew for each part."""
+        view = memoryview(data)
+        while view:
+            self._sock.settimeout(self._until.left_s())
+            view = view[self._sock.send(view) :]
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """Return a reader that outlives the connection, as ``http.client`` wants it."""
+        return io.BufferedReader(_Wire(self._sock, self._until))
+
+
+class _Proxy(NamedTuple):
+    host: str
+    port: int
+    headers: dict[str, str]
+
+
+class _Way(NamedTuple):
+    """To a server. proxy: None where there is none between"""
+
+    host: str
+    port: int
+    proxy: _Proxy | None
+
+
+def _way_to(url: SplitResult, option: str) -> _Way:
+    host, port = host_and_port(url, option)
+    return _Way(host, port, _proxy(url.scheme, host))
+
+
+def _opened(way: _Way, context: ssl.SSLContext | None, until: _Deadline) -> socket.socket:
+    """Return what can be written to: with ``context`` inside TLS, through a proxy's tunnel."""
+    next_host, next_port = (way.host, way.port) if way.proxy is None else way.proxy[:2]
+    sock = _connected(next_host, next_port, until)
+    try:
+        if context is None:
+            return sock
+        if way.proxy is not None:
+            _tunnel(_Wire(sock, until), way, way.proxy)
+        # The whole handshake ends with this timeout.
+        sock.settimeout(until.left_s())
+        return context.wrap_socket(sock, server_hostname=way.host)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _connected(host: str, port: int, until: _Deadline) -> socket.socket:
+    """Return a connection to the first address of ``host`` that takes one.
+
+    One that does not answer leaves the others their share of the time.
+    """
+    found = _addresses(host, port, until)
+    problem: OSError = _no_time()
+    for number, (family, kind, protocol, _, address) in enumerate(found):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(until.left_s() / (len(found) - number))
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock
+        except OSError as error:
+            sock.close()
+            problem = error
+    raise problem
+
+
+def _addresses(host: str, port: int, until: _Deadline) -> list[Any]:
+    """Look ``host`` up in a thread: the operating system's call waits for as long as it wants."""
+    found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            found.put(error)
+
+    threading.Thread(target=look_up, name="pykafka-sink host name", daemon=True).start()
+    try:
+        answer = found.get(timeout=until.left_s())
+    except queue.Empty:
+        raise _no_time() from None
+    if isinstance(answer, Exception):
+        raise answer
+    return list(answer)
+
+
+def _tunnel(wire: _Wire, way: _Way, proxy: _Proxy) -> None:
+    connection = _over(wire, way.host, way.port)
+    name = f"[{way.host}]" if ":" in way.host else way.host
+    target = f"{name}:{way.port}"
+    connection.request("CONNECT", target, headers={"Host": target, **proxy.headers})
+    status = connection.getresponse().status
+    if not 200 <= status < 300:
+        raise OSError(f"the proxy {proxy.host}:{proxy.port} answers {status}")
+
+
+def _over(wire: _Wire, host: str, port: int) -> HTTPConnection:
+    connection = HTTPConnection(host, port)
+    connection.sock = wire
+    return connection
+
+
+def _told_before(wire: _Wire, error: OSError) -> OSError:
+    """Return why the server has ended a connection that cannot be written to: its alert is read."""
+    try:
+        wire.readinto(bytearray(1))
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return error
+    except ssl.SSLError as told:
+        return told
+    except OSError:
+        pass
+    return error
+
+
+def _answer(connection: HTTPConnection, most_bytes: int) -> Answer:
+    """Return it with all of its body, or with the first ``most_bytes``."""
+    answer = connection.getresponse()
+    body = bytearray()
+    try:
+        while len(body) <= most_bytes and (more := answer.read1(65_536)):
+            body += more
+    except IncompleteRead:  # in chunks
+        raise CutAnswerError from None
+    is_whole = len(body) <= most_bytes
+    # What is left of Content-Length: `read1` does not tell a connection that has ended.
+    if answer.length and is_whole:
+        raise CutAnswerError
+    return Answer(
+        answer.status,
+        answer.headers.get("Content-Type", "").split(";")[0].strip(),
+        answer.headers.get("Location", ""),
+        bytes(body[:most_bytes]),
+        is_whole,
+    )
+
+
+def _proxy(scheme: str, host: str) -> _Proxy | None:
+    """Of the variables ``https_proxy``, ``http_proxy`` and ``no_proxy``, in either case."""
+    text = getproxies().get(scheme)
+    if not text or proxy_bypass(host):
+        return None
+    url = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = url.port or 80
+    except ValueError:
+        port = 0
+    if url.scheme != "http" or not url.hostname or not port:
+        raise ConfigError(
+            f"the environment's {scheme}_proxy must be of the form http://host:port, or no_proxy "
+            f"must name {host}"
+        )
+    headers: dict[str, str] = {}
+    if url.username is not None:
+        pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+    return _Proxy(url.hostname, port, headers)

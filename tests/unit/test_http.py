@@ -1,0 +1,322 @@
+"""One HTTP request against servers that are slow on purpose: each place of an answer, one deadline.
+
+A server here sends a byte now and then until the client hangs up, so that no verdict depends on the
+machine's load: a client without a deadline is ended by pytest's own timeout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.client import HTTPException
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from spark_kafka_sink.base import http
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError
+from spark_kafka_sink.config.security_config import LoginConfig
+from spark_kafka_sink.registry.client import RegistryClient
+from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
+from tests.unit.registry_asking import TEXT, options, refusal
+from tests.unit.registry_server import Registry
+from tests.unit.registry_server import serving as serving_registry
+from tests.unit.scripted_endpoint import HOST
+from tests.unit.tls_server import authority, client_context, server_context
+from tests.unit.token_logins import config_for, refused
+
+pytestmark = pytest.mark.usefixtures("no_proxy")
+
+SHORT_MS = 150
+OPTION = "the.option"
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+class Drip(NamedTuple):
+    """first: sent at once; then: sent byte by byte, again and again, without end
+
+    in_tls: the handshake is made before that; has_request: whether the client's request is awaited
+    """
+
+    first: bytes
+    then: bytes
+    in_tls: bool = False
+    has_request: bool = True
+
+
+ANSWERS = {
+    "nothing at all": Drip(b"", b""),
+    "status line": Drip(b"HTTP/1.1 200 ", b"x"),
+    "headers": Drip(OK + b"X: ", b"x"),
+    "body of a known length": Drip(OK + b"Content-Length: 9999999\r\n\r\n", b"x"),
+    "body until the connection ends": Drip(OK + b"\r\n", b"x"),
+    "chunk size": Drip(CHUNKED, b"0"),
+    "chunk extension": Drip(CHUNKED + b"1;", b"x"),
+    "chunk data": Drip(CHUNKED + b"ffffff\r\n", b"x"),
+    "small chunks": Drip(CHUNKED, b"1\r\nx\r\n"),
+    "trailers": Drip(CHUNKED + b"0\r\n", b"X: y\r\n"),
+    "100 Continue": Drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "status line in TLS": Drip(b"HTTP/1.1 200 ", b"x", in_tls=True),
+    "chunk size in TLS": Drip(CHUNKED, b"0", in_tls=True),
+}
+HANDSHAKES = {
+    "no handshake": Drip(b"", b"", has_request=False),
+    "handshake": Drip(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03", b"x", has_request=False),
+}
+
+
+class Dripping:
+    """port: of the server; dripped: how many bytes the client was sent of what has no end"""
+
+    def __init__(self, drip: Drip, port: int) -> None:
+        self.drip = drip
+        self.port = port
+        self.dripped = 0
+
+    @property
+    def is_reached(self) -> bool:
+        return self.dripped > 3 or not self.drip.then
+
+
+@contextlib.contextmanager
+def dripping(drip: Drip) -> Iterator[Dripping]:
+    listener = socket.create_server((HOST, 0))
+    server = Dripping(drip, listener.getsockname()[1])
+    stop = threading.Event()
+
+    def serve(sock: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            sock.settimeout(PATIENCE_S)
+            channel = server_context().wrap_socket(sock, server_side=True) if drip.in_tls else sock
+            with channel:
+                data = b""
+                while drip.has_request and b"\r\n\r\n" not in data:
+                    data += channel.recv(65_536)
+                channel.sendall(drip.first)
+                for byte in itertools.cycle(drip.then):
+                    channel.sendall(bytes([byte]))
+                    server.dripped += 1
+                    if stop.wait(0.001):
+                        return
+                stop.wait(PATIENCE_S)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield server
+    finally:
+        stop.set()
+        listener.close()
+
+
+def asked(url: str, limits: http.Limits, context: ssl.SSLContext | None = None) -> http.Answer:
+    request = http.Request(urlsplit(url), {"X-Secret": "x"}, b"body", "POST", OPTION, 1000)
+    return http.exchange(request, context, limits, SystemClock())
+
+
+def times_out(server: Dripping, url: str, *limits: int, has_tls: bool = False) -> None:
+    """With more time where a busy machine has not come as far as to what is dripped."""
+    factor = 1
+    while factor == 1 or not server.is_reached:
+        given = http.Limits(*(limit if limit == AN_HOUR_MS else limit * factor for limit in limits))
+        with pytest.raises(TimeoutError):
+            asked(url, given, client_context(authority()) if has_tls else None)
+        factor *= 10
+        assert factor * SHORT_MS < PATIENCE_MS
+
+
+LIMITS = {"the answer's": (AN_HOUR_MS, SHORT_MS, AN_HOUR_MS), "the whole": (AN_HOUR_MS, AN_HOUR_MS, SHORT_MS)}  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("place", ANSWERS)
+def test_an_answer_that_drips_ends_with_the_request(place: str, limits: str) -> None:
+    drip = ANSWERS[place]
+    with dripping(drip) as server:
+        scheme = "https" if drip.in_tls else "http"
+        url = f"{scheme}://{HOST}:{server.port}/"
+        times_out(server, url, *LIMITS[limits], has_tls=drip.in_tls)
+
+
+@pytest.mark.parametrize("place", HANDSHAKES)
+def test_a_handshake_that_drips_ends_with_the_connections_limit(place: str) -> None:
+    with dripping(HANDSHAKES[place]) as server:
+        url = f"https://{HOST}:{server.port}/"
+        times_out(server, url, SHORT_MS, AN_HOUR_MS, AN_HOUR_MS, has_tls=True)
+        plain = urlsplit(url.replace("https:", "http:"))
+        assert not http.speaks_tls(plain, OPTION, SHORT_MS, SystemClock())
+
+
+@pytest.mark.parametrize("place", ["nothing at all", "status line", "headers", "100 Continue"])
+def test_a_proxy_that_drips_ends_with_the_connections_limit(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dripping(ANSWERS[place]) as server:
+        monkeypatch.setenv("https_proxy", f"http://{HOST}:{server.port}")
+        times_out(server, "https://a.example/", SHORT_MS, AN_HOUR_MS, AN_HOUR_MS, has_tls=True)
+
+
+def test_a_server_that_takes_nothing_ends_with_the_request() -> None:
+    """Its socket is full."""
+    body = b"x" * 50_000_000
+    with socket.create_server((HOST, 0)) as listener:
+        url = urlsplit(f"http://{HOST}:{listener.getsockname()[1]}/")
+        request = http.Request(url, {}, body, "POST", OPTION, 1000)
+        limits = http.Limits(AN_HOUR_MS, SHORT_MS, AN_HOUR_MS)
+        with pytest.raises(TimeoutError):
+            http.exchange(request, None, limits, SystemClock())
+
+
+class Counting:
+    """A clock that goes on by 1 ms with each look."""
+
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        self.ms += 1
+        return self.ms
+
+    timestamp_ms = perf_ns = now_ms
+
+
+def test_no_more_is_read_when_the_clock_is_past_the_end() -> None:
+    """However fast bytes come: the socket's own timeout has no part in it."""
+    with dripping(ANSWERS["headers"]) as server:
+        request = http.Request(
+            urlsplit(f"http://{HOST}:{server.port}/"), {}, b"", "GET", OPTION, 1000
+        )
+        clock = Counting()
+        with pytest.raises(TimeoutError):
+            # As many seconds as bytes.
+            http.exchange(request, None, http.Limits(*[60] * 3), clock)
+        assert clock.ms <= 70
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"307 Temporary Redirect"])
+def test_a_redirect_to_itself_is_not_followed(status: bytes) -> None:
+    first = b"HTTP/1.1 " + status + b"\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"
+    with dripping(Drip(first, b"")) as server:
+        answer = asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
+    assert (answer.status, answer.location) == (int(status[:3]), "/")
+
+
+@pytest.mark.parametrize("form", [b"Content-Length: 9999999\r\n\r\n", b"\r\n"])
+def test_a_body_that_is_too_large_is_not_read_to_its_end(form: bytes) -> None:
+    with dripping(Drip(OK + form + b"x" * 2000, b"x")) as server:
+        answer = asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
+    assert not answer.is_whole
+    assert len(answer.body) == 1000
+
+
+@pytest.mark.parametrize("line", [b"X: y\r\n", b"X: " + b"y" * 200_000])
+def test_headers_without_end_are_refused(line: bytes) -> None:
+    with dripping(Drip(OK + line * 200, b"")) as server, pytest.raises(HTTPException):
+        asked(f"http://{HOST}:{server.port}/", http.Limits(*[PATIENCE_MS] * 3))
+
+
+@contextlib.contextmanager
+def not_answering() -> Iterator[int]:
+    """A port whose queue of connections is full: the next one is not answered."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((HOST, 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+    """Let each name have these addresses."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, port)) for port in ports]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: found)
+
+
+def test_a_connection_that_does_not_come_about_ends_with_its_limit() -> None:
+    with not_answering() as port, pytest.raises(TimeoutError):
+        asked(f"http://{HOST}:{port}/", http.Limits(SHORT_MS, AN_HOUR_MS, AN_HOUR_MS))
+
+
+def test_the_next_address_of_a_host_has_its_share_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with not_answering() as silent, dripping(Drip(OK + b"\r\n" + b"x" * 2000, b"")) as good:
+        resolving(monkeypatch, silent, good.port)
+        for limit_ms in (SHORT_MS, PATIENCE_MS // 10):  # the second for a busy machine
+            with contextlib.suppress(TimeoutError):
+                limits = http.Limits(limit_ms, PATIENCE_MS, PATIENCE_MS)
+                assert asked("http://a.example/", limits).status == 200
+                return
+    pytest.fail("the second address was not asked")
+
+
+def test_a_name_server_that_does_not_answer_ends_with_the_connections_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    never = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: never.wait(PATIENCE_S))
+    with pytest.raises(TimeoutError):
+        asked("http://a.example/", http.Limits(SHORT_MS, AN_HOUR_MS, AN_HOUR_MS))
+    never.set()
+
+
+def test_the_registrys_next_address_is_asked_after_one_that_drips() -> None:
+    with dripping(ANSWERS["headers"]) as slow, serving_registry(Registry()) as registry:
+        registry.add("t-value", {"schema": TEXT})
+        more = {
+            "schema_registry_request_timeout_ms": "1000",
+            "schema_registry_timeout_ms": "900000",
+        }
+        given = options(f"http://{HOST}:{slow.port},{registry.url}", **more).registry
+        assert given is not None
+        assert given.config is not None
+        assert RegistryClient(given.config).version("t-value").id == 1
+
+
+def test_a_token_endpoint_that_drips_is_told_in_time() -> None:
+    with dripping(ANSWERS["100 Continue"]) as slow:
+        config = config_for(f"http://{HOST}:{slow.port}/token")
+        login = LoginConfig(read_timeout_ms=SHORT_MS, retry_backoff_max_ms=0)
+        error = refused(replace(config, login=login))
+    assert isinstance(error, CredentialsUnavailableError)
+    assert "does not answer in time" in str(error)
+
+
+def test_an_issuer_of_the_registrys_tokens_that_drips_is_told_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TEST_SECRET", "hush")
+    with dripping(ANSWERS["headers"]) as slow:
+        more = {
+            "issuer_endpoint_url": f"http://{HOST}:{slow.port}/token",
+            "client_id": "app",
+            "client_secret": "${env:TEST_SECRET}",
+        }
+        given = {f"schema_registry_bearer_auth_{name}": value for name, value in more.items()}
+        given["schema_registry_request_timeout_ms"] = str(SHORT_MS)
+        given["schema_registry_timeout_ms"] = str(SHORT_MS)
+        words = refusal("http://registry.example", **given)
+    assert "does not answer in time (schema.registry.request.timeout.ms)" in words
+
+
+@pytest.mark.parametrize("mark", ["/", "?", "#"])
+def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(mark: str) -> None:
+    with pytest.raises(ConfigError, match="In user and password write %2F") as refused:
+        http.host_and_port(urlsplit(f"http://user:1234{mark}hush@host/x"), OPTION)
+    assert "hush" not in str(refused.value)
+    assert "1234" not in str(refused.value)
