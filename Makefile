@@ -14,8 +14,6 @@
 # make test-report   the page of pykafka-sink report in a real browser; first:
 #                 apt-get install --no-install-recommends chromium-headless-shell
 # make test-report-cases   the same, of queries of which a batch was made slow in six ways: 3 minutes
-# make test-limits   limits, pauses and quotas with real Kafka and Spark: 6 minutes; the table of docs/limits.md:
-#                 python -m benchmarks.rate_limit
 # make test-registry   a real schema registry, whose schemas Confluent's own deserializers read back; 3 minutes
 # make test-formats   a million random rows of 100 schemas, and the flights, beside Spark's own to_json and
 #                 to_avro, and read back by others: 4 minutes; FORMATS_SEED=… for other rows
@@ -58,7 +56,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-formats golden-formats test-registry test-limits test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py $(DEMO_ARGUMENTS)
@@ -81,7 +79,7 @@ test-fast: lint
 
 # What takes a minute each, beside quicker tests of the same.
 test-long: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/spark/test_dead_letters.py tests/broker/test_localkafka.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
+	$(BIN)/python -m pytest -m long tests/spark/test_jobs.py tests/spark/test_registration.py tests/spark/test_exactly_once.py tests/spark/test_snippets.py tests/spark/test_streaming.py tests/spark/test_upstream.py tests/spark/test_dead_letters.py tests/broker/test_localkafka.py tests/broker/test_quota.py tests/broker/test_secured_localkafka.py tests/broker/test_secured_connections.py tests/simulation/test_queries.py
 
 # Results go to tests/compatibility/results.json, and from there into the document.
 # Leaves out Pythons that are neither on the PATH nor pyenv's.
@@ -119,9 +117,6 @@ test-report: $(VENV)/browser.installed
 
 test-report-cases: $(VENV)/browser.installed
 	$(BIN)/python -m pytest -m long tests/browser/test_cases.py
-
-test-limits: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/spark/test_limits.py tests/broker/test_quota.py tests/simulation/test_limits.py
 
 test-registry: $(VENV)/registry.installed
 	$(BIN)/python -m pytest -m long tests/registry

@@ -42,7 +42,6 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
     for note in options.notes:
         yield warned("options", note)
     yield from outputs.metrics(options.metrics)
-    yield from outputs.limits(options)
     yield from rows.formats(options)
     yield from registry.schemas(options)
     hosts = [host for host, _ in config.bootstrap_servers]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _CHECK = """\
 Look at a cluster as a job with these options will meet it: addresses, login, clocks, the topic and
 that of dead letters, their settings, rights, what exactly-once needs, quotas; and at where metrics
-go, the limit server's port and the schema registry. Each line says what was found, and what to do
+go and the schema registry. Each line says what was found, and what to do
 about it.
 
 Run it where Spark's driver runs; executors may be in another network. It reads the same

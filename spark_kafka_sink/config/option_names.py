@@ -42,6 +42,17 @@ _OF_JDBC = "partitioncolumn"
 # In lower case. To leave it without effect would be to talk in clear.
 _OF_DATABRICKS = "databricks.servicecredential"
 
+_PER_TASK = "max.bytes.per.second.per.task limits each task; brokers' quotas limit a client"
+_REMOVED = {
+    "max.bytes.per.second": _PER_TASK,
+    "max.records.per.second": _PER_TASK,
+    "limit.server.host": "max.bytes.per.second.per.task needs no server",
+    "limit.server.port": "max.bytes.per.second.per.task needs no server",
+    "pause.path": "stop the query and start it again with its checkpoint, or set a quota",
+    "batch.growth.enable": "set kafka.batch.size",
+}
+"""Removed options, in lower case, and what replaces them."""
+
 # In lower case, names of to_json, to_avro, to_protobuf and Confluent's serializers that no rule of
 # ``_of_rows`` finds.
 _OF_ROWS = {
@@ -85,6 +96,8 @@ def refusal(name: str, parts: Sequence[str] = ()) -> str | None:
         return _refusal_of_kafka(name.removeprefix(KAFKA_PREFIX))
     if name in SINK_OPTIONS.keys or name in PASSED_BY_SPARK:
         return None
+    if name in _REMOVED:
+        return f"option '{name}' was removed. Instead: {_REMOVED[name]}."
     if name.startswith(_OF_DATABRICKS):
         return (
             f"option '{name}' is one of Databricks' own Kafka connector, and gives no credentials "

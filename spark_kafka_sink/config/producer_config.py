@@ -10,9 +10,7 @@ from typing import Any
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.batch_growth import BatchGrowth
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
-from spark_kafka_sink.config.limits import LimitAccess
 from spark_kafka_sink.config.producer_keys import (
     ACKS,
     ACKS_ALL,
@@ -81,10 +79,9 @@ class ProducerConfig:
     hooks_on_error: str = "fail"
     # Nor this: the sink's options ``topic.creation.*``. None: brokers may create topics.
     topic_creation: TopicCreation | None = None
-    # Nor this: what the driver tells of the limits of the query. None: there are none.
-    limits: LimitAccess | None = None
+    # Nor this: max.bytes.per.second.per.task; None: there is no limit.
+    max_bytes_per_second: int | None = None
     # Nor this: how far full batches may grow while they wait. None: not at all.
-    batch_growth: BatchGrowth | None = None
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:

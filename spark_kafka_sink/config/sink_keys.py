@@ -18,7 +18,6 @@ from spark_kafka_sink.config.config_def import (
 )
 from spark_kafka_sink.config.dead_letter_keys import DEAD_LETTER_KEYS
 from spark_kafka_sink.config.format_keys import FORMAT_KEYS
-from spark_kafka_sink.config.limits import LIMIT_KEYS
 from spark_kafka_sink.config.metrics_keys import METRICS_KEYS
 from spark_kafka_sink.config.registry_keys import REGISTRY_KEYS
 from spark_kafka_sink.config.topic_creation import (
@@ -200,17 +199,14 @@ SINK_OPTIONS = ConfigDef(
             "topic.creation.enable, for it to be created.",
         ),
         ConfigKey(
-            "batch.growth.enable",
-            ConfigType.BOOLEAN,
-            False,
+            "max.bytes.per.second.per.task",
+            ConfigType.LONG,
             None,
-            Importance.LOW,
-            "Let a full record batch grow beyond kafka.batch.size while another one of its "
-            "partition waits to be sent: up to 1 MiB, kafka.max.request.size, the topic's "
-            "max.message.bytes and segment.bytes, and an eighth of kafka.buffer.memory, before "
-            "compression. Only for the topic that the topic option names, where the driver may "
-            "read its settings (DescribeConfigs), and where no option limits what the query "
-            "writes.",
+            at_least(1),
+            Importance.MEDIUM,
+            "How many bytes of record batches, compressed, a task sends in a second. A query sends "
+            "at most that times its slots. What waits for the limit does not expire. Consider "
+            "quotas of the brokers and maxOffsetsPerTrigger first. By default there is no limit.",
         ),
         ConfigKey(
             "interceptors",
@@ -268,6 +264,5 @@ SINK_OPTIONS = ConfigDef(
         *REGISTRY_KEYS,
         *METRICS_KEYS,
         *DEAD_LETTER_KEYS,
-        *LIMIT_KEYS,
     ]
 )

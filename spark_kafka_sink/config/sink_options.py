@@ -26,7 +26,6 @@ from spark_kafka_sink.config.java_keys import (
     KEYS_WITHOUT_EFFECT,
     LISTS_OF_JAVA_CLASSES,
 )
-from spark_kafka_sink.config.limits import LimitConfig, limits_of, notes_on_limits
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, notes_on_outputs
 from spark_kafka_sink.config.option_names import is_unknown, refusal
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -59,7 +58,6 @@ _AS_THEY_ARE = (
     "write_id",
     "write_version",
     "worker_tuning",
-    "batch_growth_enable",
     "preflight_timeout_ms",
     "preflight_topic_timeout_ms",
 )
@@ -73,7 +71,6 @@ class SinkOptions:
     checkpoint, query_name: of a streaming query, where Spark tells; application_id likewise
     write_id, write_version: of a batch write that is to be written once; both or none
     dead_letters: None unless errors.tolerance asks for them
-    limits: None unless something limits the query or may hold it
     formats: None if none of their options is given; registry: None where no schema's id is written
     notes: sentences about options without effect, for the log
     """
@@ -93,13 +90,11 @@ class SinkOptions:
     write_id: str | None
     write_version: int | None
     worker_tuning: bool
-    batch_growth_enable: bool
     preflight_timeout_ms: int
     preflight_topic_timeout_ms: int
     notes: tuple[str, ...]
     dead_letters: DeadLetterConfig | None = None
     application_id: str | None = None
-    limits: LimitConfig | None = None
     formats: FormatOptions | None = None
     registry: RegistryOptions | None = None
 
@@ -137,10 +132,8 @@ class SinkOptions:
                     *notes_on_formats(formats, own),
                     *notes_on_registry(registry, formats, sink, own),
                 ),
-                *notes_on_limits(limits_of(sink), producer.batch_size, own),
             ),
             dead_letters=dead_letters_of(sink),
-            limits=limits_of(sink),
             formats=formats,
             registry=registry,
         )
@@ -175,7 +168,10 @@ def _with_effect(kafka: Mapping[str, str]) -> dict[str, str]:
 def _with_own(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
     """What the sink's own options say to the producer."""
     return replace(
-        producer, hooks_on_error=sink["hooks_on_error"], topic_creation=_topic_creation(sink)
+        producer,
+        hooks_on_error=sink["hooks_on_error"],
+        topic_creation=_topic_creation(sink),
+        max_bytes_per_second=sink["max_bytes_per_second_per_task"],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.config.limits import MAX_BYTES, MAX_RECORDS, LimitConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -27,14 +26,9 @@ def told_settings(options: SinkOptions) -> dict[str, str]:
     }
     for name in _OF_PRODUCER:
         told[f"kafka.{name}"] = str(getattr(producer, name.replace(".", "_")))
-    return {**told, **_limits(options.limits)}
-
-
-def _limits(limits: LimitConfig | None) -> dict[str, str]:
-    if limits is None:
-        return {}
-    rates = {MAX_BYTES: limits.bytes_per_second, MAX_RECORDS: limits.records_per_second}
-    return {name: str(rate) for name, rate in rates.items() if rate is not None}
+    if producer.max_bytes_per_second is not None:
+        told["max.bytes.per.second.per.task"] = str(producer.max_bytes_per_second)
+    return told
 
 
 def _compression(producer: ProducerConfig) -> dict[str, str]:

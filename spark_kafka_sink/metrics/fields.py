@@ -48,7 +48,7 @@ COUNTERS = (
     Field("throttle_time_ms", "integer", "pauses that brokers asked for, for quotas"),
     Field("throttle_time_max_ms", "integer", "the longest of them"),
     Field("throttle_left_ms", "integer", "of such pauses before, what was left at tasks' starts"),
-    Field("limit_wait_ms", "integer", "waiting for the limits of the query, or held by pause.path"),
+    Field("limit_wait_ms", "integer", "waiting for max.bytes.per.second.per.task"),
     Field("connections", "integer", "open at the end of the tasks"),
     Field("metadata_age_max_ms", "integer", "of the oldest metadata at the end of a task"),
     Field("buffer_total_bytes", "integer", "`kafka.buffer.memory` of all tasks"),

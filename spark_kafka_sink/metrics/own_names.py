@@ -139,7 +139,7 @@ OWN_METRICS = (
     ),
     OwnMetric(
         "pykafka_sink_limit_wait_seconds_total",
-        "How long tasks have waited for the limits of their query, or were held",
+        "How long tasks have waited for max.bytes.per.second.per.task",
         True,
         _limit_wait,
     ),

@@ -27,10 +27,6 @@ class BrokerPauses:
         pauses.append((from_ms, until_ms))
         self.latest_end_ms = max(self.latest_end_ms, until_ms)
 
-    def hold(self, until_ms: int) -> None:
-        """Nothing can be sent until then, to whatever broker, for a reason on this side."""
-        self.latest_end_ms = max(self.latest_end_ms, until_ms)
-
     @property
     def has_any(self) -> bool:
         """Whether somebody may have to ask."""

@@ -113,17 +113,6 @@ def open_channel_of(security: Security) -> OpenChannel:
     return TlsChannels(security.tls.context, security.tls.explain)
 
 
-def with_own_plaintext(open_channel: OpenChannel) -> OpenChannel:
-    """As ``open_channel``, but for ids below zero: those are not connections to brokers."""
-
-    def open_one(channel_id: int, sock: socket.socket, host: str) -> Channel:
-        if channel_id < 0:
-            return PlaintextChannel(channel_id, sock, host)
-        return open_channel(channel_id, sock, host)
-
-    return open_one
-
-
 class PlaintextChannel:
     """A :class:`Channel` in clear text: partial reads and writes, scatter/gather sends."""
 

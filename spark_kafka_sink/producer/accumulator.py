@@ -12,7 +12,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
-from itertools import islice
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.dataclass import dataclass
@@ -108,10 +107,6 @@ class RecordAccumulator:
         """Batches that are not acknowledged yet, queued or in flight."""
         return len(self._incomplete)
 
-    def is_queued(self, topic_partition: TopicPartition) -> bool:
-        """Whether a batch of the partition waits to be drained."""
-        return topic_partition in self._queues
-
     def queue_sizes(self, topic: str) -> dict[int, int]:
         """How many batches wait to be drained, by partition; those without any are left out."""
         with self.monitor:
@@ -131,6 +126,12 @@ class RecordAccumulator:
         """Partitions with a batch that waits to be drained."""
         with self.monitor:
             return list(self._queues)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the batches that wait to be drained."""
+        with self.monitor:
+            return sum(batch.size_bytes for queue in self._queues.values() for batch in queue)
 
     def ready(self, cluster: ClusterSnapshot, now_ms: int) -> ReadyPartitions:
         """Which partitions have a batch that may be sent, by leader."""
@@ -171,12 +172,6 @@ class RecordAccumulator:
         """The batches that ``drain`` would take first: only the sender thread changes which."""
         with self.monitor:
             return [self._queues[p][0] for p in partitions if p in self._queues]
-
-    def behind(self, heads: Iterable[ProducerBatch]) -> list[ProducerBatch]:
-        """What waits behind batches that are the first in their queues."""
-        with self.monitor:
-            queues = [self._queues.get(head.topic_partition, ()) for head in heads]
-            return [batch for queue in queues for batch in islice(queue, 1, None)]
 
     def drain(
         self,
@@ -246,7 +241,6 @@ class RecordAccumulator:
                 position = self._position(queue, parts[0])
                 for offset, part in enumerate(parts):
                     part.is_queued, part.queued_at_ms = True, now_ms
-                    part.held_ms = batch.held_ms
                     queue.insert(position + offset, part)
             self.pool.give_back(batch.pages)
             batch.pages = []

@@ -22,7 +22,6 @@ from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.batch_finisher import BatchFinisher, Finishers
-from spark_kafka_sink.producer.batch_growth import GrowingBatches
 from spark_kafka_sink.producer.batch_splitter import Divided
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
@@ -63,7 +62,6 @@ class Appender:
         self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)
         self._assigner = SlotAssigner(config, accumulator)
         self._topics = TopicRegistry(self._open_batches, self._batch_size, rng, self._finish_all)
-        self._growing = GrowingBatches(config, accumulator, self._open_batches)
         self._turns = Turns(self._monitor)
         self._last_append_ms = 0
 
@@ -151,9 +149,7 @@ class Appender:
                     return None
                 wait_ms = self._last_append_ms + self._config.linger_ms - now_ms
                 if wait_ms > 0:
-                    slot = self._growing.first_due()
-                    if slot is None:
-                        return wait_ms
+                    return wait_ms
                 self._finish(slot, self._sender_finisher)
             if self._clock.now_ms() >= until_ms:
                 return 0
@@ -190,8 +186,6 @@ class Appender:
 
     def _finish_full(self, slot: int, cluster: ClusterSnapshot) -> None:
         topic = self._topics.topic_of(slot)
-        if self._growing.grow(topic, slot, cluster):
-            return
         batch = self._finish(slot, self._task_finisher)
         if batch.codec_id:
             topic.compression.observe(batch.uncompressed_bytes, batch.size_bytes)
@@ -206,7 +200,6 @@ class Appender:
     def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
         """Finish the slot's batch and enqueue it, in parts if it came out larger than a request."""
         batch = finisher.finish(self._open_batches.detach(slot))
-        self._growing.finished(slot)
         topic = self._topics.topic_of(slot)
         if topic.sticky_slot == slot:
             topic.sticky_slot = NO_SLOT
@@ -224,7 +217,6 @@ class Appender:
         """
         topic = self._topics.known(batch.topic_partition.topic)
         topic.compression.estimate = 1.0
-        self._growing.stop()
         half = batch.uncompressed_bytes // 2
         topic.cap_bytes = half if topic.cap_bytes is None else min(half, topic.cap_bytes)
         return self._sender_finisher.halve(batch)

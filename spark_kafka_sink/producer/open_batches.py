@@ -94,11 +94,6 @@ class OpenBatches:
         """Let batches of a topic grow to ``limit_bytes`` before compression."""
         self._table[first_slot : first_slot + partitions_count, table.LIMIT_BYTES] = limit_bytes
 
-    def limit_and_size_bytes(self, slot: int) -> tuple[int, int]:
-        """To which size, before compression, the batch of ``slot`` may grow, and which it has."""
-        row = self._table[slot]
-        return int(row[table.LIMIT_BYTES]), int(row[table.BATCH_BYTES])
-
     def topic_partition(self, slot: int) -> TopicPartition:
         """Which partition ``slot`` stands for."""
         return self._slots[slot]

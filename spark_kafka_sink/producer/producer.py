@@ -34,7 +34,7 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.channels import open_channel_of, with_own_plaintext
+from spark_kafka_sink.network.channels import open_channel_of
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.settings import ClientSettings
@@ -45,11 +45,11 @@ from spark_kafka_sink.producer.batch_finisher import Finishers
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.cluster import ClusterAccess, metadata_settings
 from spark_kafka_sink.producer.identity import Identities
-from spark_kafka_sink.producer.limited_sender import LimitedSender, limited
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
+from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.telemetry import Telemetry
@@ -89,7 +89,6 @@ class KafkaProducer:
         retry_backoff = ExponentialBackoff(
             config.retry_backoff_ms, config.retry_backoff_max_ms, rng
         )
-        self._limit, network = limited(config, network, clock, retry_backoff)
         converse = Security.of(config.security).converse
         self.client = NetworkClient(ClientSettings.of(config), network, clock, rng, converse)
         self._metadata = Metadata(
@@ -109,18 +108,12 @@ class KafkaProducer:
             config, self.client, self._metadata, accumulator, retry_backoff, rng
         )
         self._is_transactional = False
-        self.sender = self._new_sender(cluster)
+        identity, totals = self._identities.first(), self._totals
+        self.sender = Sender(config, cluster, accumulator, self._appender, identity, totals)
+        if config.max_bytes_per_second is not None:
+            self.sender.rate_limit = RateLimit(config.max_bytes_per_second, clock.now_ms())
         self.telemetry = self.sender.telemetry = self._create_telemetry(rng)
         self.refusals = self.sender.refusals
-
-    def _new_sender(self, cluster: ClusterAccess) -> Sender:
-        identity = self._identities.first()
-        parts = self._config, cluster, self.accumulator, self._appender, identity, self._totals
-        if self._limit is None:
-            return Sender(*parts)
-        sender = LimitedSender(*parts)
-        sender.keep_to(self._limit)
-        return sender
 
     def _create_telemetry(self, rng: random.Random) -> Telemetry | None:
         if not self._config.enable_metrics_push:
@@ -254,8 +247,8 @@ class KafkaProducer:
             # The next task may begin a transaction too: no producer id before there is a batch.
             self._is_transactional = False
             self.sender.exchange_identity(self._identities.idempotent_when_needed())
-        if self._limit is not None:
-            self._limit.begin_task()
+        if self.sender.rate_limit is not None:
+            self.sender.rate_limit.begin_task()
         self._topics.add(topics)
 
     def begin_transaction(
@@ -283,8 +276,8 @@ class KafkaProducer:
         self._is_transactional = True
         settings = TransactionSettings(transactional_id, timeout_ms)
         self.sender.exchange_identity(self._identities.transactional(settings, token))
-        if self._limit is not None:
-            self._limit.begin_unit(transactional_id if token is None else str(token), timeout_ms)
+        if self.sender.rate_limit is not None:
+            self.sender.rate_limit.begin_transaction(timeout_ms)
         self.client.wakeup()
 
     def take_leave(self) -> None:
@@ -324,8 +317,6 @@ class ThreadedProducer(KafkaProducer):
         hosts = [host for host, _ in config.bootstrap_servers]
         security.prepare_if_possible(config.max_block_ms, hosts)
         open_channel = open_channel_of(security)
-        if config.limits is not None:
-            open_channel = with_own_plaintext(open_channel)
         sizes = config.send_buffer_bytes, config.receive_buffer_bytes
         network = SelectorNetwork(*sizes, open_channel)
         monitor, create_topics = ThreadMonitor(), topic_creator(config)

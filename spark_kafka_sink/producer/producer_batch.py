@@ -62,8 +62,6 @@ class ProducerBatch:
     is_sent: not answered yet; kept by an idempotent producer
     may_be_appended: an earlier attempt has failed in a way that does not tell
     is_queued: it waits to be drained, since queued_at_ms
-    held_ms: of its time in the queue, how long it was held by the limit of the query;
-        of what it waits now, it is added when the batch is drained
     sent_to: where it was sent last
     """
 
@@ -96,7 +94,6 @@ class ProducerBatch:
     last_node: Node | None = None
     is_queued: bool = False
     queued_at_ms: int = 0
-    held_ms: int = 0
     sent_to: Node | None = None
 
     @property

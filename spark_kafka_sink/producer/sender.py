@@ -17,6 +17,7 @@ from spark_kafka_sink.base.errors import (
     DeliveryError,
     KafkaErrorCode,
     LocalProtocolError,
+    TransactionError,
     UnsupportedVersionError,
     error_for_code,
     error_named,
@@ -39,6 +40,7 @@ from spark_kafka_sink.producer.produce_requests import (
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.quota_waits import QuotaWaits
+from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.refusals import Refusals
 from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.producer.telemetry import Telemetry
@@ -52,6 +54,8 @@ _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
 _LONGEST_POLL_MS = 60_000
+# While the limit holds batches, a task that waits learns this often that it does not wait in vain.
+_LONGEST_HELD_MS = 1000
 
 
 class SentBatches(NamedTuple):
@@ -89,6 +93,8 @@ class Sender:
         self.refusals = Refusals(appender, accumulator, totals.metrics)
         self._in_flight = 0
         self.telemetry: Telemetry | None = None
+        self.rate_limit: RateLimit | None = None
+        self._held_until_ms = 0
         # Without idempotence, order survives a retry only if nothing else is in flight.
         self._mutes_partitions = config.max_in_flight_requests_per_connection == 1
         self._quota_waits = QuotaWaits(self._client.pauses, self._metadata.snapshot)
@@ -169,6 +175,7 @@ class Sender:
         self._accumulator.busy_nodes = frozenset()
         cluster = self._metadata.snapshot
         self._quota_waits.note_leaders(cluster, self._accumulator, now_ms)
+        self._note_held(now_ms)
         ready = self._accumulator.ready(cluster, now_ms)
         for topic in ready.unknown_leader_topics:
             self._metadata.add_topic(topic, now_ms)
@@ -198,14 +205,48 @@ class Sender:
                     wait_ms = delay_ms
         self._accumulator.slow_nodes = self._node_latency.slow_nodes
         self._accumulator.busy_nodes = frozenset(busy_nodes)
-        return wait_ms
+        waits = wait_ms, self._hold(now_ms)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _drain(
         self, node: Node, partitions: list[TopicPartition], now_ms: int
     ) -> list[ProducerBatch]:
-        """What is sent to ``node``, which is ready for it."""
+        """Take the batches that are sent to ``node``, which is ready for them."""
+        limit = self.rate_limit
+        if limit is not None:
+            heads = self._accumulator.heads(partitions)
+            partitions = limit.admit(h for h in heads if not self._state.must_wait(h))
         most_bytes = self._config.max_request_size
-        return self._accumulator.drain(partitions, most_bytes, now_ms, self._state)
+        batches = self._accumulator.drain(partitions, most_bytes, now_ms, self._state)
+        if limit is not None:
+            limit.spend(batches, now_ms)
+        return batches
+
+    # --- max.bytes.per.second.per.task -----------------------------------------------------------
+
+    def _note_held(self, now_ms: int) -> None:
+        """What the last round has held was held until now: it is not late for that."""
+        if self.rate_limit is not None:
+            partitions, since_ms = self.rate_limit.begin_round(now_ms)
+            if partitions:
+                self._metrics.limit_wait_ms += now_ms - since_ms
+                self._quota_waits.note_limited(partitions, since_ms, now_ms)
+
+    def _hold(self, now_ms: int) -> int | None:
+        """Return when to come again for batches that the limit holds; None if it holds none.
+
+        Fails the producer if its transaction cannot end in time at that rate.
+        """
+        limit = self.rate_limit
+        if limit is None or not limit.held:
+            return None
+        try:
+            limit.check_transaction(self._accumulator.queued_bytes, now_ms)
+        except TransactionError as error:
+            self.fail(error)
+            return 0
+        self._held_until_ms = now_ms + 2 * _LONGEST_HELD_MS
+        return min(limit.wait_ms, _LONGEST_HELD_MS)
 
     def _send(self, node: Node, batches: list[ProducerBatch], now_ms: int) -> None:
         if self._mutes_partitions:
@@ -352,20 +393,21 @@ class Sender:
     def _expire(self, now_ms: int) -> int | None:
         """Fail if a batch is out of time; returns after how long one may be.
 
-        A pause that its broker has asked for does not count.
+        A pause that its broker has asked for does not count, nor a wait for the limit.
         """
         timeout_ms = self._config.delivery_timeout_ms
         soonest_ms: int | None = None
         late: dict[TopicPartition, int] = {}
         with self._accumulator.monitor:
-            self._accumulator.paused_until_ms = self._client.pauses.latest_end_ms
+            paused_until_ms = max(self._client.pauses.latest_end_ms, self._held_until_ms)
+            self._accumulator.paused_until_ms = paused_until_ms
             oldest = self._accumulator.oldest_incomplete()
             self._quota_waits.forget_before(now_ms if oldest is None else oldest.created_at_ms)
             for batch in self._accumulator.incomplete():
                 left_ms = batch.created_at_ms + timeout_ms - now_ms
                 is_late = left_ms <= 0
                 if is_late:
-                    left_ms += self._paused_ms(batch, now_ms)
+                    left_ms += self._quota_waits.paused_ms(batch, now_ms)
                     # It waits for those before it, too.
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
@@ -377,10 +419,6 @@ class Sender:
                 if not is_late:
                     break  # those after it are younger
         return soonest_ms
-
-    def _paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
-        """How much of the life of ``batch`` brokers had asked for a pause."""
-        return self._quota_waits.paused_ms(batch, now_ms)
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
         """Why ``batch`` cannot be sent now."""

@@ -22,7 +22,6 @@ class Availability(NamedTuple):
     cluster: ClusterSnapshot
     slow_nodes: frozenset[int]
     partitions: list[int]
-    leaders: frozenset[int]
 
 
 class TopicSlots:
@@ -50,22 +49,12 @@ class TopicSlots:
 
     def available(self, cluster: ClusterSnapshot, slow_nodes: frozenset[int]) -> list[int]:
         """Partitions whose leader is known and keeps up. Asked for every batch, so remembered."""
-        return self._available(cluster, slow_nodes).partitions
-
-    def leaders(self, cluster: ClusterSnapshot) -> frozenset[int]:
-        """The nodes that lead the partitions that were ``available`` the last time."""
-        slow_nodes = frozenset() if self._availability is None else self._availability.slow_nodes
-        return self._available(cluster, slow_nodes).leaders
-
-    def _available(self, cluster: ClusterSnapshot, slow_nodes: frozenset[int]) -> Availability:
         known = self._availability
         if known is None or known.cluster is not cluster or known.slow_nodes != slow_nodes:
             found = cluster.available_partitions(self.name, slow_nodes)
             partitions = [index for index in found if index < self.partitions_count]
-            metadata = cluster.topics[self.name].partitions
-            leaders = frozenset(metadata[index].leader_id for index in partitions)
-            known = self._availability = Availability(cluster, slow_nodes, partitions, leaders)
-        return known
+            known = self._availability = Availability(cluster, slow_nodes, partitions)
+        return known.partitions
 
     def limit_bytes(self, batch_size: int) -> int:
         """Uncompressed bytes at which a batch is full."""

@@ -127,7 +127,7 @@ class TransactionManager:
         return None
 
     def _partitions_to_add(self) -> list[TopicPartition]:
-        if self.state.is_held or not self.state.adds_partitions:
+        if not self.state.adds_partitions:
             return []
         return [tp for tp in self._queued_partitions() if tp not in self.state.partitions]
 

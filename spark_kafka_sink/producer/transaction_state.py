@@ -25,14 +25,12 @@ class TransactionState(ProducerState):
     """Sequences and partitions of the transaction of ``transactional_id``.
 
     partitions: what the coordinator has noted; stays empty where produce requests add partitions
-    is_held: nothing may be added yet, as the transaction would be open from then on
     """
 
     def __init__(self, transactional_id: str) -> None:
         super().__init__()
         self.transactional_id = transactional_id
         self.partitions: set[TopicPartition] = set()
-        self.is_held = False
         self._is_acknowledged = False
 
     def begin(self, producer: ProducerIdAndEpoch, transaction_version: int) -> None:

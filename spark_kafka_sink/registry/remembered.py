@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder
-from spark_kafka_sink.limits.process import identity_of
+from spark_kafka_sink.base.process import identity_of
 from spark_kafka_sink.registry.answers import Schema
 
 logger = logging.getLogger(__name__)

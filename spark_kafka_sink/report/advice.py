@@ -70,15 +70,13 @@ def _limited(facts: Facts) -> Iterator[Finding]:
     share = min(waited_ms / max(facts.number("task_ms"), 1), facts.waiting)
     if not facts.is_waiting or share < WAITING:
         return
-    limits = {
-        name: facts.setting(name) for name in ("max.bytes.per.second", "max.records.per.second")
-    }
-    set_to = [f"{name} is {limit}" for name, limit in limits.items() if limit is not None]
-    which = " and ".join(set_to) or "max.bytes.per.second or max.records.per.second"
+    name = "max.bytes.per.second.per.task"
+    limit = facts.setting(name)
     text = (
-        f"Tasks waited {duration(waited_ms)}, {percent(share)} of their time, until the limit of "
-        f"the query let them send, or while pause.path held it."
+        f"Tasks waited {duration(waited_ms)}, {percent(share)} of their time, until the limit let "
+        f"them send."
     )
+    which = name if limit is None else f"{name} is {limit}"
     advice = f"It does what was asked for: {which}. A higher limit is the only thing that helps"
     yield Finding("limited", "the limit that you have set", text, advice, share)
 

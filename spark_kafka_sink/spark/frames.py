@@ -31,7 +31,6 @@ from spark_kafka_sink.spark.planning import (
     PlanningTime,
     check_surroundings,
     parse_options,
-    plan_limits,
     plan_schemas,
     plan_transactions,
 )
@@ -170,7 +169,6 @@ class _Write:
         is_stream = bool(self._batch_id)
         checked = check_surroundings(self._options, is_stream)
         rows, checked = plan_schemas(rows, checked, is_stream=is_stream, query=self._run())
-        checked = plan_limits(checked, os.getpid(), self._query_id)
         self._options = replace(checked, application_id=_application_id(self._df))
         self._call = self._this_call()
         plan = self._plan()

@@ -102,25 +102,6 @@ def _log(notes: Sequence[str]) -> None:
         log_once(notes)
 
 
-def plan_limits(options: SinkOptions, owner: int, query_id: str | None = None) -> SinkOptions:
-    """With a limit or a pause: the options for the tasks, which say whom to ask.
-
-    owner: id of the process with which the server ends that is asked
-    query_id: of a streaming query, where Spark has told it already
-
-    Raises LimitServerError, and ConfigError for a ``pause.path`` that is a folder.
-    """
-    if options.limits is None:
-        return options
-    from spark_kafka_sink.limits.starting import access_for
-
-    producer = options.producer
-    query = [query_id, options.checkpoint, options.query_name, options.topic, options.write_id]
-    query += [producer.client_id, *(f"{host}:{port}" for host, port in producer.bootstrap_servers)]
-    access = access_for(options.limits, query, producer.bootstrap_servers, owner)
-    return replace(options, producer=replace(producer, limits=access))
-
-
 def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan | None:
     """Exactly-once: what the tasks need to know, once everything before them is settled.
 

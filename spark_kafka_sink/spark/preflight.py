@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import (
@@ -29,7 +28,6 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.topics import create_missing
-from spark_kafka_sink.config.batch_growth import BatchGrowth
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation
@@ -37,24 +35,17 @@ from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.logs import ensure_log_handler
-from spark_kafka_sink.spark.row_rules import growth_of, with_rules
+from spark_kafka_sink.spark.row_rules import with_rules
 
 logger = logging.getLogger(__name__)
 
 _LOCAL_SCHEME = "file:"
 
 
-class _Found(NamedTuple):
-    """What the topics accept. None: nothing was asked, or nothing is known."""
-
-    dead_letters: DeadLetterConfig | None = None
-    growth: BatchGrowth | None = None
-
-
 # When each combination of cluster, security and topic was last found in order, in this process.
 _passed_at_ms: dict[tuple[object, ...], int] = {}
-# What was found out then.
-_rules: dict[tuple[object, ...], _Found] = {}
+# What the topics accept, as far as it was found out then, for dead letters.
+_rules: dict[tuple[object, ...], DeadLetterConfig | None] = {}
 # Notes that are in the log, in this process.
 _noted: set[str] = set()
 
@@ -84,7 +75,7 @@ def check_metrics_outputs(options: SinkOptions, is_stream: bool) -> None:
 
 def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = None) -> SinkOptions:
     """Raise what would otherwise be found out slowly, and in every task. Returns the options, with
-    what was found out for dead letters, and of how large record batches may get.
+    what was found out for dead letters.
 
     Raises BootstrapError when no broker can be reached, CredentialsUnavailableError when no token
     or ticket can be had within ``preflight.timeout.ms``, TopicError when the ``topic`` option names
@@ -94,13 +85,7 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
     """
     clock = SystemClock() if clock is None else clock
     producer = options.producer
-    key = (
-        producer.bootstrap_servers,
-        producer.security,
-        options.topic,
-        options.dead_letters,
-        _may_grow(options),
-    )
+    key = producer.bootstrap_servers, producer.security, options.topic, options.dead_letters
     passed_at_ms = _passed_at_ms.get(key)
     now_ms = clock.now_ms()
     if passed_at_ms is not None and now_ms - passed_at_ms < producer.metadata_max_age_ms:
@@ -113,25 +98,14 @@ def check_cluster(options: SinkOptions, is_stream: bool, clock: Clock | None = N
             raise
         ensure_log_handler()
         logger.warning(f"{error}; the tasks will wait for the brokers")
-        return _with(options, _rules.get(key, _Found()))
+        return _with(options, _rules.get(key))
     _passed_at_ms[key] = clock.now_ms()
     _rules[key] = found
     return _with(options, found)
 
 
-def _with(options: SinkOptions, found: _Found) -> SinkOptions:
-    if found.dead_letters is not None:
-        options = replace(options, dead_letters=found.dead_letters)
-    if found.growth is not None:
-        options = replace(options, producer=replace(options.producer, batch_growth=found.growth))
-    return options
-
-
-def _may_grow(options: SinkOptions) -> bool:
-    """Whether record batches could become larger than ``batch.size``."""
-    producer = options.producer
-    is_allowed = options.batch_growth_enable and options.limits is None
-    return is_allowed and producer.batch_size < producer.max_request_size
+def _with(options: SinkOptions, found: DeadLetterConfig | None) -> SinkOptions:
+    return options if found is None else replace(options, dead_letters=found)
 
 
 def is_known_as_new(checkpoint: str | None) -> bool:
@@ -165,7 +139,7 @@ def _is_transient(error: KafkaSinkError) -> bool:
     return isinstance(error, (BootstrapError, CredentialsUnavailableError))
 
 
-def _check(options: SinkOptions, clock: Clock) -> _Found:
+def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
     config = options.producer
     # Here, and not as long as the client would: an issuer that is away is told as fast as brokers.
     hosts = [host for host, _ in config.bootstrap_servers]
@@ -174,18 +148,14 @@ def _check(options: SinkOptions, clock: Clock) -> _Found:
         deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
         brokers = admin.metadata([], False, deadline_ms)
         _check_advertised(admin, brokers, options.preflight_timeout_ms)
-        growth = None
         if options.topic is not None:
             _check_named(admin, options, options.topic, config.topic_creation)
-            if _may_grow(options):
-                deadline_ms = admin.deadline_in(options.preflight_topic_timeout_ms)
-                growth = growth_of(admin, options.topic, deadline_ms)
         if options.dead_letters is None:
-            return _Found(None, growth)
+            return None
         letters = options.dead_letters
         _check_named(admin, options, letters.topic, letters.creation)
         deadline_ms = admin.deadline_in(options.preflight_topic_timeout_ms)
-        return _Found(with_rules(admin, letters, options.topic, deadline_ms), growth)
+        return with_rules(admin, letters, options.topic, deadline_ms)
 
 
 def _check_advertised(admin: AdminClient, response: MetadataResponse, timeout_ms: int) -> None:

@@ -6,19 +6,13 @@ So that all tasks of a batch, and each attempt at one, come to the same about th
 
 from __future__ import annotations
 
-import logging
-
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.configs import configs_of, configs_or_reason
-from spark_kafka_sink.config.batch_growth import BatchGrowth
+from spark_kafka_sink.client.configs import configs_of
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig, RowRules
 from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
 
-logger = logging.getLogger(__name__)
-
 _SIZE = "max.message.bytes"
-_SEGMENT = "segment.bytes"
 _POLICY = "cleanup.policy"
 
 
@@ -49,21 +43,3 @@ def _rules_of(admin: AdminClient, topic: str, deadline_ms: int) -> RowRules:
     size = told.get(_SIZE)
     policies = [policy.strip() for policy in told.get(_POLICY, "").split(",")]
     return RowRules(None if size is None else int(size), "compact" in policies)
-
-
-def growth_of(admin: AdminClient, topic: str, deadline_ms: int) -> BatchGrowth | None:
-    """How large batches of ``topic`` may get; None where brokers do not tell this principal.
-
-    Nothing is raised: without it, they are as large as ``batch.size`` says.
-    """
-    asked = [_SIZE, _SEGMENT]
-    try:
-        node = admin.any_node(deadline_ms)
-        told, reason = configs_or_reason(admin, node, TOPIC_RESOURCE, topic, asked, deadline_ms)
-    except KafkaSinkError as error:
-        told, reason = {}, str(error)
-    if _SIZE not in told:
-        logger.debug(f"record batches of topic {topic} do not grow: {reason}")
-        return None
-    # A batch is in one segment. Brokers that are not Apache's need not have that setting.
-    return BatchGrowth(topic, min(int(told[name]) for name in asked if name in told))

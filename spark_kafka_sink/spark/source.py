@@ -25,7 +25,6 @@ from spark_kafka_sink.spark.planning import (
     PlanningTime,
     check_surroundings,
     parse_options,
-    plan_limits,
     plan_schemas,
     plan_transactions,
 )
@@ -108,7 +107,6 @@ class KafkaSinkDataSource(DataSource):
             # The process that starts those that plan, and ends with the driver.
             owner = os.getppid()
             rows, options = plan_schemas(rows, options, owner if is_stream else None, is_stream)
-            options = plan_limits(options, owner)
         if options.worker_tuning:
             freeze_loaded()
         return options, rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -226,18 +225,6 @@ class TestThisMachine:
         code, found = cluster.check("--option", f"metrics.path={tmp_path / 'm.jsonl'}")
         assert (code, found["metrics"][0]) == (0, "passed")
         assert list(tmp_path.iterdir()) == []
-
-    def test_a_port_that_somebody_has(self, cluster: Cluster) -> None:
-        limits = ("--option", "max.records.per.second=1", "--option", "limit.server.host=here")
-        code, found = cluster.check(*limits)
-        assert (code, found["limit server"][0]) == (0, "passed")
-        with socket.create_server(("", 0)) as taken:
-            port = taken.getsockname()[1]
-            code, found = cluster.check(*limits, "--option", f"limit.server.port={port}")
-        assert code == 1
-        outcome, text = found["limit server"]
-        assert outcome == "failed"
-        assert "limit.server.port must be a port that nobody else has" in text
 
 
 class TestQuotas:

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.batch_growth import BatchGrowth
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.producer import KafkaProducer
 from tests import twin
@@ -45,9 +44,11 @@ class Simulation:
     """World and producer of one test."""
 
     def __init__(
-        self, seed: int = 0, brokers: int = 3, grows_to: int | None = None, **options: str
+        self, seed: int = 0, brokers: int = 3, bytes_per_second: int | None = None, **options: str
     ) -> None:
-        """grows_to: what the driver has found as max.message.bytes of topic ``t``, None: nothing"""
+        """bytes_per_second: ``max.bytes.per.second.per.task``. options: the producer's, with ``_``
+        for ``.``
+        """
         self.rng = random.Random(seed)
         self.clock = SimClock()
         self.scheduler = Scheduler(self.clock)
@@ -56,15 +57,13 @@ class Simulation:
             self.network, self.scheduler, random.Random(self.rng.random()), brokers
         )
         self.options = options
-        self._grows_to = grows_to
+        self._bytes_per_second = bytes_per_second
         self.producer = self._create_producer()
 
     def _create_producer(self) -> KafkaProducer:
         values = {"bootstrap.servers": self.cluster.bootstrap_servers}
         values.update({name.replace("_", "."): value for name, value in self.options.items()})
-        config = ProducerConfig.parse(values)
-        if self._grows_to is not None:
-            config = replace(config, batch_growth=BatchGrowth("t", self._grows_to))
+        config = replace(ProducerConfig.parse(values), max_bytes_per_second=self._bytes_per_second)
         monitor = SimMonitor(self.clock, self.scheduler, self.network)
         rng = random.Random(self.rng.random())
         producer = KafkaProducer(config, self.network, self.clock, rng, monitor)

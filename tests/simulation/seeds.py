@@ -146,10 +146,8 @@ def live(seed: int) -> Life:
     settings = choose_settings(rng)
     settings.sasl = choose_sasl(random.Random(f"sasl of {seed}"))
     settings.refusing = RefusingBrokers.choose(random.Random(f"refusals of {seed}"))
-    # What the driver has found out of the topic: nothing, what is so, or what was so.
-    found = None, settings.max_message_bytes, 1 << 20
-    grows_to = random.Random(f"growth of {seed}").choice(found)
-    simulation = Simulation(rng.getrandbits(32), 3, grows_to, **settings.producer_options)
+    limit = random.Random(f"limit of {seed}").choice((None, None, None, 20_000, 200_000))
+    simulation = Simulation(rng.getrandbits(32), 3, limit, **settings.producer_options)
     if settings.sasl is not None:
         simulation.cluster.enable_sasl(settings.sasl)
     maybe_ask_for_metrics(simulation, random.Random(f"telemetry of {seed}"))
@@ -229,7 +227,8 @@ def _watch(life: Life) -> None:
         life.trace = digest.hexdigest()
         if simulation.network.polls > _MOST_POLLS:
             raise InvariantError(f"more than {_MOST_POLLS} polls: the sender does not wait")
-        _check_ages(producer, simulation.clock.ms, simulation.cluster.paused_ms)
+        paused_ms = simulation.cluster.paused_ms + _limit_ms(producer)
+        _check_ages(producer, simulation.clock.ms, paused_ms)
         known = producer._metadata.snapshot.topics.get("t")
         for index, partition in enumerate(known.partitions if known else ()):
             if partition.leader_epoch < epochs.get(index, -1):
@@ -246,9 +245,19 @@ def _check_ages(producer: KafkaProducer, now_ms: int, paused_ms: int) -> None:
     oldest = producer.accumulator.oldest_incomplete()
     if producer.accumulator.failure is None and oldest is not None:
         age_ms = now_ms - oldest.created_at_ms
-        # All pauses that any broker has asked for.
+        # All pauses that any broker has asked for, and all that the limit may have held.
         if age_ms > producer._config.delivery_timeout_ms + paused_ms:
             raise InvariantError(f"{oldest.topic_partition}: a batch has waited for {age_ms} ms")
+
+
+def _limit_ms(producer: KafkaProducer) -> int:
+    """How long the limit may have held batches: until all their attempts, and the queue, are due."""
+    bytes_per_second = producer._config.max_bytes_per_second
+    if bytes_per_second is None:
+        return 0
+    metrics = producer.metrics
+    most_bytes = metrics.batches_sent * metrics.batch_size_max + producer.accumulator.queued_bytes
+    return most_bytes * 1000 // bytes_per_second
 
 
 # --- what must hold -----------------------------------------------------------------------------

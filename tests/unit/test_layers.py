@@ -20,7 +20,6 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": set(),
     "security": {"config", "protocol"},
     "network": {"protocol", "security"},
-    "limits": {"config", "network.interface", "protocol.types"},
     "record": {"protocol.types"},
     "columns": {
         "config",
@@ -29,12 +28,9 @@ ALLOWED: dict[str, set[str]] = {
         "record.views",
     },
     "formats": {"columns", "record.kernels"},
-    "registry": {"config", "limits.process", "security"},
+    "registry": {"config", "security"},
     "client": {"config", "network", "protocol", "security"},
-    "producer": {
-        *("columns", "record", "protocol", "config", "network", "client", "security"),
-        "limits.client",
-    },
+    "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
     "metrics": {"config", "producer.metrics", "security.references"},
     "report": {"metrics"},
     "transactions": {"client", "config", "record", "protocol"},
@@ -50,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "jobs": {"config"},
     "check": {
         *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
-        *("limits.starting", "metrics.outputs", "registry"),
+        *("metrics.outputs", "registry"),
         *("formats.patterns", "formats.plan", "spark.descriptors"),
     },
     "cli": {
@@ -107,9 +103,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         *("columns", "config", "producer", "record", "spark.commit", "spark.refused_rows"),
     },
     "spark.refused_rows": {"columns", "producer"},
-    "spark.planning": {
-        *("config", "limits.starting", "security.login", "spark", "transactions"),
-    },
+    "spark.planning": {"config", "security.login", "spark", "transactions"},
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.schemas": {
         *("config", "formats", "registry", "spark.descriptors", "spark.json_schemas"),
@@ -142,13 +136,11 @@ ONLY_IN: dict[str, set[str]] = {
         "network.resolver",
         "network.tls",
         "network.transport",
-        "limits.server",
-        "limits.starting",
         "localkafka",
     },
     "ssl": {"base.http", "network.tls", "registry.client", "security"},
     "cryptography": {"security", "localkafka"},
-    "selectors": {"network.transport", "limits.server"},
+    "selectors": {"network.transport"},
     "asyncio": set(),
     "threading": {
         "base.http",

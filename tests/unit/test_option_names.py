@@ -262,3 +262,16 @@ def test_typing_errors(left: str, right: str, count: int) -> None:
 @pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), "checkpointLocation", "queryName"])
 def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
     assert SinkOptions.parse({"kafka.bootstrap.servers": "b:9092", name: "x"}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("max.bytes.per.second", "max.bytes.per.second.per.task"),
+        ("pause.path", "start it again with its checkpoint"),
+        ("batch.growth.enable", "kafka.batch.size"),
+    ],
+)
+def test_a_removed_option_is_refused_with_its_replacement(name: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match=rf"option '{name}' was removed\. Instead: .*{instead}"):
+        SinkOptions.parse({"kafka.bootstrap.servers": "b:1", name: "1"})

@@ -97,9 +97,8 @@ def test_fields_and_keys_are_the_same() -> None:
     fields = {field.name for field in dataclasses.fields(ProducerConfig)}
     assert fields - {
         "hooks_on_error",
-        "limits",
+        "max_bytes_per_second",
         "topic_creation",
-        "batch_growth",
         "security",
     } == {key.field for key in PRODUCER_CONFIG.keys.values()}
 

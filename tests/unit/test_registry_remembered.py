@@ -14,7 +14,7 @@ import pytest
 
 from spark_kafka_sink.base import private_folder
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.limits.process import identity_of
+from spark_kafka_sink.base.process import identity_of
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.remembered import Remembered

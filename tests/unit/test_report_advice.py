@@ -143,10 +143,10 @@ def test_what_is_left_of_a_pause_of_the_batch_before() -> None:
 
 def test_the_limit_that_is_set() -> None:
     made = line(task(0, EVEN, limit_wait_ms=5500, **times(6000, ack_wait=5800)))
-    (found,) = findings({**made, "settings": {"max.bytes.per.second": "1000000"}})
+    (found,) = findings({**made, "settings": {"max.bytes.per.second.per.task": "1000000"}})
     assert found.kind == "limited"
     assert "5.5 s, 92 % of their time" in found.text
-    assert "max.bytes.per.second is 1000000." in found.advice
+    assert "max.bytes.per.second.per.task is 1000000." in found.advice
     made["metrics"]["limit_wait_ms"] = 500
     assert kinds(findings(made)) == ["brokers-are-the-limit"]
 
