@@ -48,7 +48,7 @@ from spark_kafka_sink.transactions.claims import (
     merge_listed,
 )
 from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, is_open, outcome_of
-from spark_kafka_sink.transactions.errors import FencedError
+from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
 from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
 from spark_kafka_sink.transactions.model import TaskTransaction
 
@@ -220,7 +220,8 @@ class TransactionClient:
     ) -> ProducerIdAndEpoch:
         """Commit the driver's own transaction; the identity to go on with.
 
-        Raises FencedError when another driver has taken the id.
+        Raises FencedError when another driver has taken the id, TransactionLostError when the
+        brokers have aborted the transaction.
         """
         transaction = TaskTransaction(transactional_id, *producer, transaction_version, -1, 0, "")
         question = end_question(transaction, committed=True)
@@ -229,7 +230,13 @@ class TransactionClient:
             ((_, response),) = self._coordinators.ask([question], _code_of, deadline_ms)
             assert isinstance(response, EndTxnResponse)
             error = error_for_code(response.error_code)
-            if error.name not in _FENCED or not self._is_open(transaction, attempts, deadline_ms):
+            if error.name not in _ENDED_OTHERWISE:
+                break
+            # Who refuses to end it may be a coordinator of the past.
+            state = self.describe_as_written([transaction], deadline_ms)[transactional_id]
+            if state is not None and outcome_of(transaction, state) is Outcome.LOST:
+                raise _aborted(state)
+            if not is_open(transaction, state) or not self.admin.pause(attempts, deadline_ms):
                 break
             attempts += 1
         raise_if_fenced(error, transactional_id)
@@ -237,12 +244,6 @@ class TransactionClient:
         if response.producer_id >= 0:
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return producer
-
-    def _is_open(self, transaction: TaskTransaction, attempts: int, deadline_ms: int) -> bool:
-        """After a pause: who refused to end it may be a coordinator of the past."""
-        states = self.describe_as_written([transaction], deadline_ms)
-        state = states[transaction.transactional_id]
-        return is_open(transaction, state) and self.admin.pause(attempts, deadline_ms)
 
     def add_partition(
         self,
@@ -350,6 +351,17 @@ def raise_if_fenced(error: KafkaErrorCode, transactional_id: str) -> None:
             "this one stops, and nothing that it has not decided becomes visible. If both are "
             "wanted, give each query a prefix of its own"
         )
+
+
+def _aborted(state: TransactionState) -> TransactionLostError:
+    return TransactionLostError(
+        f"the brokers have aborted the transaction of {state.transactional_id}, in which this "
+        "driver writes down what it decides: it was not ended within "
+        f"{state.transaction_timeout_ms} ms, as when the driver is stopped or cut off for longer; "
+        "or another driver is just taking over the transactional.id.prefix. Nothing of it was "
+        "written down. Started again, the query or job finishes what was decided before, and "
+        "writes the rest again"
+    )
 
 
 def _still_open(waiting: Sequence[TaskTransaction]) -> TransactionError:

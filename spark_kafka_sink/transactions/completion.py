@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog
-from spark_kafka_sink.transactions.ending import Outcome, is_open
+from spark_kafka_sink.transactions.ending import ONGOING, Outcome, is_open
 from spark_kafka_sink.transactions.errors import TransactionLostError
 from spark_kafka_sink.transactions.model import Decision, DriverToken, Phase, TaskTransaction
 from spark_kafka_sink.transactions.times import duration_of
@@ -52,13 +53,12 @@ class Completion:
         for transaction in transactions:
             state = states[transaction.transactional_id]
             if not is_open(transaction, state):
-                found = "unknown to its coordinator" if state is None else state.transaction_state
                 raise TransactionLostError(
                     f"the transaction {transaction.transactional_id} of task "
-                    f"{transaction.partition_id} is {found}, not Ongoing: it took longer than "
-                    f"kafka.transaction.timeout.ms = {self._config.transaction_timeout_ms}, or "
-                    "another write under the same transactional.id.prefix has begun. Nothing of "
-                    "this batch is visible"
+                    f"{transaction.partition_id} is not open any more, for {_found(state)}: it "
+                    "took longer than kafka.transaction.timeout.ms = "
+                    f"{self._config.transaction_timeout_ms}, or another write under the same "
+                    "transactional.id.prefix has begun. Nothing of this batch is visible"
                 )
             assert state is not None
             age_ms = now_ms - state.transaction_start_time_ms
@@ -103,6 +103,16 @@ class Completion:
         # A write with a name needs no confirmation: if it is run again, the sink knows it is done.
         is_unknown = decision.unit.job_id is not None and decision.write is None
         return self.finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
+
+
+def _found(state: TransactionState | None) -> str:
+    """What there is in place of an open transaction."""
+    if state is None:
+        return "its coordinator does not know its id"
+    if state.transaction_state != ONGOING:
+        return f"its id is {state.transaction_state}"
+    by = f"producer id {state.producer_id}, epoch {state.producer_epoch}"
+    return f"a later one, also Ongoing ({by}), has taken its id"
 
 
 def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:

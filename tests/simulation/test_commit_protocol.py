@@ -8,8 +8,10 @@ from unittest import mock
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import crash_points, session
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.errors import (
     FencedError,
     OutcomeError,
@@ -19,10 +21,12 @@ from spark_kafka_sink.transactions.errors import (
 )
 from spark_kafka_sink.transactions.model import Phase, Unit
 from tests.simulation.operating import (
+    LOG_TOPIC,
     PATIENCE_MS,
     TIMEOUT_MS,
     CrashError,
     Lives,
+    at,
     crash_at,
     driver,
     unit,
@@ -348,6 +352,38 @@ def test_transactions_that_ran_out_before_the_decision(lives: Lives) -> None:
         lives.protocol.commit(plan, unit(0), written)
     lives.batch(0, driver(1))
     assert lives.visible() == [b"0-0", b"0-1"]
+
+
+def test_a_transaction_whose_id_a_later_plan_has_taken(lives: Lives) -> None:
+    """Both are open: what differs is whose it is."""
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"first")]
+    again = [lives.write(lives.protocol.plan(driver(1), None), 0, b"second")]
+    assert again[0].transactional_id == written[0].transactional_id
+    with pytest.raises(TransactionLostError) as lost:
+        lives.protocol.commit(plan, unit(0), written)
+    assert f"{again[0].transactional_id} of task 0 is not open any more" in str(lost.value)
+    by = f"producer id {again[0].producer_id}, epoch {again[0].producer_epoch}"
+    assert f"a later one, also Ongoing ({by}), has taken its id" in str(lost.value)
+
+
+@pytest.mark.parametrize("version", [2, 1, 0])
+def test_a_driver_that_was_stopped_while_it_decided(version: int) -> None:
+    """The brokers abort its own transaction: nobody else has taken over."""
+    lives = Lives(version)
+    config = ExactlyOnceConfig("p", 20_000, LOG_TOPIC, 3, 2)
+    lives.protocol = CommitProtocol(lives.client, config, lives.world.clock, PATIENCE_MS)
+    lives.batch(0, driver(1))
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"1")]
+    at("commit.deciding", lambda: lives.world.run_for(40_000))
+    with pytest.raises(TransactionLostError) as lost:
+        lives.protocol.commit(plan, unit(1), written)
+    assert "have aborted the transaction of p.driver" in str(lost.value)
+    assert "20000 ms" in str(lost.value)
+    assert lives.visible() == [b"0-0", b"0-1"]
+    lives.batch(1, driver(1))
+    assert lives.visible() == [b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
 def test_transactions_that_are_about_to_run_out_are_not_decided(lives: Lives) -> None:

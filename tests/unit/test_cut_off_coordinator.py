@@ -160,9 +160,10 @@ def test_what_nobody_knows_is_unknown():
     }
 
 
-def test_a_driver_is_not_fenced_by_it():
+@WORLDS
+def test_a_driver_is_not_fenced_by_it(refusal, known):
     """Else the query stops, and names another driver that there is not."""
-    world = World(FENCED, state_of("Empty", 6))
+    world = World(refusal, known)
     name, producer = WRITTEN.transactional_id, WRITTEN.producer
     ended = world.client.end(name, producer, WRITTEN.transaction_version, MINUTE_MS)
     assert ended == (WRITTEN.producer_id, 8)
