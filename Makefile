@@ -25,7 +25,8 @@
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
-# make golden-formats   what Spark's to_json and to_avro make of rows of all types: tests/formats/cases
+# make golden-formats   what Spark's to_json and to_avro make of rows of all types, and which schemas Java's Avro
+#                 takes: tests/formats/cases, avro_schemas.json
 # make fuzz   1 million broken responses, 1 million dialogues of SASL, 100,000 of TLS
 # make outage   brokers that are away or hang while a stream plans and commits: 12 minutes
 # make security   every login and store through both of Spark's sinks, and a search for secrets: 30 minutes;
@@ -137,6 +138,7 @@ test-lowest:
 
 golden-formats: $(VENV)/registry.installed
 	$(BIN)/python -m tests.formats.generate
+	$(BIN)/python -m tests.formats.generate_avro_schemas
 
 simulate: $(VENV)/dev.installed
 	$(BIN)/python -m tests.simulation.seeds 0 20000

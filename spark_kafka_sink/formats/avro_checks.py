@@ -1,15 +1,28 @@
 """Whether JSON is a schema of Avro: all of it, also what no column is written as.
 
-Source: Avro's specification, "Schema Declaration".
+Java's Avro is the judge, as it is for Spark and for registries: its peers in Python take more.
+
+Source: Avro's specification, "Schema Declaration"; ``Schema.parse`` and ``NameValidator`` of Java's
+Avro 1.12.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from spark_kafka_sink.formats.avro_names import NAMED, PRIMITIVE, UNNAMED, NamedTypes
+from spark_kafka_sink.formats.avro_names import (
+    NAMED,
+    PRIMITIVE,
+    UNNAMED,
+    NamedTypes,
+    full_name,
+    is_name,
+)
 from spark_kafka_sink.formats.errors import FormatError
 
+_ORDERS = ("ascending", "descending", "ignore")
+_LARGEST_FIXED = 2**31 - 9
+"""Bytes of the largest array of Java."""
 _INSIDE = {"array": "items", "map": "values"}
 
 
@@ -19,7 +32,10 @@ def checked_types(schema: Any) -> NamedTypes:
     Raises FormatError for what is no schema; it names the field and what is wrong.
     """
     names = NamedTypes()
-    _Checking(names).type(schema, "", "")
+    try:
+        _Checking(names).type(schema, "", "")
+    except RecursionError:
+        raise FormatError("the Avro schema is nested too deeply") from None
     return names
 
 
@@ -29,51 +45,63 @@ class _Checking:
     def __init__(self, names: NamedTypes) -> None:
         self._names = names
 
-    def type(self, schema: Any, space: str, path: str) -> None:
+    def type(self, schema: Any, space: str, path: str) -> str:
+        """What it is called, which a union has once."""
         if isinstance(schema, list):
-            self._union(schema, space, path)
-            return
+            return self._union(schema, space, path)
         kind = schema.get("type") if isinstance(schema, dict) else schema
-        if isinstance(schema, dict) and isinstance(kind, dict):
-            self.type(kind, space, path)
-        elif not isinstance(kind, str):
+        if not isinstance(kind, str):
             raise FormatError(f"{_at(path)} has no type that Avro knows: {str(schema)[:200]}")
-        elif isinstance(schema, dict) and kind in NAMED:
-            self._named(schema, space, path)
-        elif isinstance(schema, dict) and kind in UNNAMED:
+        if isinstance(schema, dict) and kind in NAMED:
+            return self._named(schema, space, path)
+        if isinstance(schema, dict) and kind in UNNAMED:
             inside = _INSIDE[kind]
             if inside not in schema:
                 article = "an" if kind == "array" else "a"
                 raise FormatError(f"{_at(path)} has {article} {kind} without {inside}")
             self._names.put(schema, space)
             self.type(schema[inside], space, f"{path}[]")
-        elif kind not in PRIMITIVE and self._names.found(kind, space) is None:
+            return kind
+        if kind not in PRIMITIVE and self._names.found(kind, space) is None:
             raise FormatError(
                 f"{_at(path)} has a type '{kind}' that the schema does not define: one of "
                 f"{sorted(PRIMITIVE | NAMED | UNNAMED)}, or a name that is defined before"
             )
+        return kind if kind in PRIMITIVE else self._names.found_name(kind, space)
 
-    def _union(self, several: list[Any], space: str, path: str) -> None:
+    def _union(self, several: list[Any], space: str, path: str) -> str:
+        seen = set()
         for branch in several:
             if isinstance(branch, list):
                 raise FormatError(f"{_at(path)} has a union in a union")
-            self.type(branch, space, path)
+            name = self.type(branch, space, path)
+            if name in seen:
+                raise FormatError(f"{_at(path)} has a union with '{name}' twice")
+            seen.add(name)
+        return "union"
 
-    def _named(self, schema: Any, space: str, path: str) -> None:
+    def _named(self, schema: Any, space: str, path: str) -> str:
         kind, name = schema["type"], schema.get("name")
         if not isinstance(name, str) or not name:
             raise FormatError(f"{_at(path)} has a {kind} without a name")
         here = f"{_at(path)} has a {kind} '{name}'"
         if not isinstance(schema.get("namespace", ""), (str, type(None))):
             raise FormatError(f"{here} whose namespace is no text: {schema['namespace']}")
+        full = full_name(schema, space)
+        aliases = _aliases(schema, here)
+        for part in [*full.split("."), *(alias.rpartition(".")[2] for alias in aliases)]:
+            _check_name(part, here)
+        if full in PRIMITIVE:
+            raise FormatError(f"{here}, which is the name of a primitive type")
         if not self._names.define(schema, space):
             raise FormatError(f"{_at(path)} has another type '{name}' than the one defined before")
-        if kind == "enum" and not _is_texts(schema.get("symbols")):
-            raise FormatError(f"{here} without a list of symbols")
-        if kind == "fixed" and not _is_count(schema.get("size")):
-            raise FormatError(f"{here} without a size")
+        if kind == "enum":
+            _check_symbols(schema, here)
+        if kind == "fixed" and not _is_size(schema.get("size")):
+            raise FormatError(f"{here} without a size of 0 to {_LARGEST_FIXED}")
         if kind == "record":
             self._fields(schema, path, here)
+        return full
 
     def _fields(self, record: Any, path: str, here: str) -> None:
         if not isinstance(record.get("fields"), list):
@@ -87,20 +115,44 @@ class _Checking:
             if name in seen:
                 raise FormatError(f"{here} with two fields '{name}'")
             seen.add(name)
+            _check_name(name, here)
+            _aliases(field, f"{here} with a field '{name}'")
+            if str(field.get("order", "ignore")).lower() not in _ORDERS:
+                raise FormatError(f"{here} with a field '{name}' whose order is none of {_ORDERS}")
             self.type(field.get("type"), space, f"{path}.{name}" if path else name)
+
+
+def _check_name(name: str, here: str) -> None:
+    if not is_name(name):
+        shown = name.encode("utf-8", "backslashreplace").decode()
+        raise FormatError(
+            f"{here} with '{shown}', which is no name: letters, digits and _, no digit first"
+        )
+
+
+def _aliases(schema: Any, here: str) -> list[str]:
+    aliases = schema.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise FormatError(f"{here} whose aliases are no list of texts")
+    return aliases
+
+
+def _check_symbols(enum: Any, here: str) -> None:
+    symbols = enum.get("symbols")
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+        raise FormatError(f"{here} without a list of symbols")
+    for symbol in symbols:
+        _check_name(symbol, here)
+    if len(set(symbols)) < len(symbols):
+        raise FormatError(f"{here} with a symbol twice")
+    default = enum.get("default")
+    if isinstance(default, str) and default not in symbols:
+        raise FormatError(f"{here} whose default '{default}' is none of its symbols")
 
 
 def _at(path: str) -> str:
     return f"field '{path}' of the Avro schema" if path else "the Avro schema"
 
 
-def _is_texts(value: Any) -> bool:
-    """Whether it is a list of texts that UTF-8 has bytes for: JSON may have half a character."""
-    try:
-        return isinstance(value, list) and all(isinstance(x, str) and x.encode() for x in value)
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_FIXED

@@ -5,8 +5,10 @@ Source: Avro's specification, "Names".
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from spark_kafka_sink.base.json_text import parse_json
+from spark_kafka_sink.formats.errors import FormatError
 
 PRIMITIVE = frozenset(
     ["null", "boolean", "int", "long", "float", "double", "bytes", "string"],
@@ -15,12 +17,43 @@ NAMED = frozenset(["record", "enum", "fixed"])
 UNNAMED = frozenset(["array", "map"])
 
 
+def parsed_schema(text: str) -> Any:
+    """A schema as ``json.loads`` has it. Raises FormatError."""
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise FormatError(f"the Avro schema is no JSON: {error}") from None
+
+
+def is_name(name: Any) -> bool:
+    """Whether it is a text of letters, digits and ``_``, no digit first: of any alphabet.
+
+    Source: ``NameValidator.UTF_VALIDATOR`` of Java's Avro 1.12, which looks at UTF-16: a letter
+    beyond U+FFFF is none.
+    """
+    return (
+        isinstance(name, str)
+        and bool(name)
+        and not name[0].isdecimal()
+        and all(c == "_" or ((c.isalpha() or c.isdecimal()) and c <= "\uffff") for c in name)
+    )
+
+
+def full_name(schema: Any, space: str) -> str:
+    """Of a type with a name that stands in the namespace ``space``."""
+    before, dot, name = schema["name"].rpartition(".")
+    given = schema.get("namespace")
+    own = before if dot else space if given is None else given
+    return f"{own}.{name}" if own else name
+
+
 def has_field(schema: str, name: str) -> bool:
     """Whether the record of a schema, as JSON text, has a field of this name, in any case.
 
-    The schema need not be a right one: what is wrong with it is told by ``avro_checks``.
+    The schema need not be a right one: what is wrong with it is told by ``avro_checks``. Raises
+    FormatError for a text that is no JSON.
     """
-    root: Any = json.loads(schema)
+    root = parsed_schema(schema)
     fields = root.get("fields") if isinstance(root, dict) else None
     if not isinstance(fields, list):
         return False
@@ -43,11 +76,8 @@ class NamedTypes:
 
         space: the namespace of what is around the type
         """
-        name = schema["name"]
-        given = schema.get("namespace")
-        space = name.rpartition(".")[0] if "." in name else space if given is None else given
-        full = name if "." in name or not space else f"{space}.{name}"
-        self.put(schema, space)
+        full = full_name(schema, space)
+        self.put(schema, full.rpartition(".")[0])
         return bool(self._known.setdefault(full, schema) == schema)
 
     def put(self, schema: Any, space: str) -> None:
@@ -56,8 +86,12 @@ class NamedTypes:
 
     def found(self, name: str, space: str) -> Any:
         """What was defined by a name that stands in the namespace ``space``, or None."""
+        return self._known.get(self.found_name(name, space))
+
+    def found_name(self, name: str, space: str) -> str:
+        """The full name of what was defined; ``name`` where nothing was."""
         full = name if "." in name or not space else f"{space}.{name}"
-        return self._known.get(full, self._known.get(name))
+        return full if full in self._known else name
 
     def resolved(self, schema: Any, space: str) -> Any:
         """A primitive type's name, or a dict of another type that is no union.
@@ -65,8 +99,6 @@ class NamedTypes:
         schema: one that was checked; space: the namespace in which it stands
         """
         kind = schema["type"] if isinstance(schema, dict) else schema
-        if isinstance(kind, dict):
-            return self.resolved(kind, space)
         if kind in PRIMITIVE:
             has_more = isinstance(schema, dict) and "logicalType" in schema and kind != "null"
             return schema if has_more else kind

@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from spark_kafka_sink.formats.avro_names import is_name
 from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 
 RECORD_NAME = "topLevelRecord"
@@ -44,11 +45,6 @@ def derived_schema(struct_json: str, record_name: str = RECORD_NAME, namespace: 
     _check_names(record_name, namespace)
     found = _Derived().record(json.loads(struct_json), record_name, namespace, record_name)
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-
-
-def is_name(name: str) -> bool:
-    """Letters, digits and ``_``, no digit first: of any alphabet, as in Java since Avro 1.12."""
-    return bool(name) and not name[0].isdecimal() and all(c == "_" or c.isalnum() for c in name)
 
 
 def _check_names(record_name: str, namespace: str) -> None:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.formats.avro_layout import avro_root
+from spark_kafka_sink.formats.avro_names import parsed_schema
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.json_layout import json_node, with_patterns
 from spark_kafka_sink.formats.layout import Column, Node, Table, array_at, type_at
@@ -243,17 +244,10 @@ def _root(plan: FormatPlan, schema: pa.Schema) -> Node:
         for field in plan.fields
     ]
     if plan.format == AVRO and plan.avro_schema is not None:
-        return avro_root(_parsed(plan.avro_schema), columns)
+        return avro_root(parsed_schema(plan.avro_schema), columns)
     if plan.format == PROTOBUF and plan.protobuf_schema is not None:
         return protobuf_root(plan.protobuf_schema, columns)
     raise FormatError(f"format '{plan.format}' is not known")
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise FormatError(f"the Avro schema is no JSON: {error}") from error
 
 
 def _json_field(field: PlannedField, schema: pa.Schema) -> Node:

@@ -57,8 +57,8 @@ def schema_in(found: Any, has_id: bool, has_text: bool) -> Schema:
 
 
 def _is_number(found: Any, lowest: int) -> bool:
-    """Of Java's int, as ids are in front of keys and values. JSON's true is none."""
-    return isinstance(found, int) and found is not True and lowest <= found <= _LARGEST_ID
+    """Of Java's int, as ids are in front of keys and values. JSON's true and false are none."""
+    return type(found) is int and lowest <= found <= _LARGEST_ID
 
 
 def _list(found: Any) -> list[Any]:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.base.json_text import parse_json
 from spark_kafka_sink.registry.errors import RegistryError, RegistryRefusedError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_REFERENCES = 100
 _NAMED = ("record", "enum", "fixed")
+_PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 
 def with_references(client: RegistryClient, schema: Schema) -> Schema:
@@ -32,10 +34,13 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
     if not schema.references or schema.kind != "AVRO":
         return schema
     others = _referenced(client, schema, is_serialized=False)
-    definitions = {name: _parsed(client, name, other) for name, other in others.items()}
-    own = _parsed(client, f"of id {schema.id}", schema)
+    several = [_parsed(client, name, other) for name, other in others.items()]
+    several.append(_parsed(client, f"of id {schema.id}", schema))
+    inlining = _Inlining()
     try:
-        whole = _Inlining(definitions).of(own, "")
+        for one in several:
+            inlining.add(one, "")
+        whole = inlining.of(several[-1], "")
     except (AttributeError, KeyError, RecursionError, TypeError):
         raise RegistryError(
             f"the schema of id {schema.id} that the schema registry {client.name} tells, or one "
@@ -46,8 +51,8 @@ def with_references(client: RegistryClient, schema: Schema) -> Schema:
 
 def _parsed(client: RegistryClient, name: str, schema: Schema) -> Any:
     try:
-        return json.loads(schema.text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(schema.text)
+    except ValueError as error:
         raise RegistryError(
             f"the schema {name} that the schema registry {client.name} tells is no Avro schema, "
             f"for it is no JSON: {error}"
@@ -82,50 +87,98 @@ def _check_count(count: int) -> None:
 
 
 def _referenced(client: RegistryClient, schema: Schema, is_serialized: bool) -> dict[str, Schema]:
-    """By name, what ``schema`` builds on, directly or not."""
-    all_found: dict[str, Schema] = {}
-    waiting, seen = list(schema.references), set()
+    """By name, what ``schema`` builds on, directly or not: each after what it builds on itself.
+
+    Of two of one name the first is taken, as Confluent's ``AbstractSchemaProvider`` does.
+    """
+    found: dict[str, Schema] = {}
+    asked: dict[tuple[str, int], Schema] = {}
+    waiting = [*reversed(schema.references)]
     while waiting:
-        name, subject, version = waiting.pop()
-        if (subject, version) in seen:
-            continue
-        seen.add((subject, version))
-        _check_count(len(seen))
-        all_found[name] = client.version(subject, version, is_serialized)
-        waiting += all_found[name].references
-    return all_found
+        name, subject, version = waiting[-1]
+        if name in found:
+            waiting.pop()
+        elif (subject, version) not in asked:
+            _check_count(len(asked) + 1)
+            asked[subject, version] = client.version(subject, version, is_serialized)
+            waiting += reversed(asked[subject, version].references)
+        else:
+            found[name] = asked[subject, version]
+            waiting.pop()
+    return found
 
 
 class _Inlining:
-    """Puts each definition where its name comes first, which is where Avro wants it."""
+    """Puts the definition of each type where its name comes first, which is where Avro wants it.
 
-    def __init__(self, definitions: dict[str, Any]) -> None:
-        self._left = dict(definitions)
+    All types of what a schema builds on are known by their full names, as to Java's parser, also
+    those that are defined in another type.
+    """
 
-    def of(self, node: Any, namespace: str) -> Any:
-        """namespace: of the definition around it"""
-        if isinstance(node, str):
-            return self._named(node, namespace)
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Any, str]] = {}  # with the namespace around the definition
+        self._written: set[str] = set()
+
+    def add(self, node: Any, space: str) -> None:
+        """Keep the definitions in a schema. space: the namespace around it
+
+        Raises RegistryError for another definition of a name.
+        """
         if isinstance(node, list):
-            return [self.of(branch, namespace) for branch in node]
+            for branch in node:
+                self.add(branch, space)
+        elif isinstance(node, dict) and node["type"] in _NAMED:
+            full = _full_name(node, space)
+            if self._known.setdefault(full, (node, space))[0] != node:
+                raise RegistryError(
+                    f"an Avro schema of the schema registry has another type '{full}' than a "
+                    "schema that it builds on, or than itself elsewhere"
+                )
+            for field in node.get("fields", ()):
+                self.add(field["type"], full.rpartition(".")[0])
+        elif isinstance(node, dict):
+            for inside in ("items", "values"):
+                self.add(node.get(inside), space)
+
+    def of(self, node: Any, space: str) -> Any:
+        """A schema with the definitions. space: the namespace around it"""
+        if isinstance(node, str):
+            return self._named(node, space)
+        if isinstance(node, list):
+            return [self.of(branch, space) for branch in node]
         if not isinstance(node, dict):
             return node
-        inner = namespace
-        if node.get("type") in _NAMED:
-            name = node.get("name", "")
-            inner = name.rpartition(".")[0] if "." in name else node.get("namespace", namespace)
-        changed = dict(node)
-        for key in ("type", "items", "values"):
-            if key in node and node["type"] not in _NAMED:
-                changed[key] = self.of(node[key], inner)
-        if "fields" in node:
-            changed["fields"] = [
-                {**field, "type": self.of(field["type"], inner)} for field in node["fields"]
-            ]
-        return changed
+        if node["type"] in _NAMED:
+            return self._definition(node, space)
+        if isinstance(node["type"], str) and node["type"] not in (*_PRIMITIVE, "array", "map"):
+            return self._named(node["type"], space)
+        inner = {key: self.of(node[key], space) for key in ("items", "values") if key in node}
+        return {**node, **inner}
 
-    def _named(self, name: str, namespace: str) -> Any:
-        for full in (name if "." in name or not namespace else f"{namespace}.{name}", name):
-            if full in self._left:
-                return self.of(self._left.pop(full), full.rpartition(".")[0])
+    def _definition(self, node: Any, space: str) -> Any:
+        full = _full_name(node, space)
+        if full in self._written:
+            return full
+        self._written.add(full)
+        own, _, name = full.rpartition(".")
+        made = {**node, "name": name, "namespace": own}
+        if "fields" in node:
+            made["fields"] = [{**f, "type": self.of(f["type"], own)} for f in node["fields"]]
+        return made
+
+    def _named(self, name: str, space: str) -> Any:
+        if name in _PRIMITIVE:
+            return name
+        for full in (name if "." in name or not space else f"{space}.{name}", name):
+            if full in self._written:
+                return full
+            if full in self._known:
+                return self.of(*self._known[full])
         return name
+
+
+def _full_name(node: dict[str, Any], space: str) -> str:
+    before, dot, name = node["name"].rpartition(".")
+    given = node.get("namespace")
+    own = before if dot else space if given is None else given
+    return f"{own}.{name}" if own else str(name)

@@ -8,13 +8,13 @@ later does not stop it. ``remembered`` says when that could be the wrong one.
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.json_text import parse_json
 from spark_kafka_sink.config.format_keys import HEADER
 from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
@@ -167,7 +167,7 @@ def _told_of(config: RegistryConfig, wanted: Wanted, query: str | None) -> str:
 def record_name(text: str) -> str:
     """The full name of an Avro schema's record. Raises ConfigError."""
     try:
-        schema: Any = json.loads(text)
+        schema = parse_json(text)
     except ValueError as error:
         raise ConfigError(f"the Avro schema is no JSON: {error}") from None
     if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.json_text import parse_json
 from spark_kafka_sink.config.format_keys import JSON
 from spark_kafka_sink.config.formats import FormatOptions, GivenSchema, PartOptions
 from spark_kafka_sink.formats.errors import FormatError
@@ -35,7 +35,7 @@ def json_schema_of(options: PartOptions, formats: FormatOptions, struct: StructT
 
 def title_of(text: str) -> str | None:
     """What a JSON Schema calls what it describes: the name of a record. None where it has none."""
-    schema: Any = json.loads(text)
+    schema: Any = parse_json(text)
     title = schema.get("title") if isinstance(schema, dict) else None
     return title if isinstance(title, str) else None
 
@@ -59,7 +59,7 @@ def check_json_fits(
         option = f"{'' if part == 'value' else 'key.'}use.schema.id={schema_id}"
         which, strict = "registry's schema of this id", "id.compatibility.strict"
     try:
-        found = compared(json.loads(written), json.loads(wanted), _parsed(files))
+        found = compared(parse_json(written), parse_json(wanted), _parsed(files))
     except (RecursionError, TypeError, ValueError) as error:
         raise FormatError(
             f"{option}: the {which} for the {part} is no JSON Schema: {error}"
@@ -91,7 +91,7 @@ def _notes(found: Compared, option: str, which: str, part: str) -> Iterator[str]
 def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
     for name, text in files:
         try:
-            schema = json.loads(text)
+            schema = parse_json(text)
         except ValueError:
             continue  # what refers to it is told as unknown
         yield name, schema
@@ -100,7 +100,7 @@ def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
 def _given(given: GivenSchema, option: str) -> str:
     text = given.text if not given.is_file else read_schema(given.text, f"{option}.file")
     try:
-        schema: Any = json.loads(text)
+        schema: Any = parse_json(text)
     except ValueError as error:
         raise ConfigError(f"{option}: the JSON Schema is no JSON: {error}") from None
     if not isinstance(schema, dict):
@@ -111,7 +111,7 @@ def _given(given: GivenSchema, option: str) -> str:
 def given_avro(text: str, option: str) -> str:
     """``text``, which is JSON. Raises ConfigError, also for the name of a file."""
     try:
-        json.loads(text)
+        parse_json(text)
     except ValueError as error:
         shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
         raise ConfigError(

@@ -102,6 +102,7 @@ def test_a_default_of_too_many_bytes_is_told():
 @pytest.mark.parametrize("before", [[], ["null"], ["string"]])
 @pytest.mark.parametrize("after", [[], ["null"], [record(z=("int", 1)) | {"name": "C"}]])
 def test_records_that_are_in_each_other_by_default_have_no_end(before, after):
+    after = [branch for branch in after if branch not in before]
     b = record(x=(["A", *before, *after], {}), y=(["A", "B"], {})) | {"name": "B"}
     a = record(x=([*before, b], {}), y=(["B", "A"], {})) | {"name": "A"}
     with (

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats.avro_names import has_field
+from spark_kafka_sink.formats.avro_checks import checked_types
+from spark_kafka_sink.formats.avro_names import has_field, parsed_schema
+from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.errors import FormatError
 from tests.formats.avro_written import encoder, record, written
+from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.twin import zigzag_varint
 
 
@@ -200,7 +204,7 @@ def test_a_decimal_that_is_none_is_its_bytes(wrong):
         ({"type": "enum", "name": "E", "symbols": "ab"}, "enum 'E' without a list of symbols"),
         (
             {"type": "enum", "name": "E", "symbols": ["\ud800"]},
-            "enum 'E' without a list of symbols",
+            r"enum 'E' with '\\ud800', which is no name",
         ),
         ({"type": "fixed", "name": "F"}, "fixed 'F' without a size"),
         ({"type": "fixed", "name": "F", "size": "2"}, "fixed 'F' without a size"),
@@ -280,3 +284,107 @@ def test_a_schema_that_is_none_has_no_field(schema):
 
 def test_fields_are_found_in_any_case():
     assert has_field('{"fields": [{"name": "aB"}]}', "Ab")
+
+
+# --- what Java's Avro says ----------------------------------------------------------------------
+
+FOUND = json.loads(VERDICTS.read_text(encoding="utf-8"))["cases"]
+ELSE = {
+    # Java ignores what is of another JSON type than the specification has.
+    '{"type": "record", "name": "R", "fields": [], "namespace": 5}': "no text",
+    # A record of a protocol, which no row is.
+    '{"type": "error", "name": "R", "fields": []}': "a type 'error'",
+    # Java 1.11, which Spark 3.5 has, refuses a name before its definition.
+    json.dumps(
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [
+                {"name": "f0", "type": "S"},
+                {"name": "f1", "type": {"type": "record", "name": "S", "fields": []}},
+            ],
+        }
+    ): "a type 'S'",
+    # They differ in their documentation only.
+    json.dumps(
+        {
+            "type": "record",
+            "name": "R",
+            "fields": [
+                {
+                    "name": f"f{n}",
+                    "type": {
+                        "type": "record",
+                        "name": "S",
+                        "fields": [{"name": "f0", "type": "int"}],
+                        "doc": doc,
+                    },
+                }
+                for n, doc in enumerate("ab")
+            ],
+        }
+    ): "another type 'S'",
+}
+"""Schemas that Java 1.12 takes and we do not, with a part of what is said."""
+LATER = json.dumps(
+    {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {
+                "name": "f0",
+                "type": {
+                    "type": "record",
+                    "name": "S",
+                    "fields": [{"name": "f0", "type": "R"}],
+                    "namespace": "m",
+                },
+            }
+        ],
+    }
+)
+"""Java 1.12 refuses it, and 1.11 does not: R, which is around it, is not known before its end."""
+
+
+def test_the_verdicts_are_those_of_the_cases():
+    assert [case[:-1] for case in FOUND] == all_cases()
+
+
+@pytest.mark.parametrize(
+    ("schema", "verdict"), [case for case in FOUND if len(case) == 2 and case[0] != LATER]
+)
+def test_a_schema_is_refused_where_java_refuses_it(schema, verdict):
+    refused = ""
+    try:
+        checked_types(parsed_schema(schema))
+    except FormatError as error:
+        refused = str(error)
+    if schema in ELSE:
+        assert not verdict
+        assert ELSE[schema] in refused
+    else:
+        assert bool(refused) is bool(verdict), (refused, verdict)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type":"array","items":' * 3000 + '"int"' + "}" * 3000, "[" * 100_000, "{", "NaN"]
+)
+def test_a_text_that_cannot_be_a_schema_is_told(text):
+    """In the words of this sink, whatever Python raises."""
+    with pytest.raises(FormatError, match="is no JSON|is nested too deeply|union in a union"):
+        encoder(pa.schema([("a", pa.int32())]), text)
+
+
+@pytest.mark.parametrize("text", ["{", "NaN", "[" * 100_000])
+def test_a_text_that_is_no_json_has_no_fields(text):
+    with pytest.raises(FormatError, match="is no JSON"):
+        has_field(text, "a")
+
+
+@pytest.mark.parametrize("name", ["m²", "𝒜", "Ⅷ", "a b"])
+def test_a_name_that_java_refuses_is_not_derived(name):
+    field = {"name": name, "type": "long", "nullable": True}
+    with pytest.raises(FormatError, match="cannot be a field of an Avro record"):
+        derived_schema(json.dumps({"type": "struct", "fields": [field]}))
+    with pytest.raises(FormatError, match="avro.record.name="):
+        derived_schema('{"type": "struct", "fields": []}', name)

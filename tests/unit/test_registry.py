@@ -13,10 +13,13 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.avro_checks import checked_types
+from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.prefixes import header_of, prefix_of
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
 from tests.unit.registry_asking import (
     HUSH,
     OTHER,
@@ -32,6 +35,9 @@ from tests.unit.registry_asking import (
     serving_token,
 )
 from tests.unit.registry_server import Registry
+
+VERDICTS = json.loads(VERDICTS_FILE.read_text(encoding="utf-8"))["cases"]
+"""What Java's Avro says of schemas, in the order in which its parser gets them."""
 
 
 @pytest.fixture
@@ -150,6 +156,47 @@ def test_references_are_put_in_place_of_names(registry: Registry) -> None:
     assert fields[1]["type"] == {"type": "array", "items": "n.Home"}
 
 
+@pytest.mark.parametrize(
+    ("schemas_in_order", "verdict"), [(case[:-1], case[-1]) for case in VERDICTS if len(case) > 2]
+)
+def test_schemas_that_build_on_others_are_taken_where_java_takes_them(
+    registry: Registry, schemas_in_order: list[str], verdict: str
+) -> None:
+    """Whatever the references are called: the names of types are in the schemas."""
+    *others, own = schemas_in_order
+    references = [
+        {"name": f"any {n}", "subject": f"s{n}", "version": 1} for n in range(len(others))
+    ]
+    for n, other in enumerate(others):
+        registry.add(f"s{n}", {"schema": other, "references": references[:n]})
+    registry.add("t-value", {"schema": own, "references": references})
+    refused = ""
+    try:
+        text = found(registry.url, use_latest_version="true").text
+        checked_types(json.loads(text))
+        assert json.loads(text)["name"] == json.loads(own)["name"].rpartition(".")[2]
+    except (FormatError, KafkaSinkError) as error:
+        refused = str(error)
+    assert bool(refused) is bool(verdict), (refused, verdict)
+
+
+def test_a_type_of_another_schema_is_written_as_it_is_there(registry: Registry) -> None:
+    place = '{"type":"record","name":"Place","fields":[{"name":"x","type":"int"}]}'
+    home = '{"type":"record","name":"n.Home","fields":[{"name":"at","type":%s}]}'
+    registry.add("home", {"schema": home % place})
+    outer = '{"type":"record","name":"R","fields":[{"name":"p","type":%s},{"name":"h","type":"n.Home"}]}'
+    reference = {"name": "home", "subject": "home", "version": 1}
+    registry.add("t-value", {"schema": outer % '{"type":"n.Place"}', "references": [reference]})
+    first, second = json.loads(found(registry.url, use_latest_version="true").text)["fields"]
+    assert first["type"] == {**json.loads(place), "namespace": "n"}
+    assert second["type"]["fields"] == [{"name": "at", "type": "n.Place"}]
+    other = place.replace("int", "long").replace("Place", "n.Place")
+    registry.add("t-value", {"schema": outer % other, "references": [reference]})
+    schemas._known.clear()
+    words = "has another type 'n.Place' than a schema that it builds on"
+    assert words in refusal(registry.url, use_latest_version="true")
+
+
 def test_the_header_has_the_guid(registry: Registry) -> None:
     schema = found(registry.url, value_schema_id_location="header")
     assert header_of("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
@@ -212,7 +259,7 @@ def test_a_registrys_protobuf_schema_comes_with_the_files_that_it_imports(
     for more in ({"use_latest_version": "true"}, {"use_schema_id": str(number)}):
         given = options(registry.url, value_format="protobuf", **more)
         found = find(*wanted_protobuf(given))
-        assert (found.text, found.files) == ("aaaa", (("b.proto", "bbbb"), ("c.proto", "cccc")))
+        assert (found.text, found.files) == ("aaaa", (("c.proto", "cccc"), ("b.proto", "bbbb")))
 
 
 @pytest.mark.parametrize(("refused", "subject"), [("t-value", "t-value"), ("b.proto", "b.proto")])

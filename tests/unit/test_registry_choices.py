@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_kafka_sink.base.errors import ConfigError, SchemaError
+from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import PartPlan
 from spark_kafka_sink.registry.answers import Schema
@@ -216,6 +217,32 @@ def test_columns_that_the_registrys_schema_does_not_have(
     assert "the registry's schema 1" in str(refused.value)
     assert "has no field for ['extra']" in str(refused.value)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no JSON",
+        '{"type":"array","items":' * 3000 + '"int"' + "}" * 3000,
+        '{"type":"record","name":"R","fields":[{"name":"id","type":{"type":"fixed","name":"F","size":9223372036854775808}}]}',
+        '{"type":"record","name":"R","fields":[{"name":"id","type":["long","long"]}]}',
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["avro", "json"])
+def test_a_registrys_schema_that_is_none_is_told_in_words(
+    registry: Registry, text: str, kind: str
+) -> None:
+    """For JSON the last two are schemas, of which nothing is known."""
+    schema = {"schema": text} if kind == "avro" else {"schema": text, "schemaType": "JSON"}
+    registry.add("t-value", schema)
+    made = options(
+        registry.url, value_format=kind, value_schema_id_prefix="true", use_latest_version="true"
+    )
+    columns = StructType([StructField("id", LongType())])
+    if kind == "json" and '"record"' in text:
+        text = ""
+    with pytest.raises(KafkaSinkError) if text else nullcontext():
+        plan_schemas(plan_rows(columns, made), made)
 
 
 # --- the same for Protobuf ----------------------------------------------------------------------
