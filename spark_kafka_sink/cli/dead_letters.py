@@ -6,12 +6,13 @@ import argparse
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.printable import printable
 from spark_kafka_sink.cli.connecting import (
     add_connection,
     confirmation,
@@ -32,7 +33,7 @@ from spark_kafka_sink.cli.output import (
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
-    from spark_kafka_sink.dead_letters.letters import DeadLetter, Topic, Wanted
+    from spark_kafka_sink.dead_letters.letters import DeadLetter, Group, Topic, Wanted
     from spark_kafka_sink.dead_letters.replay import Replay
 
 Run = Callable[[argparse.Namespace, "AdminClient"], int]
@@ -47,8 +48,12 @@ that the topic has when they begin.
 exit codes: 0 done; 1 failed, message on stderr; 2 refused, or not confirmed
 """
 _REPLAY = """\
-Write dead letters again, with the key, value, headers and timestamp of their row, to the topic and
-partition that it named, and wait until all are acknowledged.
+Write dead letters again, with the key, value, headers and timestamp of their row, to the partition
+that it named, and wait until all are acknowledged.
+
+You name where they go: all to --to-topic, or each to its own topic if an --allow-topic names that.
+What a dead letter says of its topic is no permission: others may have written it. The decision log
+of exactly-once delivery and Kafka's internal topics are refused.
 
 Rows that were cut off are left out, and counted, unless a function of yours mends them: it is
 called with a pyarrow.RecordBatch with the columns value, key, headers, topic, partition, timestamp
@@ -72,15 +77,18 @@ _EXAMPLES: dict[str, Examples] = {
     "replay": (
         (
             "after max.message.bytes was raised",
-            f"pykafka-sink dead-letters replay {_AT} --cause too-large",
+            f"pykafka-sink dead-letters replay {_AT} --cause too-large --allow-topic flights",
         ),
         (
             "with a function that gives rows a topic",
-            f"pykafka-sink dead-letters replay {_AT} --cause null-topic --mend mending:with_topic",
+            f"pykafka-sink dead-letters replay {_AT} --cause null-topic --allow-topic flights "
+            "--mend mending:with_topic",
         ),
     ),
 }
 _LONGEST_PREVIEW = 60
+_LONGEST_NAME = 249
+_MOST_NAMED = 20
 
 
 class RefusedError(KafkaSinkError):
@@ -108,7 +116,16 @@ def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentPar
 
 def _add_replay(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(actions, "replay", _replay, "write them again, once they are mended", _REPLAY)
-    parser.add_argument("--to-topic", metavar="T", help="instead of the topic of each row")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--to-topic", metavar="T", help="write all rows to this topic")
+    where.add_argument(
+        "--allow-topic",
+        metavar="T",
+        dest="allowed",
+        action="append",
+        default=[],
+        help="write rows to the topic that they were to go to if it is this one; may be repeated",
+    )
     parser.add_argument(
         "--without-partition",
         action="store_true",
@@ -266,9 +283,12 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
         )
     replay = _replay_of(arguments)
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
+    groups = grouped(topic.letters(wanted))
+    _check_destinations(arguments, admin, groups)
     told = [
-        f"{group.letters} {group.cause} to {arguments.to_topic or group.topic or '-'}"
-        for group in grouped(topic.letters(wanted))
+        f"{group.letters} {_shown(group.cause)} to {arguments.to_topic or _shown(group.topic)}"
+        for group in groups
+        if arguments.to_topic or arguments.mend or group.topic in arguments.allowed
     ]
     if told:
         confirmation(arguments, RefusedError)(f"Dead letters are written again: {'; '.join(told)}")
@@ -288,6 +308,31 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     return EXIT_OK
 
 
+def _check_destinations(
+    arguments: argparse.Namespace, admin: AdminClient, groups: Sequence[Group]
+) -> None:
+    """Raises RefusedError unless the operator names where rows go, and that may be written to."""
+    from spark_kafka_sink.dead_letters.replay import why_not_to
+
+    if arguments.to_topic is None and not arguments.allowed:
+        named = Counter[str]()
+        for group in groups:
+            named[_shown(group.topic)] += group.letters
+        said = ", ".join(f"{name} ({count})" for name, count in named.most_common(_MOST_NAMED))
+        raise RefusedError(
+            f"name where the rows go: --to-topic T for all, or --allow-topic T, which may be "
+            f"repeated, for those that were to go to T. The dead letters say: {said or 'none'}"
+        )
+    for option, names in (
+        ("--to-topic", [arguments.to_topic]),
+        ("--allow-topic", arguments.allowed),
+    ):
+        for name in filter(None, names):
+            reason = why_not_to(admin, name, arguments.timeout_ms)
+            if reason is not None:
+                raise RefusedError(f"{option}: '{_shown(name)}': {reason}")
+
+
 def _replay_of(arguments: argparse.Namespace) -> Replay:
     """Raises ConfigError for a function that cannot be had."""
     from spark_kafka_sink.base.entry_points import Hook, load
@@ -297,7 +342,8 @@ def _replay_of(arguments: argparse.Namespace) -> Replay:
     if arguments.mend is not None:
         mend = Hook(f"'{arguments.mend}'", load(arguments.mend, "--mend"))
     config, keeps_partition = producer_config(arguments), not arguments.without_partition
-    return Replay(config, arguments.topic, arguments.to_topic, keeps_partition, mend)
+    to_topic, allowed = arguments.to_topic, arguments.allowed
+    return Replay(config, arguments.topic, to_topic, allowed, keeps_partition, mend)
 
 
 def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
@@ -313,6 +359,7 @@ def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
         *(("--cause", cause) for cause in arguments.causes),
         ("--query-id", arguments.query_id),
         ("--to-topic", arguments.to_topic),
+        *(("--allow-topic", name) for name in arguments.allowed),
         ("--mend", arguments.mend),
         ("--from", next_offsets),
     ]
@@ -342,14 +389,22 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _preview(data: bytes | None) -> str:
-    """In one line, and not all of it."""
+    """Return the beginning of ``data``, in one line."""
     if data is None:
         return "null"
     start = data[:_LONGEST_PREVIEW].decode(errors="backslashreplace")
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in start)
     rest = f"… ({len(data)} bytes)" if len(data) > _LONGEST_PREVIEW else ""
-    return f"{shown}{rest}"
+    return f"{printable(start)}{rest}"
+
+
+def _shown(text: str | None) -> str:
+    """Return what a record says in one line, a dash for nothing."""
+    return printable(text[:_LONGEST_NAME]) if text else "-"
 
 
 def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # a record may have any 64 bits
+        return f"{at_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from spark_kafka_sink.base.printable import printable
 from spark_kafka_sink.cli.exit_codes import EXIT_REFUSED
 
 Examples = Sequence[tuple[str, str]]
@@ -101,12 +103,25 @@ def add_bootstrap_servers(parser: argparse.ArgumentParser) -> None:
 
 
 def print_json(document: Any) -> None:
-    """One line, as it is: no escapes for other alphabets."""
-    print(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+    """Print one line: other alphabets as they are, what is not printable as JSON escapes it."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    print(_NOT_ASCII.sub(lambda found: _escaped(found[0]), text))
+
+
+_NOT_ASCII = re.compile("[\x7f-\U0010ffff]+")
+"""What ``json.dumps`` leaves as it is without ``ensure_ascii``; control characters of ASCII it does
+escape, but for DEL."""
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        c if c.isprintable() else json.dumps(c)[1:-1].replace("\x7f", "\\u007f") for c in text
+    )
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns that are as wide as their longest text."""
+    """Print columns as wide as their longest text, with what is not printable escaped."""
+    rows = [[printable(text) for text in row] for row in rows]
     if sys.stdout.isatty() and _print_rich(columns, rows):
         return
     widths = [max(map(len, texts)) for texts in zip(columns, *rows)]
@@ -116,7 +131,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Lines that are aligned already; on a terminal with headers and states in colour."""
+    """Print aligned lines, each as one; on a terminal with headers and states in colour.
+
+    What is not printable is escaped: names in them come from brokers and records.
+    """
+    lines = [printable(line) for line in lines]
     if sys.stdout.isatty():
         try:
             from rich.console import Console
@@ -145,5 +164,5 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     table = Table(*columns, box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False, markup=False).print(table)
+    Console(highlight=False, markup=False, emoji=False).print(table)
     return True

@@ -299,5 +299,5 @@ def _finish(arguments: argparse.Namespace, result: Result) -> int:
     if arguments.json:
         print_json(report.result_document(arguments.prefix, result))
     else:
-        print_lines([result.message, *(f"aborted {name}" for name in result.aborted)])
+        print_lines([*result.message.split("\n"), *(f"aborted {name}" for name in result.aborted)])
     return EXIT_REFUSED if result.needs_choice else EXIT_OK

@@ -1,25 +1,36 @@
-"""Dead letters are written again, to the topic that they were to go to, once they are mended.
+"""Write dead letters again, once they are mended, to topics that the operator names.
 
-Whoever replays says that they are: a limit was raised, partitions were added, or a function of his
-own mends the rows.
+The operator says that they are mended: a limit was raised, partitions were added, or a function of
+the operator's own mends the rows. A record of the topic that is read says nothing of its own
+authority: anybody who may write there chooses its headers.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.entry_points import FAIL, Hook, HookError, run
+from spark_kafka_sink.base.printable import printable
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns import faults
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.rows import Row, changed_rows, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.dead_letters.letters import DeadLetter
 from spark_kafka_sink.producer.producer import ThreadedProducer
+from spark_kafka_sink.transactions.decision_log import is_decision_log
 
 _ROWS_AT_ONCE = 1000
+_LATEST_MS = (2**63 - 1) // 1000
+"""Arrow's rows count microseconds."""
+NO_PARTITION = -1
+_PARTITION = re.compile(r"[0-9]{1,10}")
+_HIGHEST_PARTITION = 2**31 - 1
 POSITIONS = ColumnPositions(value=0, key=1, headers=2, topic=3, partition=4, timestamp=5)
 Mend = Callable[[Any], Any]
 
@@ -31,10 +42,30 @@ class Replayed(NamedTuple):
     left_out: Counter[str]
 
 
+def why_not_to(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
+    """Return why nothing is replayed to ``topic``, whoever names it; None if it may be.
+
+    A record in the decision log decides what readers see, and internal topics are the brokers' own.
+
+    Raises BrokerError.
+    """
+    if not faults.is_legal(topic):
+        return "no topic can have this name"
+    deadline_ms = admin.deadline_in(timeout_ms)
+    (described,) = admin.metadata([topic], False, deadline_ms).topics
+    if topic.startswith("__") or described.is_internal:
+        return "it is internal to Kafka"
+    is_log = topic == SINK_OPTIONS.keys["transaction.log.topic"].default
+    if is_log or (not described.error_code and is_decision_log(admin, topic, deadline_ms)):
+        return "it is a decision log of exactly-once delivery"
+    return None
+
+
 class Replay:
     """Writes dead letters again, but not to ``read_from``, where they would be read once more.
 
     to_topic: instead of the topic that the rows were to go to
+    allowed: the topics that rows may go to, which ``to_topic`` is without being in it
     keeps_partition: whether a row goes to the partition that it named, if it did
     mend: the user's own function, or None
     """
@@ -44,17 +75,23 @@ class Replay:
         config: ProducerConfig,
         read_from: str,
         to_topic: str | None = None,
+        allowed: Collection[str] = (),
         keeps_partition: bool = True,
         mend: Hook | None = None,
     ) -> None:
         self._config = config
         self._read_from = read_from
         self._to_topic = to_topic
+        self._allowed = {*allowed} if to_topic is None else {*allowed, to_topic}
         self._keeps_partition = keeps_partition
         self._mend = mend
 
     def why_not(self, letter: DeadLetter) -> str | None:
         """Why this one is left out; None if it is to be written."""
+        if not 0 <= letter.record.timestamp_ms <= _LATEST_MS:
+            return "its timestamp is none that a row can have"
+        if self._keeps_partition and self._partition_of(letter) is None:
+            return "its partition is no number; --without-partition leaves it to the key"
         if self._mend is not None:
             return None
         if letter.cause == faults.NOT_ENCODABLE:
@@ -68,7 +105,17 @@ class Replay:
                 f"it was to go to '{self._read_from}' itself, the topic that is read: it would be "
                 "read once more by the next replay. Name another one with --to-topic"
             )
+        if self._to_topic is None and letter.topic not in self._allowed:
+            return "it was to go to a topic that --allow-topic does not name"
         return None
+
+    def _partition_of(self, letter: DeadLetter) -> int | None:
+        """The partition that the row named, NO_PARTITION for none; None if that is no number."""
+        text = letter.text(headers.PARTITION)
+        if text is None:
+            return NO_PARTITION
+        is_number = _PARTITION.fullmatch(text) is not None and int(text) <= _HIGHEST_PARTITION
+        return int(text) if is_number else None
 
     def write(self, letters: Iterable[DeadLetter]) -> Replayed:
         """Write all of them and wait until they are acknowledged.
@@ -99,31 +146,42 @@ class Replay:
     def _append(self, producer: ThreadedProducer, letters: Sequence[DeadLetter]) -> None:
         if not letters:
             return
-        batch = self.mended(row_batch([self._row(letter) for letter in letters]))
+        batch = self.mended(self.rows(letters))
         if batch.num_rows:
             producer.append(batch, POSITIONS)
+
+    def rows(self, letters: Sequence[DeadLetter]) -> Any:
+        """Return an Arrow batch of letters for which ``why_not`` has no reason."""
+        return row_batch([self._row(letter) for letter in letters])
 
     def mended(self, batch: Any) -> Any:
         """The Arrow batch that is to be written. Raises HookError."""
         if self._mend is None:
             return batch
         after = run(self._mend, FAIL, lambda after: changed_rows(batch, after), batch)
-        if self._read_from in after.column(POSITIONS.topic).unique().to_pylist():
+        named = set(after.column(POSITIONS.topic).unique().to_pylist())
+        if self._read_from in named:
             raise HookError(
                 f"{self._mend.name} returned a row for '{self._read_from}', the topic that is "
                 "read: it would be read once more by the next replay. Have it name another topic"
             )
+        refused = sorted(named - self._allowed - {None})
+        if refused:
+            raise HookError(
+                f"{self._mend.name} returned a row for '{printable(refused[0])}', which neither "
+                "--to-topic nor --allow-topic names. Name it there, or leave such rows out"
+            )
         return after
 
     def _row(self, letter: DeadLetter) -> Row:
-        partition = letter.text(headers.PARTITION) if self._keeps_partition else None
+        partition = self._partition_of(letter) if self._keeps_partition else NO_PARTITION
         record = letter.record
         return Row(
             record.value,
             record.key,
             letter.own_headers,
             self._to_topic or letter.topic,
-            None if partition is None else int(partition),
+            None if partition == NO_PARTITION else partition,
             record.timestamp_ms,
             letter.cause,
         )

@@ -22,8 +22,10 @@ from typing import NamedTuple, TypeVar
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError, error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
+from spark_kafka_sink.record.record_reader import Record
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.client import (
     TransactionClient,
@@ -45,6 +47,36 @@ _BARRIER_KEY = b"\xff"
 _MARK_KEY = b"\xfe"
 
 _Value = TypeVar("_Value")
+
+
+def is_decision_log(admin: AdminClient, topic: str, deadline_ms: int) -> bool:
+    """Return whether the latest records of ``topic`` are a decision log's; False if nobody tells.
+
+    Raises BrokerError, but not where this principal may not read the topic.
+    """
+    partition = LogPartition(admin, TopicPartition(topic, LOG_PARTITION))
+    try:
+        end = partition.end_offset(deadline_ms)
+        first = max(partition.first_offset(deadline_ms), end - _FIRST_WINDOW * _WINDOW_GROWTH)
+        found = partition.read(first, end, deadline_ms)
+        return any(_is_of_log(r) for batch in found if not batch.is_control for r in batch.records)
+    except BrokerError as error:
+        if error.error.name != "TOPIC_AUTHORIZATION_FAILED":
+            raise
+        return False
+
+
+def _is_of_log(record: Record) -> bool:
+    """Whether it is a decision or a mark. Binary keys of others may begin as a barrier's does."""
+    if record.value is None:
+        return False
+    try:
+        if (record.key or b"").startswith(_MARK_KEY):
+            return {"log", "released"} <= set(json.loads(record.value))
+        Decision.from_json(record.value)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
+    return True
 
 
 class Mark(NamedTuple):

@@ -12,14 +12,21 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.cli import main
+from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
+from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.log_topic import prepare_log_topic
+from spark_kafka_sink.transactions.model import Driver
 from tests.broker.producing import batch_of, plan_of
-from tests.patience import AN_HOUR_MS, PATIENCE_S
+from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.reading import read_topic
 
 PREFIX = "__connect.errors."
@@ -132,7 +139,9 @@ def test_they_are_written_again_once_their_topic_has_the_partitions(
 ) -> None:
     dead = Dead(kafka)
     code, text = dead.run(
-        capsys, "replay", "--cause", "bad-partition", "--without-partition", "--yes"
+        capsys,
+        *("replay", "--cause", "bad-partition", "--allow-topic", dead.topic),
+        *("--without-partition", "--yes"),
     )
     assert code == 0
     assert f"7 written to {dead.topic}" in text
@@ -145,7 +154,7 @@ def test_they_are_written_again_once_their_topic_has_the_partitions(
     command = text.split("next time: ")[1].strip()
     assert command.startswith(
         f"pykafka-sink dead-letters replay --bootstrap-server {dead.servers} --topic {dead.name} "
-        "--cause bad-partition --from 0:"
+        f"--cause bad-partition --allow-topic {dead.topic} --from 0:"
     )
     assert command.endswith(" --without-partition")
     offsets = shlex.split(command)[shlex.split(command).index("--from") + 1]
@@ -182,8 +191,8 @@ def test_a_topic_is_not_written_behind_itself(dead: Dead, capsys: Any) -> None:
 def test_offsets_that_the_topic_does_not_have(
     dead: Dead, capsys: Any, offsets: str, problem: str
 ) -> None:
-    for action in ("count", "show", "replay"):
-        code, text = dead.run(capsys, action, "--from", offsets)
+    for action in ("count", "show", "replay --allow-topic t"):
+        code, text = dead.run(capsys, *action.split(), "--from", offsets)
         assert code == 2
         assert problem in text
 
@@ -198,7 +207,8 @@ def test_a_cause_that_there_is_not(capsys: Any) -> None:
 
 def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:
     dead = Dead(kafka)
-    _, found = dead.run(capsys, "replay", "--cause", "too-large", "--yes", "--json")
+    allowed = ("--allow-topic", dead.topic)
+    _, found = dead.run(capsys, "replay", "--cause", "too-large", *allowed, "--yes", "--json")
     assert found["written"] == {}
     assert found["left_out"] == {
         "a part of the row is missing: it was cut off": 2,
@@ -209,13 +219,14 @@ def test_what_was_cut_off_is_left_out(kafka: LocalKafka, capsys: Any) -> None:
 def test_a_function_of_the_users_own_mends_them(kafka: LocalKafka, capsys: Any) -> None:
     dead = Dead(kafka)
     mend = f"{__name__}:with_partition_0"
-    _, found = dead.run(capsys, "replay", "--mend", mend, "--yes", "--json")
+    allowed = ("--allow-topic", dead.topic)
+    _, found = dead.run(capsys, "replay", "--mend", mend, *allowed, "--yes", "--json")
     assert found["written"] == {dead.topic: 9}
 
 
 def test_nothing_is_written_without_a_yes(kafka: LocalKafka, capsys: Any) -> None:
     dead = Dead(kafka)
-    code, text = dead.run(capsys, "replay")
+    code, text = dead.run(capsys, "replay", "--allow-topic", dead.topic)
     assert code == 2
     assert f"7 bad-partition to {dead.topic}; 2 too-large to {dead.topic}" in text
     assert "--yes confirms" in text
@@ -227,3 +238,89 @@ def test_a_topic_that_does_not_exist(strict_kafka: LocalKafka, capsys: Any) -> N
     code = main(["dead-letters", "count", "--bootstrap-server", servers, "--topic", "cdl-missing"])
     assert code == 1
     assert "topic 'cdl-missing': UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err
+
+
+REPAINT = "\x1b[2J\x1b[1;1Hflights\x9b31m\u202e"
+"""Clears a terminal, writes another name, and turns its direction."""
+
+
+def forged(kafka: LocalKafka, *topics: str) -> str:
+    """A topic of dead letters that somebody else has written."""
+    name = f"forged-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    for topic in topics:
+        told = {"cause": REPAINT, "exception.message": REPAINT + "\nforged line", "topic": topic}
+        headers = [(f"{PREFIX}{key}", value.encode()) for key, value in told.items()]
+        producer.produce(name, b"forged", REPAINT.encode(), headers=headers)
+    producer.flush(PATIENCE_S)
+    return name
+
+
+def test_a_dead_letter_does_not_choose_where_it_is_written(kafka: LocalKafka, capsys: Any) -> None:
+    log, other = f"log-{uuid.uuid4().hex[:8]}", f"other-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(log, 1)
+    kafka.create_topic(other, 1)
+    name = forged(kafka, log, REPAINT, other)
+    at = ("dead-letters", "replay", "--bootstrap-server", kafka.bootstrap_servers, "--topic", name)
+    given = [*at, "--timeout", str(AN_HOUR_MS), "--yes"]
+    assert main(given) == 2
+    said = capsys.readouterr().err
+    assert "name where the rows go: --to-topic T for all, or --allow-topic T" in said
+    assert said.rstrip("\n").isprintable()
+    assert log in said
+    assert main([*given, "--allow-topic", other]) == 0
+    done = capsys.readouterr().out
+    assert f"1 written to {other}" in done
+    assert "1 not written: it was to go to a topic that --allow-topic does not name" in done
+    assert read_topic(kafka.bootstrap_servers, log) == []
+    assert [r.value for r in read_topic(kafka.bootstrap_servers, other)] == [b"forged"]
+
+
+def test_nothing_is_replayed_into_a_decision_log_or_an_internal_topic(
+    kafka: LocalKafka, capsys: Any
+) -> None:
+    """A decision log of any name: its records tell."""
+    log = f"decisions-{uuid.uuid4().hex[:8]}"
+    config = ExactlyOnceConfig("p", 60_000, log, 1, 1, accepts_missing_record=True)
+    with AdminClient.connect(kafka.bootstrap_servers) as admin:
+        prepare_log_topic(admin, config, admin.deadline_in(PATIENCE_MS))
+        protocol = CommitProtocol(TransactionClient(admin), config, SystemClock(), PATIENCE_MS)
+        protocol.plan(Driver("driver-1", "host-1", 1_700_000_000_000, "/ck", "q"), None)
+    name = forged(kafka, "flights")
+    given = ["dead-letters", "replay", "--bootstrap-server", kafka.bootstrap_servers]
+    given += ["--topic", name, "--timeout", str(AN_HOUR_MS), "--yes"]
+    for option in ("--to-topic", "--allow-topic"):
+        for topic, reason in (
+            ("pykafka-sink-transactions", "a decision log"),
+            (log, "a decision log"),
+            ("__consumer_offsets", "internal"),
+            ("__transaction_state", "internal"),
+            (REPAINT, "no topic can have this name"),
+        ):
+            assert main([*given, option, topic]) == 2
+            said = capsys.readouterr().err
+            assert reason in said
+            assert said.rstrip("\n").isprintable()
+
+
+@pytest.mark.parametrize("action", ["count", "show", "replay --to-topic flights"])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_nothing_of_a_record_reaches_the_terminal_as_it_is(
+    kafka: LocalKafka, capsys: Any, action: str, form: str
+) -> None:
+    name = forged(kafka, REPAINT)
+    main(
+        [
+            *("dead-letters", *action.split(), "--topic", name, "--format", form),
+            *("--bootstrap-server", kafka.bootstrap_servers, "--timeout", str(AN_HOUR_MS)),
+        ]
+    )
+    shown = capsys.readouterr()
+    lines = (shown.out + shown.err).split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert "\\x1b[2J" in "".join(lines) or "\\u001b[2J" in "".join(lines)
+    if form == "json" and action != "replay --to-topic flights":
+        (found,) = [v for v in json.loads(shown.out).values() if isinstance(v, list)]
+        topic = found[0]["topic"] if action == "count" else found[0]["told"]["topic"]
+        assert topic == REPAINT

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError
+from spark_kafka_sink.cli.dead_letters import _time as time_text
 from spark_kafka_sink.columns.rows import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.dead_letters.letters import DeadLetter
@@ -18,9 +19,11 @@ CONFIG = ProducerConfig.parse({"bootstrap.servers": "b:9092"})
 DEAD = "flights-dead-letters"
 
 
-def letter_for(topic: str) -> DeadLetter:
-    header = ("__connect.errors.topic", topic.encode())
-    return DeadLetter.of(0, Record(0, 0, None, b"v", (header,)))
+def letter_for(topic: str, partition: str | None = None, timestamp_ms: int = 0) -> DeadLetter:
+    headers = [("__connect.errors.topic", topic.encode())]
+    if partition is not None:
+        headers.append(("__connect.errors.partition", partition.encode()))
+    return DeadLetter.of(0, Record(0, timestamp_ms, None, b"v", tuple(headers)))
 
 
 def naming(topic: str) -> Hook:
@@ -33,7 +36,7 @@ def naming(topic: str) -> Hook:
 
 def test_what_was_to_go_to_the_topic_that_is_read_is_left_out() -> None:
     """It would come back with each replay."""
-    replay = Replay(CONFIG, DEAD)
+    replay = Replay(CONFIG, DEAD, allowed=["flights", DEAD])
     assert replay.why_not(letter_for("flights")) is None
     reason = replay.why_not(letter_for(DEAD))
     assert reason is not None
@@ -43,7 +46,7 @@ def test_what_was_to_go_to_the_topic_that_is_read_is_left_out() -> None:
 
 def test_it_is_written_to_another_topic() -> None:
     assert Replay(CONFIG, DEAD, to_topic="flights").why_not(letter_for(DEAD)) is None
-    replay = Replay(CONFIG, DEAD, mend=naming("flights"))
+    replay = Replay(CONFIG, DEAD, allowed=["flights"], mend=naming("flights"))
     assert replay.why_not(letter_for(DEAD)) is None
     batch = row_batch([Row(b"v", None, [], DEAD, None, 0, "too-large")])
     assert replay.mended(batch).column(POSITIONS.topic).to_pylist() == ["flights"]
@@ -51,6 +54,44 @@ def test_it_is_written_to_another_topic() -> None:
 
 def test_a_function_that_leaves_it_the_topic_that_is_read_is_refused() -> None:
     batch = row_batch([Row(b"v", None, [], topic, None, 0, "x") for topic in ("a", None)])
+    unchanged = Hook("'m:f'", lambda b: b)
     with pytest.raises(HookError, match=f"returned a row for '{DEAD}', the topic that is read"):
         Replay(CONFIG, DEAD, mend=naming(DEAD)).mended(batch)
-    assert Replay(CONFIG, DEAD, mend=Hook("'m:f'", lambda b: b)).mended(batch).num_rows == 2
+    assert Replay(CONFIG, DEAD, allowed=["a"], mend=unchanged).mended(batch).num_rows == 2
+    with pytest.raises(HookError, match="for 'a', which neither --to-topic nor --allow-topic"):
+        Replay(CONFIG, DEAD, allowed=["b"], mend=unchanged).mended(batch)
+
+
+@pytest.mark.parametrize("topic", ["pykafka-sink-transactions", "payments", "__consumer_offsets"])
+def test_a_topic_that_the_operator_has_not_named_is_not_written(topic: str) -> None:
+    """Whoever may write to the topic of dead letters chooses what their headers say."""
+    reason = Replay(CONFIG, DEAD, allowed=["flights"]).why_not(letter_for(topic))
+    assert reason == "it was to go to a topic that --allow-topic does not name"
+    assert Replay(CONFIG, DEAD, to_topic="flights").why_not(letter_for(topic)) is None
+
+
+@pytest.mark.parametrize("partition", ["", "x", "-1", "+1", "１", "2147483648", "9" * 5000, "1.0"])
+def test_a_partition_that_is_no_number_leaves_the_row_out(partition: str) -> None:
+    letter = letter_for("flights", partition)
+    reason = Replay(CONFIG, DEAD, to_topic="flights").why_not(letter)
+    assert reason is not None
+    assert "--without-partition" in reason
+    keyed = Replay(CONFIG, DEAD, to_topic="flights", keeps_partition=False)
+    assert keyed.why_not(letter) is None
+    assert keyed.rows([letter]).column(POSITIONS.partition).to_pylist() == [None]
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, -(2**63), 2**63 - 1])
+def test_a_timestamp_that_no_row_can_have_leaves_it_out(timestamp_ms: int) -> None:
+    letter = letter_for("flights", "7", timestamp_ms)
+    replay = Replay(CONFIG, DEAD, to_topic="flights")
+    assert replay.why_not(letter) == "its timestamp is none that a row can have"
+    latest = letter_for("flights", "7", (2**63 - 1) // 1000)
+    assert replay.why_not(latest) is None
+    assert replay.rows([latest]).column(POSITIONS.partition).to_pylist() == [7]
+
+
+@pytest.mark.parametrize("at_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
+def test_a_time_of_any_64_bits_is_shown(at_ms: int) -> None:
+    assert time_text(at_ms)
+    assert time_text(2**62) == f"{2**62} ms"

@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "transactions": {"client", "config", "record", "protocol"},
     "dead_letters": {
         *("client", "columns", "config", "producer", "protocol", "record"),
-        "transactions.log_partition",
+        *("transactions.decision_log", "transactions.log_partition"),
     },
     "spark": {
         *("columns", "config", "client", "formats", "metrics", "producer", "protocol", "record"),
