@@ -47,10 +47,14 @@ def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.follow:
         return _follow(arguments)
+    from spark_kafka_sink.report.figures import left_out
     from spark_kafka_sink.report.making import collect
     from spark_kafka_sink.report.page import render
 
-    page = render(collect(arguments.metrics, arguments.query))
+    collected = collect(arguments.metrics, arguments.query)
+    if collected.left_out:
+        print(f"pykafka-sink: {left_out(collected.left_out)}", file=sys.stderr)
+    page = render(collected)
     if arguments.output == "-":
         sys.stdout.write(page)
         return EXIT_OK

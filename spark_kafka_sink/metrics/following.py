@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator
 from itertools import count
 from typing import Any, BinaryIO
+
+from spark_kafka_sink.metrics.schema import read_line
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ class FollowedLines:
         After rotations, first the rest of the file that was the last one, and those after it.
         """
         texts = self.read_texts().splitlines()
-        return [line for text in texts if (line := _line(text)) is not None]
+        return [line for text in texts if (line := read_line(text)) is not None]
 
     def read_texts(self) -> bytes:
         """The same as they were written, whatever they are; each ends with a line feed."""
@@ -139,18 +140,3 @@ def _opened(path: str) -> Iterator[OpenedFile]:
         if last is None or not file.is_same(last):
             yield file
         last, missing = file, 0
-
-
-def _line(text: bytes) -> dict[str, Any] | None:
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return None
-    is_ours = (
-        isinstance(line, dict)
-        and line.get("sink") == "pykafka-sink"
-        and isinstance(line.get("event"), str)
-        and isinstance(line.get("time_ms"), (int, float))
-        and isinstance(line.get("metrics", {}), dict)
-    )
-    return line if is_ours else None

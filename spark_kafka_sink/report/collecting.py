@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
+from spark_kafka_sink.metrics.schema import read_line
 from spark_kafka_sink.report.causes import Causes
 from spark_kafka_sink.report.changes import Changes
 from spark_kafka_sink.report.parts import PARTS
-from spark_kafka_sink.report.reading import column, numbers, parse
+from spark_kafka_sink.report.reading import Piece, column, numbers, only, parse
 from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add, summed
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
@@ -89,6 +90,9 @@ class Collected:
     def add(self, texts: list[bytes]) -> None:
         """Whole lines, in the order in which they were written."""
         piece = parse(texts, self._query)
+        if any(read_line(piece.texts[number]) is None for number in self._read_whole(piece)):
+            good = [n for n, text in enumerate(piece.texts) if read_line(text) is not None]
+            piece = only(piece, good)
         self.left_out += piece.left_out
         if not piece.texts:
             return
@@ -107,6 +111,14 @@ class Collected:
         first = -self.lines % self.every
         self._add_whole(piece.texts[first :: self.every])
         self.lines += len(piece.texts)
+
+    def _read_whole(self, piece: Piece) -> set[int]:
+        """Return the numbers of the lines of ``piece`` that more than their columns is read of."""
+        count = len(piece.texts)
+        first = -self.lines % self.every
+        whole = {*range(first, count, self.every), *range(max(count - MOST_LATEST, 0), count)}
+        took_ms = np.nansum([numbers(piece.rows, name) for name in TIMES], axis=0)
+        return whole.union(np.argsort(-took_ms, kind="stable")[:MOST_SLOWEST].tolist())
 
     def columns(self) -> dict[str, Values]:
         """A value for each line, by when it was written; not a number where it has none."""

@@ -40,3 +40,10 @@ def percent(share: float) -> str:
 def moment(time_ms: float) -> str:
     """Milliseconds since 1970, in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
+
+
+def left_out(texts: int) -> str:
+    """Return what is said of texts in a file of metrics that cannot be read as lines of it."""
+    if texts == 1:
+        return "1 text left out: no line of this sink"
+    return f"{count(texts)} texts left out: no lines of this sink"

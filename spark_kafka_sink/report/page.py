@@ -12,7 +12,7 @@ import numpy as np
 from spark_kafka_sink import __version__
 from spark_kafka_sink.report.causes import overall
 from spark_kafka_sink.report.collecting import MOST_LATEST, TIMES, Collected
-from spark_kafka_sink.report.figures import count
+from spark_kafka_sink.report.figures import count, left_out
 from spark_kafka_sink.report.parts import NAMES
 from spark_kafka_sink.report.sections import (
     advice_section,
@@ -145,7 +145,7 @@ def _about(collected: Collected) -> str:
     if collected.every > 1:
         told += f" Partitions and brokers are those of every {collected.every}th line."
     if collected.left_out:
-        told += f" {count(collected.left_out)} texts were no lines of this sink, and were left out."
+        told += f" {left_out(collected.left_out)}."
     return told
 
 

@@ -7,7 +7,6 @@ a thousand of them that takes seconds.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -21,9 +20,13 @@ from pyarrow import json as arrow_json
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
 from spark_kafka_sink.metrics.following import OpenedFile
+from spark_kafka_sink.metrics.schema import LARGEST, LATEST_MS, NEEDED, read_line
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
+_LONGEST_LINE = 256 * 1024 * 1024
+_MOST_NESTED = 1000
+"""Opening brackets in what pyarrow parses of a line; the sink's have a hundred or so."""
 
 _PLAIN = {"integer": pa.float64(), "number": pa.float64(), "string": pa.string()}
 """Integers too: all of a line's are below 2^53, and columns are for sums and plots."""
@@ -106,7 +109,7 @@ def read_pieces(files: Iterable[str | OpenedFile]) -> Iterator[list[bytes]]:
 def parse(texts: list[bytes], query: str | None) -> Piece:
     """The lines among these texts, of one query alone if its name or id is given."""
     texts = [text for text in texts if not text.isspace()]
-    rows, left_out = _rows(texts), 0
+    rows, left_out = None if any(map(_may_harm, texts)) else _rows(texts), 0
     if rows is None:
         good = [text for text in texts if _is_line(text)]
         left_out, texts = len(texts) - len(good), good
@@ -114,8 +117,9 @@ def parse(texts: list[bytes], query: str | None) -> Piece:
         if rows is None:
             rows, texts = pa.array([], pa.struct(list(_SCHEMA))), []
     is_wanted = pc.fill_null(pc.equal(column(rows, "sink"), "pykafka-sink"), False)
-    for name in _NEEDED:
+    for name in NEEDED:
         is_wanted = pc.and_(is_wanted, pc.is_valid(column(rows, name)))
+    is_wanted = pc.and_(is_wanted, _in_range(rows))
     left_out += len(texts) - pc.sum(is_wanted.cast(pa.int64()), min_count=0).as_py()
     if query is not None:
         is_query = pc.or_(
@@ -165,13 +169,45 @@ def _rows(texts: list[bytes]) -> pa.StructArray | None:
     return rows if len(rows) == len(texts) else None
 
 
+def _may_harm(text: bytes) -> bool:
+    """Whether pyarrow must not see ``text`` unread: it parses what is nested without a limit, takes
+    a block of more than 2 GiB for an error of the caller, and strings of any bytes.
+    """
+    if len(text) > _LONGEST_LINE:
+        return True
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            return True
+    beginning = _beginning(text)
+    return beginning.count(b"[") + beginning.count(b"{") > _MOST_NESTED
+
+
+def _in_range(rows: pa.StructArray) -> pa.BooleanArray:
+    """Whether all numbers of a row are finite, and its time is one that can be shown."""
+    fields = pa.RecordBatch.from_struct_array(rows)
+    time_ms = column(rows, "time_ms")
+    found = pc.and_(pc.greater_equal(time_ms, 0), pc.less_equal(time_ms, LATEST_MS))
+    found = pc.fill_null(found, False)
+    for array in fields.columns:
+        for one in array.flatten() if pa.types.is_struct(array.type) else [array]:
+            if pa.types.is_floating(one.type):
+                is_good = pc.less_equal(pc.abs(one), LARGEST)
+                found = pc.and_(found, pc.fill_null(is_good, True))
+    return found
+
+
+def only(piece: Piece, numbers: list[int]) -> Piece:
+    """Return the lines of ``piece`` with these numbers; the others are left out."""
+    texts = [piece.texts[number] for number in numbers]
+    left_out = piece.left_out + len(piece.texts) - len(texts)
+    return Piece(texts, piece.rows.take(pa.array(numbers, pa.int64())), left_out)
+
+
 def _is_line(text: bytes) -> bool:
     """A line that another program has written, or that is cut off, must not stop the others."""
-    try:
-        line = json.loads(text)
-    except ValueError:
-        return False
-    return isinstance(line, dict) and line.get("sink") == "pykafka-sink" and _fits(text)
+    return len(text) <= _LONGEST_LINE and read_line(text) is not None and _fits(text)
 
 
 def _fits(text: bytes) -> bool:
@@ -189,8 +225,6 @@ def column(rows: pa.StructArray, *names: str) -> pa.Array:
     return found
 
 
-_NEEDED = ("event", "time_ms")
-"""What a text without is no line of the sink."""
 _STRINGS = {field.name for field in LINE if field.type == "string"}
 
 

@@ -15,7 +15,7 @@ from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.causes import Causes, overall
 from spark_kafka_sink.report.collecting import Collected
-from spark_kafka_sink.report.figures import count, duration, moment, size
+from spark_kafka_sink.report.figures import count, duration, left_out, moment, size
 from spark_kafka_sink.report.keyboard import Keyboard
 from spark_kafka_sink.report.making import no_line
 from spark_kafka_sink.report.parts import PARTS, largest, shares, took_ms
@@ -63,6 +63,8 @@ class Screen:
         lines = self._collected.lines
         head = f"{count(lines)} batch{'es' * (lines != 1)}, the last at "
         head += f"{moment(latest[0]['time_ms'])} UTC"
+        if self._collected.left_out:
+            head += f"; {left_out(self._collected.left_out)}"
         return Group(
             Text.assemble((head, "bold"), end),
             _batches(latest[:most], width),
