@@ -22,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from spark_kafka_sink.base.clock import Clock, wait_seconds
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.printable import misplaced_at
 from spark_kafka_sink.base.secret import HIDDEN
 
 if TYPE_CHECKING:
@@ -83,14 +84,12 @@ class CutAnswerError(OSError):
 def host_and_port(url: SplitResult, option: str) -> tuple[str, int]:
     """Return where ``url`` leads.
 
-    Raises ConfigError for a URL that names no host, or a port that is none, or with an @ after its
-    host: what stands before that is part of a password. The error shows nothing of the URL.
+    Raises ConfigError, which shows nothing of the URL, for one that names no host, or a port that
+    is none.
     """
-    if any("@" in part for part in (url.path, url.query, url.fragment)):
-        raise ConfigError(
-            f"{option} has an @ after its host. In user and password write %2F for /, %3F for ?, "
-            "%23 for #; in a path or query write %40 for @"
-        )
+    problem = misplaced_at(url)
+    if problem is not None:
+        raise ConfigError(f"{option} {problem}")
     try:
         port = url.port
     except ValueError:

@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.secret import HIDDEN, known_secrets
+
+if TYPE_CHECKING:
+    from urllib.parse import SplitResult
 
 MOST_SHOWN = 1_000
 """Characters of a text from outside, which may have 100 MiB."""
 
-# What is looked at: far more, so that no secret is cut before it is found.
-_MOST_READ = 64 * MOST_SHOWN
+# What is looked at: more, so that no secret is cut before it is found.
+_MOST_READ = 4 * MOST_SHOWN
 _LEAST_SECRET = 4
-# Longer ones (tokens, keys) have no characters that are encoded on their way.
-_LONGEST_ENCODED = 256
-_HTML = {'"': "quot", "&": "amp", "'": "apos", "<": "lt", ">": "gt"}
-_ESCAPES = {"\n": r"\\n", "\r": r"\\r", "\t": r"\\t"}
-_BASE64 = "A-Za-z0-9+/_-"
+_BLOCK = 8
+# How often a text is decoded that was passed on, and encoded again, by several servers.
+_MOST_ESCAPES, _MOST_DECODED = 4, 2
+_ESCAPED = re.compile(
+    r"(?P<percent>(?:%[0-9a-f]{2})+)|&#(?P<decimal>[0-9]{1,7});|&#x(?P<html>[0-9a-f]{1,6});"
+    r"|(?P<amp>&amp;)|&[a-z]+;|\\{1,8}(?P<same>[/\"'])"
+    r"|\\{1,8}(?:u(?P<utf16>[0-9a-f]{4})|x(?P<byte>[0-9a-f]{2})|(?P<octal>[0-3][0-7]{2})|[nrtbf])",
+    re.IGNORECASE,
+)
+_NOT_BASE64 = re.compile(r"[^A-Za-z0-9+/_-]+")
+_BETWEEN_BYTES = re.compile(r"\\x|0x|[\s:,+-]", re.IGNORECASE)
+_NOT_HEX = re.compile(r"[^0-9A-Fa-f]+")
+_NOT_CORE = re.compile(r"[^a-z0-9]+")
 
 
 def printable(text: str) -> str:
@@ -39,64 +50,120 @@ def shown(text: object, secrets: Iterable[str] = ()) -> str:
     """Return what a peer has said (a broker, an issuer, a registry, their errors) for a message.
 
     It is ``printable``, has at most ``MOST_SHOWN`` characters, and holds no secret: whoever refuses
-    a request may quote it. Hidden are ``secrets`` and all that this process knows (each ``Secret``
-    that is alive), as they are and as URLs, JSON, HTML and base64 have them.
+    a request may quote it. Hidden are ``secrets``, which the peer was sent, and all that this
+    process knows (each ``Secret`` that is alive).
     """
-    told = str(text)[:_MOST_READ]
-    told = printable(without(told, [*secrets, *known_secrets()]))
+    told = printable(without(str(text)[:_MOST_READ], secrets))
     return told if len(told) <= MOST_SHOWN else told[:MOST_SHOWN] + " …"
 
 
-def without(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` without ``secrets`` in whatever encoding; very short ones are kept."""
-    # The longest first: one may begin with another.
-    for secret in sorted({s for s in secrets if len(s) >= _LEAST_SECRET}, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-        if len(secret) <= _LONGEST_ENCODED:
-            text = _encodings(secret).sub(HIDDEN, text)
-    return text
+def shown_url(url: str) -> str:
+    """Return ``url`` for a message: neither user and password, nor query and fragment.
 
-
-@lru_cache(maxsize=64)
-def _encodings(secret: str) -> re.Pattern[str]:
-    """Return what matches ``secret``, each character as it is or encoded in any of the ways."""
-    in_base64 = "|".join(re.escape(part) for part in _inside_base64(secret))
-    # From the beginning of a word only: else a long one would be read from each of its letters.
-    whole = f"(?<![{_BASE64}])[{_BASE64}]*(?:{in_base64})[{_BASE64}]*=*" if in_base64 else "(?!)"
-    return re.compile(f"(?:{''.join(map(_encoded, secret))})|{whole}")
-
-
-def _encoded(character: str) -> str:
-    """Return the alternatives of one character: ``a``, ``%61``, ``\\u0061``, ``&#97;``."""
-    data = character.encode("utf-8", "surrogatepass")
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    ways = [
-        r"\\?" + re.escape(character),
-        # A % may be encoded itself, as often as a text is passed on.
-        "(?i:" + "".join(f"%(?:25)*{byte:02x}" for byte in data) + ")",
-        "(?i:" + "".join(rf"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)) + ")",
-        f"(?i:&#(?:0*{ord(character)}|x0*{ord(character):x});)",
-    ]
-    if character == " ":
-        ways.append(r"\+")
-    if character in _HTML:
-        ways.append(f"&{_HTML[character]};")
-    if character in _ESCAPES:
-        ways.append(_ESCAPES[character])
-    return f"(?:{'|'.join(ways)})"
-
-
-def _inside_base64(secret: str) -> Iterator[str]:
-    """Return what base64 of any text with ``secret`` in it has for it, at each of three offsets.
-
-    Of the first and the last byte some bits stand in a character that others share.
+    All up to the last @ is left out: a password may hold / ? or # that nobody has escaped.
     """
-    data = secret.encode("utf-8", "surrogatepass")
-    for offset in range(3):
-        text = base64.b64encode(bytes(offset) + data).decode()
-        first = -(-8 * offset // 6)
-        last = 8 * (offset + len(data)) // 6
-        part = text[first:last]
-        if len(part) >= _LEAST_SECRET:
-            yield part
-            yield part.replace("+", "-").replace("/", "_")
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
+    return printable(scheme + separator + re.split("[?#]", rest.rpartition("@")[2])[0])
+
+
+def misplaced_at(url: SplitResult) -> str | None:
+    """Return what is wrong with a URL that has an @ behind its host, and nothing of it; else None.
+
+    What stands before that @ is part of a password.
+    """
+    if not any("@" in part for part in (url.path, url.query, url.fragment)):
+        return None
+    return (
+        "has an @ after its host. In user and password write %2F for /, %3F for ?, %23 for #; in a "
+        "path or query write %40 for @"
+    )
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """Return ``text`` without ``secrets`` and those that are known, in whatever encoding.
+
+    A secret as it is gives way to a mark. For encodings the text is decoded as servers encode, and
+    compared by its letters and digits alone: a word that holds a secret is hidden as a whole, and
+    so is the text if its words together do. Of ``secrets`` a half is enough: a server may cut what
+    it quotes. Very short ones are kept.
+    """
+    sent = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
+    known = {secret for secret in known_secrets() if len(secret) >= _LEAST_SECRET}
+    # The longest first: one may begin with another.
+    for secret in sorted(sent | known, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    whole = [_is_quoted(secret) for secret in sent | known]
+    if not whole or not _is_in(text, [*whole, *map(_is_cited, sent)]):
+        return text
+    words = re.split(r"(\s+)", text)
+    text = "".join(HIDDEN if _is_in(word, whole) else word for word in words)
+    return HIDDEN if _is_in(text, [*whole, *map(_is_cited, sent)]) else text
+
+
+_Test = Callable[[str, str], bool]
+"""Whether a secret is in a text; takes that, and its ``_core``."""
+
+
+def _is_in(text: str, tests: Iterable[_Test]) -> bool:
+    return any(test(form, _core(form)) for form in _forms(text) for test in tests)
+
+
+def _core(text: str) -> str:
+    """Return its letters and digits of ASCII, as no encoding of the others leaves them."""
+    return _NOT_CORE.sub("", text.lower())
+
+
+def _is_quoted(secret: str) -> _Test:
+    core = _core(secret)
+    if len(core) < _LEAST_SECRET:
+        return lambda form, _: secret in form
+    return lambda _, form: core in form
+
+
+def _is_cited(secret: str) -> _Test:
+    """Return whether at least half of it is there."""
+    core = _core(secret)
+    blocks = {core[at : at + _BLOCK] for at in range(0, len(core) - _BLOCK + 1, _BLOCK)}
+    if not blocks:
+        return _is_quoted(secret)
+    return lambda _, form: 2 * sum(block in form for block in blocks) >= len(blocks)
+
+
+def _forms(text: str, depth: int = _MOST_DECODED) -> Iterator[str]:
+    """Return ``text``, and what it is when it is decoded, once and again."""
+    for _ in range(_MOST_ESCAPES):
+        yield text
+        if depth:
+            for decoded in _decoded(text):
+                yield from _forms(decoded, depth - 1)
+        plain = _ESCAPED.sub(_unescaped, text)
+        if plain == text:
+            return
+        text = plain
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """Return the characters of ``%61``, ``&#97;`` or ``\\u0061``; else a blank."""
+    kind, digits = found.lastgroup, found[found.lastgroup or 0]
+    if kind is None:
+        return " "
+    if kind in ("amp", "same"):
+        return digits[0]
+    if kind == "percent":
+        return bytes.fromhex(digits.replace("%", "")).decode("utf-8", "replace")
+    code = int(digits, {"decimal": 10, "octal": 8}.get(kind, 16))
+    return chr(code) if code <= 0x10FFFF else " "
+
+
+def _decoded(text: str) -> Iterator[str]:
+    """Return what is base64 or hexadecimal in ``text``, from each offset that it may begin at."""
+    runs = [r for r in _NOT_BASE64.split("".join(text.split())) if len(r) >= _LEAST_SECRET]
+    for skipped in range(4) if runs else ():
+        parts = (run[skipped:].replace("-", "+").replace("_", "/") for run in runs)
+        found = (base64.b64decode(part + "A" * (-len(part) % 4)) for part in parts)
+        yield b"".join(found).decode("utf-8", "replace")
+    digits = _NOT_HEX.split(_BETWEEN_BYTES.sub("", text))
+    digits = [run for run in digits if len(run) >= 2 * _LEAST_SECRET]
+    for skipped in range(2) if digits else ():
+        pairs = (run[skipped : skipped + (len(run) - skipped) // 2 * 2] for run in digits)
+        yield b"".join(map(bytes.fromhex, pairs)).decode("utf-8", "replace")

@@ -23,14 +23,19 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 def _problem_of_endpoint(url: str) -> str | None:
     if not url.lower().startswith(("http://", "https://")):
         return "must begin with http:// or https://"
-    if url.rstrip("/").endswith(tuple(f"/v1/{signal}" for signal in OTLP_SIGNALS)):
-        return "leave /v1/metrics and /v1/traces away: they are added"
     if "@" in url:
         return (
             "no user and password can be given: Spark would show them. Give them with "
             "metrics.otlp.headers, as Authorization=${env:OTLP_AUTHORIZATION}, where that variable "
             "is Basic%20 and USER:PASSWORD in base64"
         )
+    if "?" in url or "#" in url:
+        return (
+            "must be as http://HOST:4318 or https://HOST, with a path at most. Give a key with "
+            "metrics.otlp.headers, as api-key=${env:OTLP_KEY}"
+        )
+    if url.rstrip("/").endswith(tuple(f"/v1/{signal}" for signal in OTLP_SIGNALS)):
+        return "leave /v1/metrics and /v1/traces away: they are added"
     return None
 
 
@@ -41,10 +46,12 @@ def _problem_of_path(path: str) -> str | None:
     if "://" not in path:
         return None
     try:
-        password = urlsplit(path).password
+        parts = urlsplit(path)
     except ValueError:
         return None  # of brackets: whoever opens it says so
-    if password is not None:
+    # Of an access key, which may have a / that nobody has escaped, urlsplit finds only a part.
+    has_part = ":" in parts.netloc and "@" in path and parts.scheme not in ("hdfs", "viewfs")
+    if parts.password is not None or has_part:
         return (
             "no password can be given in the URI: Spark would show it. Leave it to where pyarrow "
             "looks on the driver: for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, "

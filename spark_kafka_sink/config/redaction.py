@@ -20,20 +20,32 @@ REGEX_OPTION = "spark.redaction.regex"
 DEFAULT_REGEX = "(?i)secret|password|token|access[.]?key"
 SUGGESTED_REGEX = (
     f"{DEFAULT_REGEX}|passphrase|keystore[.]key|jaas[.]config|otlp[.]headers|user[.]info"
+    "|://.*@|[?&].*key="
 )
 REFERENCE_HINT = "a reference, ${file:/path:key}, ${env:NAME} or ${dir:/path:file}"
 
 _REGISTRY = "schema.registry."
-_REGISTRY_URL = f"{_REGISTRY}url"
 _OWN_SECRETS = frozenset(
     {
         "metrics.otlp.headers",
-        _REGISTRY_URL,
         f"{_REGISTRY}basic.auth.user.info",
         f"{_REGISTRY}bearer.auth.token",
         f"{_REGISTRY}bearer.auth.client.secret",
         *(_REGISTRY + key for key in SECRET_KEYS if key.startswith("ssl.")),
     }
+)
+# Whose values hold a secret sometimes: as user:password@, or as ?api_key=.
+_URLS = frozenset(
+    {
+        "metrics.otlp.endpoint",
+        "metrics.prometheus.push.url",
+        f"{_REGISTRY}url",
+        f"{_REGISTRY}bearer.auth.issuer.endpoint.url",
+        f"{KAFKA_PREFIX}sasl.oauthbearer.token.endpoint.url",
+    }
+)
+_SECRET_IN_URL = re.compile(
+    r"(?i)://\S*@|[?&][^=&\s]*(key|token|secret|pass|auth|sig|credential)[^=&\s]*="
 )
 _JAAS = "sasl.jaas.config"
 # Options of login modules whose values are secrets; those of Kerberos name files.
@@ -46,7 +58,11 @@ def clear_secrets(options: Mapping[str, str]) -> list[str]:
     for name, value in options.items():
         lowered = name.lower()
         key = lowered.removeprefix(KAFKA_PREFIX)
-        is_secret = lowered in _OWN_SECRETS or (key in SECRET_KEYS and key != lowered)
+        is_secret = (
+            lowered in _OWN_SECRETS
+            or (lowered in _URLS and _SECRET_IN_URL.search(value) is not None)
+            or (key in SECRET_KEYS and key != lowered)
+        )
         if is_secret and _is_clear(key, value):
             found.append(lowered)
     return sorted(found)
@@ -89,8 +105,6 @@ def warning_of_shown(names: list[str], regex: str = DEFAULT_REGEX) -> str:
 
 
 def _is_clear(key: str, value: str) -> bool:
-    if key == _REGISTRY_URL and "@" not in value:
-        return False
     if key == _JAAS:
         return any(match[2] for match in _SECRET_IN_JAAS.finditer(REFERENCE.sub("", value)))
     return bool(value.strip()) and not has_reference(value)

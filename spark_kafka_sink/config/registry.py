@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.printable import shown_url
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF, STRING
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
@@ -310,7 +311,8 @@ def check_credentials_in(url: SplitResult | None) -> None:
     if url is not None and url.username is None:
         raise ConfigError(
             "schema.registry.basic.auth.credentials.source=URL needs user and password in "
-            f"schema.registry.url, as https://user:password@host:port: {url.geturl()} has none"
+            "schema.registry.url, as https://user:password@host:port: "
+            f"{shown_url(url.geturl())} has none"
         )
 
 

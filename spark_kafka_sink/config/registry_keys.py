@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spark_kafka_sink.base.printable import misplaced_at
 from spark_kafka_sink.config.config_def import (
     ConfigKey,
     ConfigType,
@@ -60,8 +61,12 @@ def _urls(urls: list[str]) -> str | None:
     for url in urls:
         if not url.lower().startswith(("http://", "https://", "${")):
             return "each must begin with http:// or https://"
-        if split_url(url) is None:
+        parts = split_url(url)
+        if parts is None:
             return "each must be of the form https://host:port or https://host:port/path"
+        problem = misplaced_at(parts)
+        if problem is not None:
+            return f"one {problem}"
     return None if urls else "must not be empty"
 
 

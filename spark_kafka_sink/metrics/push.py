@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, push_to_gateway
 
+from spark_kafka_sink.base.printable import shown_url
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.line import Line
-from spark_kafka_sink.metrics.told import Told, without_password
+from spark_kafka_sink.metrics.told import Told
 
 
 class Pushing:
@@ -19,7 +20,7 @@ class Pushing:
         self._exposition = Exposition()
         self._registry = CollectorRegistry()
         self._registry.register(self._exposition)
-        where = without_password(url)
+        where = shown_url(url)
         name = "metrics.prometheus.push.url"
         self._told = Told(f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again")
 

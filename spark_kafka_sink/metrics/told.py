@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from urllib.parse import urlsplit
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +56,3 @@ def reason_of(error: BaseException) -> str:
         text = repr(error)
     line = next(iter(text.splitlines()), "")
     return line if len(line) <= _MOST_OF_ERROR else f"{line[:_MOST_OF_ERROR]}…"
-
-
-def without_password(url: str) -> str:
-    """As it may be shown."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

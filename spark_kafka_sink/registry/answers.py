@@ -6,13 +6,14 @@ Source: ``Schema``, ``RegisterSchemaResponse``, ``SchemaString``, ``ErrorMessage
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.registry.errors import INCOMPATIBLE, INVALID
 
 _LARGEST_ID = 2**31 - 1
-_MOST_SHOWN = 600
 
 
 class Schema(NamedTuple):
@@ -85,7 +86,7 @@ def _guid(found: Any) -> str | None:
 
 
 def _shown(found: Any) -> str:
-    return printable(json.dumps(found))
+    return shown(json.dumps(found))
 
 
 def json_of(body: bytes) -> Any:
@@ -96,21 +97,15 @@ def json_of(body: bytes) -> Any:
         return None
 
 
-def reason_in(content: Any, status: int) -> tuple[int | None, str]:
+def reason_in(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | None, str]:
     """The code and the words of an answer that is an error; None and "" for what has none.
 
-    status: of HTTP, which is the code of some
+    status: of HTTP, which is the code of some; secrets: that were sent
     """
     if not isinstance(content, dict):
         return None, ""
     code, words = content.get("error_code"), content.get("message")
-    reason = printable(str(words)) if words else ""
+    reason = shown(words, secrets) if words else ""
     if not isinstance(code, int) or isinstance(code, bool):
         code = status if reason and status in (INCOMPATIBLE, INVALID) else None
     return code, reason
-
-
-def printable(text: str) -> str:
-    """In one line, and not all of a long one."""
-    shown = "".join(c if c.isprintable() else " " for c in text)
-    return shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + " …"

@@ -8,9 +8,10 @@ Source: ``RestService`` of Confluent's client.
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
@@ -18,6 +19,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port, speaks_tls
+from spark_kafka_sink.base.printable import shown, shown_url
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.registry import RegistryConfig, check_credentials_in
 from spark_kafka_sink.config.registry_keys import split_url
@@ -68,7 +70,7 @@ class RegistryClient:
     @property
     def name(self) -> str:
         """Its addresses, without credentials."""
-        return ", ".join(map(_shown, self._urls))
+        return ", ".join(_shown(url) for url in self._urls)
 
     def register(self, subject: str, schema: Schema, is_normalized: bool) -> Schema:
         """``schema`` with its id; it is registered if the subject does not have it."""
@@ -126,7 +128,7 @@ class RegistryClient:
         if not isinstance(found, dict) or found.get("is_compatible", True):
             return None
         messages = found.get("messages")
-        told = [str(message) for message in messages] if isinstance(messages, list) else []
+        told = [shown(message) for message in messages] if isinstance(messages, list) else []
         return told or ["it does not say why"]
 
     def _schema_at(self, method: str, path: str, schema: Schema | None = None) -> Schema:
@@ -221,9 +223,9 @@ class RegistryClient:
             ) from None
         if answer.status == 400:  # as some servers answer to what should have been TLS
             self._check_clear_text(url, end_ms)
-        return self._content_of(answer, url)
+        return self._content_of(answer, url, tuple(_sent(self._headers[number])))
 
-    def _content_of(self, answer: Answer, url: SplitResult) -> Any:
+    def _content_of(self, answer: Answer, url: SplitResult, secrets: tuple[str, ...]) -> Any:
         if not answer.is_whole:
             raise RegistryError(
                 f"the schema registry {_shown(url)} answers {answer.status} with more than "
@@ -232,7 +234,7 @@ class RegistryClient:
         content = json_of(answer.body)
         if answer.status == 200 and content is not None:
             return content
-        code, reason = reason_in(content, answer.status)
+        code, reason = reason_in(content, answer.status, secrets)
         what = f"the schema registry {_shown(url)} answers {answer.status}"
         if code is not None and code != answer.status:
             what += f" ({code})"
@@ -255,7 +257,7 @@ class RegistryClient:
                 f"{what}, a redirect, which is not followed: set {URL_OPTION} to where it leads"
             )
         told = f"{answer.status}, {reason}," if reason else f"{answer.status}"
-        kind = answer.content_type or "no type"
+        kind = shown(answer.content_type, secrets) or "no type"
         raise self._no_registry(f"{told} with {kind} that is no answer of one")
 
     def _check_clear_text(self, url: SplitResult, end_ms: int) -> None:
@@ -307,24 +309,30 @@ def _body(schema: Schema) -> dict[str, Any]:
 def _checked(url: Secret) -> SplitResult:
     """Raises ConfigError, which does not show it."""
     parts = split_url(resolve(url.reveal(), URL_OPTION).strip())
-    if (
-        parts is not None
-        and parts.scheme in ("http", "https")
-        and not (parts.query or parts.fragment)
-    ):
+    host = ""
+    if parts is not None and parts.scheme in ("http", "https"):
         host, _ = host_and_port(parts, URL_OPTION)
-        if not (f"{host}{parts.path}".isprintable() and parts.path.isascii()) or " " in (
-            f"{host}{parts.path}"
-        ):
-            raise ConfigError(
-                f"{URL_OPTION} has a space or another character that an address cannot have: write "
-                "it as in a browser's address, a space as %20"
-            )
-        return parts
-    raise ConfigError(
-        f"{URL_OPTION} must be of the form https://host:port or https://host:port/path"
-    )
+    if parts is None or not host or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{URL_OPTION} must be of the form https://host:port or https://host:port/path"
+        )
+    address = f"{host}{parts.path}"
+    if not (address.isprintable() and parts.path.isascii()) or " " in address:
+        raise ConfigError(
+            f"{URL_OPTION} has a space or another character that an address cannot have: write "
+            "it as in a browser's address, a space as %20"
+        )
+    return parts
 
 
 def _shown(url: SplitResult) -> str:
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+    return shown_url(url.geturl())
+
+
+def _sent(headers: Mapping[str, Secret]) -> Iterator[str]:
+    """Return what a registry must not be quoted with: a token; a password, and its base64."""
+    for header in headers.values():
+        scheme, _, credential = header.reveal().partition(" ")
+        yield credential
+        if scheme == "Basic":
+            yield base64.b64decode(credential).decode().partition(":")[2]

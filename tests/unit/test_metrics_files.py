@@ -252,7 +252,12 @@ def test_a_password_in_a_uri_is_refused_and_not_shown() -> None:
         options = {"kafka.bootstrap.servers": "b:9092", "topic": "t", "metrics.path": path}
         return SinkOptions.parse(options)
 
-    for uri in ("s3://me:marked-hush@bucket/lines", "abfs://:marked-hush@container@a.b/lines"):
+    for uri in (
+        "s3://me:marked-hush@bucket/lines",
+        "s3://me:12/marked-hush@bucket/lines",
+        "s3://me:marked/hush@bucket/lines",
+        "abfs://:marked-hush@container@a.b/lines",
+    ):
         with pytest.raises(ConfigError, match=r"metrics\.path: no password can be given") as raised:
             parsed(uri)
         assert "hush" not in str(raised.value)

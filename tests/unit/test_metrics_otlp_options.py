@@ -53,6 +53,9 @@ def test_the_environment_alone_does_not_switch_it_on(monkeypatch: pytest.MonkeyP
     [
         ({"endpoint": "collector:4318"}, "must begin with http:// or https://"),
         ({"endpoint": "http://c/v1/traces/"}, "leave /v1/metrics and /v1/traces away"),
+        ({"endpoint": "https://c:4318?api_key=marked-hush"}, "metrics.otlp.headers, as api-key="),
+        ({"endpoint": "https://c/v1/metrics?k=marked-hush"}, "metrics.otlp.headers, as api-key="),
+        ({"endpoint": "https://c:4318#marked-hush"}, "metrics.otlp.headers, as api-key="),
         (
             {"endpoint": "https://me:marked-hush@c:4318"},
             r"\[hidden\] .*no user and password can be given.* metrics.otlp.headers, as Auth",

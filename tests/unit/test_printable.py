@@ -6,6 +6,8 @@ import base64
 import gc
 import html
 import json
+import re
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -33,27 +35,86 @@ def test_what_is_not_printable_is_escaped(text: str, escaped: str) -> None:
 SECRETS = ("marked-pass", "pä ss/w?rd#&\"'<>\\ \U0001f511", "tab\tand\nline", "a=b+c/d~e%f")
 
 
-def encodings(secret: str) -> list[str]:
-    quoted = quote(secret, safe="")
-    basic = [base64.b64encode(f"{'u' * n}:{secret}".encode()).decode() for n in range(3)]
-    urlsafe = [base64.urlsafe_b64encode(f"{'u' * n}:{secret}".encode()).decode() for n in range(3)]
-    return [
-        secret,
-        *(quoted, quoted.lower(), quote(quoted), quote_plus(secret), quote_plus(secret).lower()),
-        *(json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]),
-        "".join(f"\\u{ord(c):04X}" if ord(c) < 0x10000 else c for c in secret),
-        *(html.escape(secret), "".join(f"&#{ord(c)};" for c in secret)),
-        "".join(f"&#x{ord(c):X};" for c in secret),
-        *basic,
-        *urlsafe,
-        *(text.rstrip("=") for text in (*basic, *urlsafe)),
-    ]
+def percents(text: str) -> str:
+    return quote(text, safe="")
 
 
+def base64s(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+ENCODERS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "a URL's path": quote,
+    "a URL's query": percents,
+    "lower-case %": lambda text: re.sub(r"%..", lambda m: m[0].lower(), percents(text)),
+    "a form": quote_plus,
+    "each byte with %": lambda text: "".join(f"%{byte:02x}" for byte in text.encode()),
+    "twice in a URL": lambda text: percents(percents(text)),
+    "JSON": lambda text: json.dumps(text)[1:-1],
+    "JSON with other letters": lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    "JSON in JSON": lambda text: json.dumps(json.dumps(text)),
+    "\\u": lambda text: json.dumps(json.dumps("".join(f"\\u{ord(c):04X}" for c in text))),
+    "slashes of JSON": lambda text: text.replace("/", "\\/"),
+    "HTML": html.escape,
+    "HTML's numbers": lambda text: "".join(f"&#{ord(c)};" for c in text),
+    "HTML's hexadecimals": lambda text: "".join(f"&#x{ord(c):04X};" for c in text),
+    "base64": base64s,
+    "base64 without =": lambda text: base64s(text).rstrip("="),
+    "base64 of URLs": lambda text: base64.urlsafe_b64encode(text.encode()).decode().rstrip("="),
+    "base64 behind a letter": lambda text: f"x{base64s(text)}",
+    "base64 in lines": lambda text: re.sub("(.{7})", "\\1\n", base64s(text)),
+    "base64 of a form": lambda text: base64s(quote_plus(text)),
+    "base64 in a URL": lambda text: percents(base64s(text)),
+    "base64 twice": lambda text: base64s(base64s(text)),
+    "base64 in JSON": lambda text: base64s(text).replace("/", "\\/"),
+    "hexadecimal": lambda text: text.encode().hex(),
+    "HEXADECIMAL": lambda text: text.encode().hex().upper(),
+    "hexadecimal with colons": lambda text: text.encode().hex(":"),
+    "0x": lambda text: " ".join(f"0x{byte:02X}" for byte in text.encode()),
+    "Python's bytes": lambda text: repr(text.encode()),
+    "\\x": lambda text: "".join(f"\\x{byte:02x}" for byte in text.encode()),
+    "octal": lambda text: "".join(f"\\{byte:03o}" for byte in text.encode()),
+    "capitals": str.upper,
+    "spaced": " ".join,
+}
+BROKERS_WORDS = (
+    "Authentication failed: SASL handshake of client 10.0.0.7:9093 (code 58), 2026-11-23"
+)
+
+
+@pytest.mark.parametrize("way", ENCODERS)
+@pytest.mark.parametrize("around", ["{}", "app:{}", "client_secret={}&x=y"])
 @pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(secret: str) -> None:
-    for encoded in encodings(secret):
-        assert shown(f"refused: <{encoded}> .", [secret]) == f"refused: <{HIDDEN}> ."
+def test_a_secret_that_a_peer_quotes_is_hidden_in_whatever_encoding(
+    secret: str, around: str, way: str
+) -> None:
+    encoded = ENCODERS[way](around.format(secret))
+    text = shown(f"{BROKERS_WORDS}: <{encoded}> .", [secret])
+    assert HIDDEN in text
+    assert not any(word in text for word in encoded.split() if len(word) > 12)
+    assert secret not in text
+    assert shown(BROKERS_WORDS, [secret]) == BROKERS_WORDS
+
+
+@pytest.mark.parametrize("first", [way for way in ENCODERS if way != "base64 twice"])
+def test_what_is_encoded_twice_is_hidden(first: str) -> None:
+    for second in ENCODERS.keys() - {"capitals", "spaced", "base64 twice"}:
+        encoded = ENCODERS[second](ENCODERS[first]("app:marked-0815-pass"))
+        assert HIDDEN in shown(f"refused: <{encoded}>", ["marked-0815-pass"]), (second, encoded)
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.75])
+def test_a_quoted_credential_that_is_cut_is_hidden(kept: float) -> None:
+    secret = "marked-0123456789-abcdefghij-0815"
+    for encoded in (secret, base64s(f"app:{secret}"), secret.encode().hex()):
+        cut = encoded[: round(len(encoded) * kept) + 16]
+        assert HIDDEN in shown(f"refused: {cut}", [secret])
+
+
+def test_only_the_words_with_a_secret_are_hidden() -> None:
+    text = shown("no such client: app:marked%2dpass in realm x", ["marked-pass"])
+    assert text == f"no such client: {HIDDEN} in realm x"
 
 
 def test_every_secret_that_is_alive_is_hidden_and_one_that_is_gone_is_forgotten() -> None:

@@ -18,6 +18,13 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SECRETS = {f"kafka.{name}": "marked-hush" for name in SECRET_KEYS}
+URLS = (
+    "metrics.otlp.endpoint",
+    "metrics.prometheus.push.url",
+    "schema.registry.url",
+    "schema.registry.bearer.auth.issuer.endpoint.url",
+    "kafka.sasl.oauthbearer.token.endpoint.url",
+)
 SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush";'
 
 
@@ -30,6 +37,12 @@ SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush
         ("kafka.sasl.password", " ", False),
         ("ssl.keystore.key", "x", False),
         ("kafka.ssl.truststore.certificates", "x", False),
+        *((name, "https://user:x@h:1/path", True) for name in URLS),
+        *((name, "https://user:1/x@h:1", True) for name in URLS),
+        *((name, "https://h:1/?a=b&API_Key=x", True) for name in URLS),
+        *((name, "https://h:1/path", False) for name in URLS),
+        *((name, "https://h:1/path?tenant=x", False) for name in URLS),
+        *((name, "https://u:${env:P}@h:1/path", False) for name in URLS),
         ("kafka.sasl.jaas.config", f'{PLAIN} password="x";', True),
         ("kafka.sasl.jaas.config", f"{PLAIN} password=x;", True),
         ("kafka.sasl.jaas.config", f'{PLAIN} password="${{env:P}}";', False),
@@ -53,6 +66,9 @@ def test_what_sparks_default_does_not_hide() -> None:
 
 def test_the_suggested_expression_hides_everything() -> None:
     assert shown_by_spark(SECRETS, SUGGESTED_REGEX) == []
+    for url in ("https://user:x@h:1", "https://user:1/x@h", "https://h/?api_key=x"):
+        assert len(shown_by_spark(dict.fromkeys(URLS, url))) == 4
+        assert shown_by_spark(dict.fromkeys(URLS, url), SUGGESTED_REGEX) == []
 
 
 def test_another_expression_may_hide_less() -> None:

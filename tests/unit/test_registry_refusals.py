@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
@@ -25,6 +26,7 @@ from tests.unit.registry_asking import (  # noqa: F401
     refusal,
 )
 from tests.unit.registry_server import Registry
+from tests.unit.test_printable import ENCODERS
 
 
 @pytest.fixture
@@ -125,6 +127,39 @@ def test_wrong_credentials_are_told_by_their_option(
 ) -> None:
     registry.fails = 401, {"error_code": 401, "message": "Unauthorized"}
     assert words in refusal(registry.url, **given)
+
+
+@pytest.mark.parametrize("kind", ["user_info", "url", "token"])
+def test_credentials_that_a_registry_sends_back_are_hidden(registry: Registry, kind: str) -> None:
+    secret = "marked-0815-pass"
+    sent = secret if kind == "token" else f"user:{secret}"
+    url = registry.url.replace("//", f"//{sent}@") if kind == "url" else registry.url
+    given = {
+        "user_info": {"schema_registry_basic_auth_user_info": sent},
+        "token": {"schema_registry_bearer_auth_token": secret},
+    }.get(kind, {})
+    header = secret if kind == "token" else base64.b64encode(sent.encode()).decode()
+    for echo in (encode(text) for encode in ENCODERS.values() for text in (secret, header)):
+        registry.fails = 403, {"error_code": 40301, "message": f"you sent {echo}"}
+        words = refusal(url, **given)
+        assert "[hidden]" in words
+        assert echo not in words
+
+
+@pytest.mark.parametrize("mark", ["/", "?", "#"])
+def test_a_password_with_an_unescaped_mark_is_not_shown(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"http://user:1234{mark}{HUSH}@127.0.0.1:8081"
+    for more in ({}, IN_URL):
+        with pytest.raises(ConfigError, match="In user and password write %2F for /") as refused:
+            options(url, **more)
+        assert HUSH not in str(refused.value)
+        assert "1234" not in str(refused.value)
+        monkeypatch.setenv("SCHEMAS_URL", url)
+        words = refusal("${env:SCHEMAS_URL}", **more)
+        assert "In user and password write %2F for /" in words
+        assert "1234" not in words
 
 
 def test_an_incompatible_schema_is_told_with_the_version_and_the_registrys_reason(

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +15,7 @@ from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
 from tests.security.issuer import RefusalError
 from tests.unit.scripted_endpoint import Scripted, scripted
+from tests.unit.test_printable import ENCODERS
 from tests.unit.token_logins import (
     SECRET,
     Pauses,
@@ -131,7 +133,7 @@ class TestAnswer:
             ),
             (b'{"errorCode":"E1","errorSummary":"no such"}', "(E1 - no such)"),
             (b'{"error":"invalid_client"}', "(invalid_client)"),
-            (b'{"error":"x\\n\\u0007y"}', "(x  y)"),
+            (b'{"error":"x\\n\\u0007y"}', r"(x\n\x07y)"),
             (b'{"error":"you sent S3CRET~*/+ \\u00fc"}', "(you sent [hidden])"),
             (b"<html>S3CRET</html>", "answers 400. Check"),
             (b'["S3CRET"]', "answers 400. Check"),
@@ -143,9 +145,25 @@ class TestAnswer:
         with scripted(Scripted(400, body)) as (url, _):
             assert shown in str(refused(config_for(url)))
 
+    @pytest.mark.parametrize("field", ["error", "error_description", "errorSummary", "Location"])
+    def test_credentials_that_are_sent_back_are_hidden(self, field):
+        pair = base64.b64encode(f"app:{SECRET}".encode()).decode()
+        echoes = [f(text).replace("\n", "") for f in ENCODERS.values() for text in (SECRET, pair)]
+        if field == "Location":
+            echoes = [quote(echo, safe="%") for echo in echoes]
+            answers = [Scripted(302, headers=(("Location", f"http://h/{e}"),)) for e in echoes]
+        else:
+            bodies = [json.dumps({field: f"you sent {echo}"}).encode() for echo in echoes]
+            answers = [Scripted(400, body) for body in bodies]
+        with scripted(*answers) as (url, _):
+            for echo in echoes:
+                error = str(refused(config_for(url)))
+                assert "[hidden]" in error
+                assert echo not in error
+
     def test_a_long_reason_is_cut(self):
         with scripted(Scripted(400, json.dumps({"error": "x" * 5_000}).encode())) as (url, _):
-            assert len(str(refused(config_for(url)))) < 1_000
+            assert len(str(refused(config_for(url)))) < 2_000
 
     @pytest.mark.parametrize(
         ("body", "message"),

@@ -23,6 +23,7 @@ from opentelemetry.sdk.metrics.export import MetricsData, ResourceMetrics, Scope
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.printable import shown, shown_url
 from spark_kafka_sink.config.metrics_keys import OTLP_METRICS, OTLP_TRACES
 from spark_kafka_sink.config.metrics_outputs import OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME
@@ -31,7 +32,7 @@ from spark_kafka_sink.metrics.otlp.points import metrics_of
 from spark_kafka_sink.metrics.otlp.resource import resource_of
 from spark_kafka_sink.metrics.otlp.sending import short_timeouts, timeout_s_of
 from spark_kafka_sink.metrics.otlp.spans import trace_of
-from spark_kafka_sink.metrics.told import Told, without_password
+from spark_kafka_sink.metrics.told import Told
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class _Signal:
             timeout=timeout_s_of(output, name),
             session=self._session,
         )
-        where = without_password(endpoint)
+        where = shown_url(endpoint)
         self._told = Told(
             f"metrics.otlp: cannot send {name} to {where}",
             f"metrics.otlp: {name} are sent to {where} again; those of {{batches}} batch(es) are "
@@ -143,7 +144,7 @@ class _Session(requests.Session):
             self.problem = why(error)
             raise
         if answer.status_code >= 300:
-            self.problem = f"HTTP {answer.status_code} {answer.reason}".strip()
+            self.problem = shown(f"HTTP {answer.status_code} {answer.reason}".strip())
         else:
             self.problem = self._refused(answer)
         return answer
@@ -154,7 +155,7 @@ class _Session(requests.Session):
             return None
         told = self._response.FromString(answer.content).partial_success
         refused = next((value for field, value in told.ListFields() if field.number == 1), 0)
-        return f"{refused} of them are refused: {told.error_message}" if refused else None
+        return f"{refused} of them are refused: {shown(told.error_message)}" if refused else None
 
 
 def why(error: BaseException) -> str:

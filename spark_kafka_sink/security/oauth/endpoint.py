@@ -16,6 +16,7 @@ Source: ``HttpJwtRetriever``, ``JwtResponseParser`` of Kafka; RFC 6749, section 
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
@@ -28,6 +29,7 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port
+from spark_kafka_sink.base.printable import shown, shown_url
 from spark_kafka_sink.base.secret import HIDDEN
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.choice import URL_OPTION
@@ -39,8 +41,6 @@ long as the operating system does, or forever."""
 
 _SUCCESS = (200, 201)
 _REFUSED = frozenset({*range(400, 408), *range(409, 416), 501, 505})
-_MOST_SHOWN = 300
-_LEAST_SECRET = 4
 _MOST_BYTES = 1_000_000
 _FORM = "application/x-www-form-urlencoded"
 
@@ -77,7 +77,7 @@ class TokenEndpoint:
         self._tls = tls
         self._config = config
         self._waiting = waiting
-        self.name = f"the token endpoint {shown_url(self._url)}"
+        self.name = f"the token endpoint {shown_url(self._url.geturl())}"
 
     def fetch(self, request: TokenRequest, timeout_ms: int) -> str:
         """A token's text. Tries again what may pass.
@@ -134,8 +134,9 @@ class TokenEndpoint:
             return self._token_in(answer)
         what = f"{self.name} answers {answer.status}{_reason(answer, secrets)}"
         if 300 <= answer.status < 400:
+            where = shown(shown_url(re.split("[?#]", answer.location)[0]), secrets)
             raise AuthenticationError(
-                f"{what}, a redirect to {_shown_location(answer)}. It is not followed, for the "
+                f"{what}, a redirect to {where or 'nowhere'}. It is not followed, for the "
                 f"request holds credentials: set {URL_OPTION} to where tokens are issued"
             )
         if answer.status in _REFUSED:
@@ -148,7 +149,7 @@ class TokenEndpoint:
         if fields is None:
             raise AuthenticationError(
                 f"{self.name} answers {answer.status} with what is not a JSON object "
-                f"({len(answer.body)} bytes of {_printable(answer.content_type) or 'no type'}): "
+                f"({len(answer.body)} bytes of {shown(answer.content_type) or 'no type'}): "
                 f"check {URL_OPTION}"
             )
         for name in ("access_token", "id_token"):
@@ -189,19 +190,6 @@ def checked_url(text: str) -> SplitResult:
     return url
 
 
-def shown_url(url: SplitResult) -> str:
-    """Scheme, host, port and path: neither user and password, nor the query."""
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
-
-
-def without(text: str, secrets: tuple[str, ...]) -> str:
-    """``text`` without the secrets, should an endpoint send back what it got."""
-    for secret in secrets:
-        if len(secret) >= _LEAST_SECRET:
-            text = text.replace(secret, HIDDEN)
-    return text
-
-
 def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
     """The endpoint's own words: the two fields that OAuth has for that, and Okta's."""
     fields = _json_object(answer)
@@ -211,21 +199,8 @@ def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
     for code, description in pairs:
         texts = [fields[name] for name in (code, description) if isinstance(fields.get(name), str)]
         if texts:
-            shown = _printable(without(" - ".join(map(str, texts)), secrets))
-            return f" ({shown})"
+            return f" ({' - '.join(shown(text, secrets) for text in texts)})"
     return ""
-
-
-def _shown_location(answer: Answer) -> str:
-    try:
-        return _printable(shown_url(urlsplit(answer.location))) or "nowhere"
-    except ValueError:
-        return "what is not a URL"
-
-
-def _printable(text: str) -> str:
-    shown = "".join(c if c.isprintable() else " " for c in text)
-    return shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + " …"
 
 
 def _json_object(answer: Answer) -> Mapping[str, object] | None:
