@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from jsonschema import ValidationError
 
+from release.metrics_document import render
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.metrics import fields
-from spark_kafka_sink.metrics.document import render
 from spark_kafka_sink.metrics.line import for_log
 from spark_kafka_sink.metrics.schema import line_schema
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
@@ -155,7 +155,7 @@ def test_a_message_grows_with_partitions_and_brokers_alone() -> None:
 
 
 def test_the_document_is_up_to_date() -> None:
-    command = "python -m spark_kafka_sink.metrics.document > docs/metrics.md"
+    command = "python -m release.metrics_document > docs/metrics.md"
     assert DOCUMENT.read_text(encoding="utf-8") == render(), f"run: {command}"
 
 

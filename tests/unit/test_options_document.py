@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_kafka_sink.config.document import render
+from release.options_document import render
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "options.md"
 
 
 def test_the_document_is_up_to_date():
-    command = "python -m spark_kafka_sink.config.document > docs/options.md"
+    command = "python -m release.options_document > docs/options.md"
     assert DOCUMENT.read_text(encoding="utf-8") == render(), f"run: {command}"

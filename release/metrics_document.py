@@ -1,6 +1,6 @@
 """docs/metrics.md, written from the tables of fields and names.
 
-python -m spark_kafka_sink.metrics.document > docs/metrics.md
+python -m release.metrics_document > docs/metrics.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """docs/options.md, written from the tables of options.
 
-python -m spark_kafka_sink.config.document > docs/options.md
+python -m release.options_document > docs/options.md
 """
 
 from __future__ import annotations
