@@ -33,8 +33,8 @@
 #                 make security KAFKA_VERSION=3.9.1 for brokers of another version
 # make security-life   tokens and sessions that end, keys and passwords that change, under load: 15 minutes
 # make kerberos   GSSAPI with a KDC; first: apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc
-# make prometheus   Prometheus, its push gateway and node_exporter with the sink's metrics; a minute; first:
-#                 apt-get install --no-install-recommends prometheus prometheus-pushgateway prometheus-node-exporter
+# make prometheus   Prometheus and its push gateway with the sink's metrics; a minute; first:
+#                 apt-get install --no-install-recommends prometheus prometheus-pushgateway
 # make telemetry   a real broker that asks for metrics (KIP-714), beside librdkafka's; a minute; needs a JDK
 # make java-metrics   each metric beside the Java producer's, for the same work: docs/java-metrics.md; 5 minutes; needs a JDK
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat

@@ -2,7 +2,7 @@
 
     python -m benchmarks.metrics_cost [--quick | --outputs] [--rounds 9]
 
-On is: the log, ``metrics.path``, a file for node_exporter, a push gateway, OpenTelemetry's metrics
+On is: the log, ``metrics.path``, a push gateway, OpenTelemetry's metrics
 and traces, and pushing to brokers (KIP-714). What receives them is another process, which answers
 at once. Reported are the throughput of jobs, as the ratio within each round; ``addBatch`` of
 micro-batches of one row, as the difference within each round; and by output how long the end of a
@@ -92,7 +92,6 @@ def outputs_of(folder: Path, url: str) -> dict[str, dict[str, str]]:
     return {
         "log": {"metrics.log": "true"},
         "path": {"metrics.path": str(folder / "metrics.jsonl")},
-        "prometheus": {"metrics.prometheus.path": str(folder / "metrics.prom")},
         "push": {"metrics.prometheus.push.url": url},
         "otlp": {"metrics.otlp.endpoint": url},
         "kip-714": {"kafka.enable.metrics.push": "true"},

@@ -29,7 +29,6 @@ are visible.
 | a log that is collected | nothing more | nothing: `metrics.log` is on |
 | a file that is collected, or read by your own program | all of it, per topic, broker and partition | `metrics.path`, `metrics.path.max.bytes` |
 | Prometheus, and a driver that it can reach | boards for Java producers, and Spark's progress beside them | [`metrics.listen`](#prometheus-listen) and `metrics.path` |
-| node_exporter on the driver's machine | the same without a port | [`metrics.prometheus.path`](#prometheus-a-file-for-node_exporter) |
 | batch jobs, and a push gateway | their last figures | [`metrics.prometheus.push.url`](#prometheus-push-gateway) |
 | brokers that collect metrics of all their clients (KIP-714) | each task's producer beside the others | [nothing: `kafka.enable.metrics.push` is on](#metrics-that-brokers-ask-for) |
 | OpenTelemetry's collector, or a service that takes OTLP | metrics, and a trace of each batch | [`metrics.otlp.endpoint`](#opentelemetry) |
@@ -95,7 +94,7 @@ record-send-total of producer-metrics is `kafka_producer_producer_metrics_record
 label `client_id`; topics and brokers have `topic` and `node_id` besides. The label `query` is the query's
 name (`queryName`), else its id; empty for jobs. [examples/grafana](../examples/grafana/) has a dashboard: in Grafana
 choose Dashboards, New, Import, upload `pykafka-sink.json`, and choose your Prometheus as its data source at the top.
-`make prometheus` lets Prometheus 2.42, its push gateway and node_exporter read all of it, asks Prometheus
+`make prometheus` lets Prometheus 2.42 and its push gateway read all of it, asks Prometheus
 what the dashboard asks, and has promtool check it.
 
 Totals are counters; averages, rates and maxima are those of the last batch. What Java does not have:
@@ -136,13 +135,6 @@ that lines may be missing. `pykafka-sink top` and `report --follow` read in the 
 
 Why not in the sink itself: what commits a batch is a Python process of Spark's, and may be another one
 for the next batch.
-
-### Prometheus: a file for node_exporter
-
-`metrics.prometheus.path=/var/lib/node_exporter/textfile/orders.prom` is replaced as a whole after each
-batch; node_exporter reads names that end in `.prom` only. Give each query a file of its own: of two queries that
-write the same one, it has the totals of both, but the other values only of the last batch. Totals go on from the
-file when the query, or Spark's process, is started again.
 
 ### Prometheus: push gateway
 
@@ -281,7 +273,7 @@ time. With 1,000 partitions and 10 brokers, 10,000 tasks send 500 MB to the driv
 `spark.driver.maxResultSize` is 1 GiB: [scale.md](scale.md) has the ways to have fewer partitions per task.
 
 The end of a batch of 4 tasks, 12 partitions and 3 brokers waits 0.4 ms for line and file; that of one of
-1,000 tasks with 100 partitions each and 10 brokers 90 ms. The file for node_exporter, a push gateway and
+1,000 tasks with 100 partitions each and 10 brokers 90 ms. A push gateway and
 OpenTelemetry are served by threads afterwards, for which a micro-batch waits 0.1 ms each: the file takes 2 ms
 of CPU, 7 if another process wrote it last, the others 4 ms each. `python -m benchmarks.metrics_cost` measures it.
 Tasks count per record batch and request, never per record.

@@ -1,23 +1,16 @@
 """The user's own code, which the sink calls by its name: ``package.module:name``.
 
-A hook that raises fails the task, with its own traceback as the cause; or, with
-``hooks.on.error=log``, is logged and skipped for that Arrow batch. One that refuses rows, by
-RefusedRowsError, is not skipped: whoever runs it decides what becomes of them.
+A hook that raises fails the task, with its own traceback as the cause. For rows that it refuses, by
+RefusedRowsError, the caller decides what becomes of them.
 """
 
 from __future__ import annotations
 
 import importlib
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
-
-logger = logging.getLogger(__name__)
-
-FAIL = "fail"
-LOG = "log"
 
 
 class HookError(KafkaSinkError):
@@ -74,8 +67,8 @@ class Hook(NamedTuple):
     call: Callable[..., Any]
 
 
-def run(hook: Hook, on_error: str, check: Callable[[Any], Any], *arguments: Any) -> Any:
-    """``check(hook(*arguments))``; None if it failed and ``on_error`` is ``log``.
+def run(hook: Hook, check: Callable[[Any], Any], *arguments: Any) -> Any:
+    """Return ``check(hook(*arguments))``.
 
     ``check`` raises for a result that may not be used. Raises HookError, and RefusedRowsError as
     the hook has raised it.
@@ -85,9 +78,6 @@ def run(hook: Hook, on_error: str, check: Callable[[Any], Any], *arguments: Any)
     except RefusedRowsError:
         raise
     except Exception as error:
-        if on_error == LOG:
-            logger.warning(f"{hook.name} failed and is skipped: {error!r}", exc_info=True)
-            return None
         raise HookError(f"{hook.name} failed: {error!r}") from error
 
 

@@ -14,7 +14,6 @@ def metrics(outputs: MetricsOutputs) -> Iterator[Finding]:
     """Nothing where metrics only go to the log. What is sent away is not tried."""
     places = {
         "metrics.path": outputs.path,
-        "metrics.prometheus.path": outputs.prometheus_path,
         "metrics.prometheus.push.url": outputs.push_url,
         "metrics.otlp": outputs.otlp,
     }

@@ -134,16 +134,6 @@ METRICS_KEYS = (
         "How many renamed files are kept.",
     ),
     ConfigKey(
-        "metrics.prometheus.path",
-        ConfigType.STRING,
-        None,
-        non_empty,
-        Importance.LOW,
-        "File on the driver that gets the metrics in Prometheus' text format after each batch, "
-        "as a whole, for node_exporter's textfile collector: FOLDER/NAME.prom, one for each "
-        "query. Its totals go on when the query is started again. Needs the extra metrics.",
-    ),
-    ConfigKey(
         "metrics.prometheus.push.url",
         ConfigType.STRING,
         None,

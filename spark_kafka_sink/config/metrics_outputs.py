@@ -47,7 +47,6 @@ class MetricsOutputs:
 
     max_bytes, backups: a local file that would be larger is renamed, and so many of these are kept;
     0 bytes: never
-    prometheus_path: a local file in Prometheus' format
     push_url, push_job: a push gateway, and under which job it is told
     otlp: None unless it was asked for
     """
@@ -55,7 +54,6 @@ class MetricsOutputs:
     path: str | None = None
     max_bytes: int = 0
     backups: int = 5
-    prometheus_path: str | None = None
     push_url: str | None = None
     push_job: str = "pykafka-sink"
     otlp: OtlpOutput | None = None
@@ -67,7 +65,6 @@ class MetricsOutputs:
             sink["metrics_path"],
             sink["metrics_path_max_bytes"],
             sink["metrics_path_backups"],
-            sink["metrics_prometheus_path"],
             sink["metrics_prometheus_push_url"],
             sink["metrics_prometheus_push_job"],
             OtlpOutput.of(sink),
@@ -77,11 +74,6 @@ class MetricsOutputs:
     def has_traces(self) -> bool:
         """Whether a trace of each batch is sent."""
         return self.otlp is not None and OTLP_TRACES in self.otlp.signals
-
-    @property
-    def needs_prometheus(self) -> bool:
-        """Whether the Python package prometheus_client is needed."""
-        return self.prometheus_path is not None or self.push_url is not None
 
 
 def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[str]:
@@ -94,8 +86,3 @@ def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[st
             yield f"option '{name}' has no effect without {_PATH}"
         elif outputs.push_url is None and name == _PUSH_JOB:
             yield f"option '{name}' has no effect without {_PUSH_URL}"
-    if outputs.prometheus_path is not None and not outputs.prometheus_path.endswith(".prom"):
-        yield (
-            f"metrics.prometheus.path={outputs.prometheus_path}: node_exporter's textfile "
-            "collector reads files that end in .prom only"
-        )

@@ -50,6 +50,8 @@ _REMOVED = {
     "limit.server.port": "max.bytes.per.second.per.task needs no server",
     "pause.path": "stop the query and start it again with its checkpoint, or set a quota",
     "batch.growth.enable": "set kafka.batch.size",
+    "hooks.on.error": "catch in your own code what may pass",
+    "metrics.prometheus.path": "serve metrics.path with spark_kafka_sink.metrics.listen, or push",
 }
 """Removed options, in lower case, and what replaces them."""
 

@@ -75,8 +75,6 @@ class ProducerConfig:
     client_rack: str
     # security.protocol, ssl.*, sasl.*
     security: SecurityConfig = SecurityConfig()
-    # Not a key of Kafka's: the sink's option ``hooks.on.error``, for a user's partitioner.
-    hooks_on_error: str = "fail"
     # Nor this: the sink's options ``topic.creation.*``. None: brokers may create topics.
     topic_creation: TopicCreation | None = None
     # Nor this: max.bytes.per.second.per.task; None: there is no limit.

@@ -220,16 +220,6 @@ SINK_OPTIONS = ConfigDef(
             "has written, after everything is acknowledged.",
         ),
         ConfigKey(
-            "hooks.on.error",
-            ConfigType.STRING,
-            "fail",
-            one_of("fail", "log"),
-            Importance.LOW,
-            "What happens when an interceptor or your own partitioner raises: fail the task with "
-            "its traceback, or log it and go on without it for that Arrow batch.",
-            convert=in_usual_case("fail", "log"),
-        ),
-        ConfigKey(
             "worker.tuning",
             ConfigType.BOOLEAN,
             True,

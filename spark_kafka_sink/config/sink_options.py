@@ -51,7 +51,6 @@ _EXACTLY_ONCE_ONLY = (
 _AS_THEY_ARE = (
     "delivery_guarantee",
     "topic",
-    "hooks_on_error",
     "log_level",
     "log_format",
     "metrics_log",
@@ -82,7 +81,6 @@ class SinkOptions:
     query_name: str | None
     topic: str | None
     interceptors: tuple[str, ...]
-    hooks_on_error: str
     log_level: str | None
     log_format: str
     metrics_log: bool
@@ -169,7 +167,6 @@ def _with_own(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConf
     """What the sink's own options say to the producer."""
     return replace(
         producer,
-        hooks_on_error=sink["hooks_on_error"],
         topic_creation=_topic_creation(sink),
         max_bytes_per_second=sink["max_bytes_per_second_per_task"],
     )

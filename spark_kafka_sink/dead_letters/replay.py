@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.entry_points import FAIL, Hook, HookError, run
+from spark_kafka_sink.base.entry_points import Hook, HookError, run
 from spark_kafka_sink.base.printable import printable
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
@@ -158,7 +158,7 @@ class Replay:
         """The Arrow batch that is to be written. Raises HookError."""
         if self._mend is None:
             return batch
-        after = run(self._mend, FAIL, lambda after: changed_rows(batch, after), batch)
+        after = run(self._mend, lambda after: changed_rows(batch, after), batch)
         named = set(after.column(POSITIONS.topic).unique().to_pylist())
         if self._read_from in named:
             raise HookError(

@@ -16,8 +16,6 @@ from spark_kafka_sink.metrics.told import reason_of
 
 _LIBRARY = "prometheus_client"
 _PUSH_TIMEOUT_S = 3
-_WRITE_TIMEOUT_S = 3
-"""How long the end of a job waits for a file: it may be on another machine."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +33,6 @@ def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
     if outputs.path is not None:
         yield from _append(outputs, outputs.path, line)
     senders: list[Sender] = []
-    if outputs.prometheus_path is not None:
-        senders.append(_write_file(outputs.prometheus_path, line))
     if outputs.push_url is not None:
         senders.append(_push(outputs.push_url, outputs.push_job, line))
     if outputs.otlp is not None:
@@ -51,12 +47,8 @@ def check_outputs(outputs: MetricsOutputs) -> None:
     """Raises ConfigError for what can be known before there is a line."""
     if outputs.path is not None:
         check_path(outputs.path)
-    if outputs.needs_prometheus:
+    if outputs.push_url is not None:
         check_library()
-    if outputs.prometheus_path is not None:
-        from spark_kafka_sink.metrics.textfile import check_textfile
-
-        check_textfile(outputs.prometheus_path)
     if outputs.otlp is not None:
         from spark_kafka_sink.metrics.otlp.sending import check_otlp
 
@@ -100,15 +92,6 @@ def _name_of(line: Line) -> str:
     """Of a file of its own: sorted by name is sorted by time."""
     of = line.get("query_id") or "job"
     return f"{line['time_ms']:015d}-{of}-{line.get('batch_id', 0)}"
-
-
-def _write_file(path: str, line: Line) -> Sender:
-    def make() -> Send:
-        from spark_kafka_sink.metrics.textfile import Writing
-
-        return Writing(path).send
-
-    return send_behind(path, make, line, _WRITE_TIMEOUT_S)
 
 
 def _push(url: str, job: str, line: Line) -> Sender:

@@ -97,8 +97,8 @@ class ComputedPartitions(Protocol):
         rows: Int32Array | None,
         available: Sequence[int],
         partitions_count: int,
-    ) -> Int32Array | None:
-        """A partition for each of ``rows`` (None: all); -1: the key decides. None: no opinion."""
+    ) -> Int32Array:
+        """A partition for each of ``rows`` (None: all); -1: the key decides."""
         ...
 
     def refused(
@@ -115,7 +115,7 @@ def computed_partitions(config: ProducerConfig) -> ComputedPartitions | None:
     if config.partitioner == _ROUND_ROBIN:
         return RoundRobinPartitioner()
     if ":" in config.partitioner:
-        return UserPartitioner(config.partitioner, config.hooks_on_error)
+        return UserPartitioner(config.partitioner)
     return None
 
 
@@ -150,11 +150,10 @@ class RoundRobinPartitioner:
 class UserPartitioner:
     """The user's callable: Arrow keys, Arrow values and the number of partitions, for int32s."""
 
-    def __init__(self, entry_point: str, on_error: str) -> None:
+    def __init__(self, entry_point: str) -> None:
         self._hook = entry_points.Hook(
             f"partitioner '{entry_point}'", entry_points.load(entry_point, "partitioner")
         )
-        self._on_error = on_error
 
     def compute(
         self,
@@ -163,7 +162,7 @@ class UserPartitioner:
         rows: Int32Array | None,
         available: Sequence[int],
         partitions_count: int,
-    ) -> Int32Array | None:
+    ) -> Int32Array:
         """Raises HookError for a result that is not an int32 array of partitions or nulls, and
         RefusedRowsError as the callable has raised it.
         """
@@ -176,9 +175,7 @@ class UserPartitioner:
 
         keys, values = _keys_and_values(records, rows)
         count = len(values)
-        computed: Int32Array | None = entry_points.run(
-            self._hook, self._on_error, check, keys, values, partitions_count
-        )
+        computed: Int32Array = entry_points.run(self._hook, check, keys, values, partitions_count)
         return computed
 
     def refused(
@@ -197,16 +194,15 @@ class UserPartitioner:
             keys, values = _keys_and_values(records, rows)
             try:
                 partitions, is_outside = entry_points.run(
-                    self._hook, entry_points.FAIL, check, keys, values, partitions_count
+                    self._hook, check, keys, values, partitions_count
                 )
             except entry_points.RefusedRowsError as error:
                 reasons = entry_points.refused_rows(self._hook, error, len(rows))
                 found.update({int(rows[row]): reason for row, reason in reasons.items()})
                 rows = np.delete(rows, [*reasons])
                 continue
-            if self._on_error == entry_points.FAIL:
-                for row in np.flatnonzero(is_outside).tolist():
-                    found[int(rows[row])] = _outside(partitions[row], partitions_count)
+            for row in np.flatnonzero(is_outside).tolist():
+                found[int(rows[row])] = _outside(partitions[row], partitions_count)
             break
         return found
 

@@ -25,8 +25,7 @@ OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
 class Interceptors:
     """The user's interceptors of one task, in the order in which they were named."""
 
-    def __init__(self, entry_points: Sequence[str], on_error: str) -> None:
-        self._on_error = on_error
+    def __init__(self, entry_points: Sequence[str]) -> None:
         self._on_send: list[Hook] = []
         self._on_acknowledgement: list[Hook] = []
         for entry_point in entry_points:
@@ -64,7 +63,7 @@ class Interceptors:
         while arrow_batch.num_rows:
             try:
                 check = partial(_same_columns, arrow_batch)
-                changed: ArrowBatch | None = run(hook, self._on_error, check, arrow_batch)
+                changed: ArrowBatch = run(hook, check, arrow_batch)
             except RefusedRowsError as error:
                 if on_refused is None:
                     raise
@@ -73,13 +72,13 @@ class Interceptors:
                 left = [number for row, number in enumerate(left) if row not in reasons]
                 arrow_batch = came_in.take(pa.array(left, pa.int64()))
             else:
-                return arrow_batch if changed is None else changed
+                return changed
         return arrow_batch
 
     def on_acknowledgement(self, summary: dict[str, Any]) -> None:
         """Tell all interceptors what the brokers have acknowledged."""
         for hook in self._on_acknowledgement:
-            run(hook, self._on_error, lambda got: got, summary)
+            run(hook, lambda got: got, summary)
 
 
 def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:

@@ -87,7 +87,7 @@ def write_rows(
     Raises what the producer raises; nothing of it is kept for the next task then.
     """
     rows = TimedInput.of(arrow_batches)
-    interceptors = Interceptors(options.interceptors, options.hooks_on_error)
+    interceptors = Interceptors(options.interceptors)
     topics = [] if positions.topic_option is None else [positions.topic_option]
     producer = POOL.acquire(options.producer, topics)
     transaction = None

@@ -1,1 +1,1 @@
-"""Prometheus itself, its push gateway and node_exporter, with what the sink tells them."""
+"""Prometheus itself and its push gateway, with what the sink tells them."""

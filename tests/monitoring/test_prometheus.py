@@ -1,6 +1,6 @@
-"""What Prometheus, its push gateway and node_exporter make of the sink's metrics.
+"""What Prometheus and its push gateway make of the sink's metrics.
 
-They are Debian's: apt-get install prometheus prometheus-pushgateway prometheus-node-exporter
+They are Debian's: apt-get install prometheus prometheus-pushgateway
 """
 
 from __future__ import annotations
@@ -78,24 +78,6 @@ def test_promtool_finds_fault_with_kafkas_names_alone() -> None:
     assert done.stdout == b""
     complaints = done.stderr.decode().splitlines()
     assert [line for line in complaints if not line.startswith(KAFKAS_NAMES)] == []
-
-
-def test_a_textfile_that_node_exporter_reads(tmp_path: Path) -> None:
-    folder = tmp_path / "textfiles"
-    folder.mkdir()
-    outputs = MetricsOutputs(prometheus_path=str(folder / "sink.prom"))
-    assert list(put_out(outputs, of_a_job(a_line()))) == []
-    (port,) = free_ports(1, "127.0.0.1")
-    url = f"http://127.0.0.1:{port}/metrics"
-    options = ("--collector.disable-defaults", "--collector.textfile")
-    where = (f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={folder}")
-    with running(tmp_path, "prometheus-node-exporter", *options, *where):
-        assert eventually(lambda: SENT in fetched(url))
-        for number in (2, 3):
-            assert list(put_out(outputs, of_a_job(a_line()))) == []
-            read = Samples(fetched(url))
-            assert read(SENT) == number * 2200
-            assert read("node_textfile_scrape_error") == 0
 
 
 def test_a_push_gateway_that_keeps_it(tmp_path: Path) -> None:

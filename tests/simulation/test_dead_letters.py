@@ -124,7 +124,7 @@ class Task:
         if config is not None:
             object.__setattr__(options, "dead_letters", config._replace(target=rules))
         self.message = KafkaCommitMessage(4, 0, query_id="q-1", batch_id=17)
-        interceptors = Interceptors(options.interceptors, options.hooks_on_error)
+        interceptors = Interceptors(options.interceptors)
         producer = self.simulation.producer
         self.rows = task._Rows(interceptors, producer, positions, options, self.message)  # type: ignore[arg-type]
 
@@ -335,7 +335,6 @@ def test_without_a_tolerance_rows_that_are_refused_fail_the_task() -> None:
     given = Task(
         interceptors=f"{HERE}:Picky",
         errors_tolerance="none",
-        hooks_on_error="log",
     )
     with pytest.raises(RefusedRowsError, match=r"1 row\(s\) refused: row 1: begins with I"):
         given.write(arrow_batch([row(0, set()), row(1, {faults.INTERCEPTOR})]))

@@ -89,7 +89,7 @@ class Task:
             config = options.dead_letters._replace(target=RowRules())
             object.__setattr__(options, "dead_letters", config)
         self.message = KafkaCommitMessage(0, 0)
-        hooks = Interceptors(options.interceptors, options.hooks_on_error)
+        hooks = Interceptors(options.interceptors)
         of_task = hooks, self.simulation.producer, positions, options, self.message
         self.rows = task._MadeRows(*of_task, plan)  # type: ignore[arg-type]
 

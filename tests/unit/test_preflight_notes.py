@@ -55,12 +55,6 @@ def test_what_is_noted_of_columns_is_told_once(caplog: pytest.LogCaptureFixture)
     assert len([m for m in caplog.messages if m.startswith("value.null.when without a key")]) == 1
 
 
-def test_a_name_that_node_exporter_does_not_read() -> None:
-    (note,) = options(**{"metrics.prometheus.path": "/var/lib/orders.txt"}).notes
-    assert note.endswith("node_exporter's textfile collector reads files that end in .prom only")
-    assert options(**{"metrics.prometheus.path": "/var/lib/orders.prom"}).notes == ()
-
-
 @pytest.mark.parametrize(
     ("name", "needed", "value"),
     [

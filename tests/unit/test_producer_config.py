@@ -96,7 +96,6 @@ def test_the_table_itself(name: str) -> None:
 def test_fields_and_keys_are_the_same() -> None:
     fields = {field.name for field in dataclasses.fields(ProducerConfig)}
     assert fields - {
-        "hooks_on_error",
         "max_bytes_per_second",
         "topic_creation",
         "security",
@@ -109,7 +108,6 @@ def test_defaults_parsed() -> None:
     assert config.acks == ACKS_ALL == -1
     assert config.enable_idempotence
     assert config.delivery_timeout_ms == 120_000
-    assert config.hooks_on_error == "fail"
     assert config.topic_creation is None
 
 

@@ -44,7 +44,6 @@ def test_defaults() -> None:
     options = parse()
     assert options.topic is None
     assert options.interceptors == ()
-    assert options.hooks_on_error == options.producer.hooks_on_error == "fail"
     assert options.metrics_log
     assert options.metrics == MetricsOutputs()
     assert options.worker_tuning
@@ -149,7 +148,6 @@ def test_other_options_are_accepted_and_told() -> None:
         ({"kafka.compression.type": "Zstd"}, "compression_type", "zstd"),
         ({"kafka.acks": "ALL"}, "acks", -1),
         ({"kafka.partitioner": "CRC32"}, "partitioner", "crc32"),
-        ({"hooks.on.error": "LOG"}, "hooks_on_error", "log"),
     ],
 )
 def test_words_are_taken_in_capitals(options: dict[str, str], field: str, value: object) -> None:
@@ -167,7 +165,6 @@ def test_a_guarantee_in_capitals_is_that_guarantee() -> None:
     [
         ({"includeHeaders": "yes"}, "configuration includeheaders: not a boolean"),
         ({"metrics.log": "1"}, "configuration metrics.log: not a boolean"),
-        ({"hooks.on.error": "ignore"}, "hooks.on.error: must be one of fail, log"),
         ({"topic.creation.partitions": "0"}, "must be -1 or at least 1"),
         ({"topic.creation.replication.factor": "-2"}, "must be -1 or between 1 and 32767"),
         ({"topic.creation.replication.factor": "32768"}, "must be -1 or between 1 and 32767"),
@@ -213,7 +210,6 @@ def test_hooks_are_loaded_on_the_driver() -> None:
     )
     assert options.interceptors == (interceptor, interceptor)
     assert options.producer.partitioner == partitioner
-    assert parse({"hooks.on.error": "log"}).producer.hooks_on_error == "log"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def intercepted(on_send: Any, arrow_batch: pa.RecordBatch) -> Any:
     module.Interceptor = interceptor  # type: ignore[attr-defined]
     sys.modules["intercepting"] = module
     try:
-        return Interceptors(["intercepting:Interceptor"], "fail").on_send(arrow_batch)
+        return Interceptors(["intercepting:Interceptor"]).on_send(arrow_batch)
     finally:
         del sys.modules["intercepting"]
 
@@ -71,14 +71,14 @@ def refusal(returned: Any) -> str:
 
 
 def test_the_documented_interceptor(documented: str) -> None:
-    interceptors = Interceptors([entry_point(documented, "interceptors")], "fail")
+    interceptors = Interceptors([entry_point(documented, "interceptors")])
     written = interceptors.on_send(batch(key=["k"], value=["from a.b@example.org to you"]))
     assert written.column(1).to_pylist() == ["from *** to you"]
     interceptors.on_acknowledgement({"records": 1})
 
 
 def test_the_documented_partitioner(documented: str) -> None:
-    partitioner = UserPartitioner(entry_point(documented, "kafka.partitioner"), "fail")
+    partitioner = UserPartitioner(entry_point(documented, "kafka.partitioner"))
     rows = batch(key=["us-1", "eu-2", "ap-3", "zz-4", None], value=[b"v"] * 5)
     records = arrow_records(rows, ColumnPositions(value=1, key=0, topic_option="t"), 0)
     computed = partitioner.compute("t", records, None, [0, 1], 2)
