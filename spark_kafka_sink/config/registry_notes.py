@@ -54,8 +54,23 @@ def notes_on_registry(
             told = () if options is not None else _NAMES
             yield from (_without(n, why) for n, why in noted if n in given and n not in told)
         yield from (_without(n, why) for n, why in _on_names(asked) if n in given)
+        if options is not None and options.config is None:
+            yield from (_on_unknown_kind(part) for part, schema in asked if _is_raw(part, schema))
     if options is not None and options.config is not None:
         yield from _on_credentials(options.config, sink, given)
+
+
+def _is_raw(part: PartOptions, schema: SchemaOptions | None) -> bool:
+    """Whether bytes that are encoded already get an id."""
+    return schema is not None and not part.has_fields
+
+
+def _on_unknown_kind(part: PartOptions) -> str:
+    return (
+        f"{part.part}.schema.id.prefix=true without schema.registry.url: five bytes are put before "
+        f"each {part.part}, which is all for Avro and JSON. Consumers of Protobuf need the index "
+        "of the message behind them: of Protobuf set schema.registry.url"
+    )
 
 
 def _without(name: str, why: str) -> str:

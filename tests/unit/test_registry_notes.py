@@ -164,3 +164,16 @@ def test_options_of_a_token_without_one_are_refused(name: str) -> None:
     words = str(refused.value)
     assert f"schema.registry.bearer.auth.{name.replace('_', '.')} needs a token: set" in words
     assert HUSH not in words
+
+
+@pytest.mark.parametrize("url", [URL, ""])
+def test_without_a_registry_nothing_tells_that_bytes_are_protobuf(url: str) -> None:
+    """So no index of a message is put behind the id, which consumers of Protobuf need."""
+    given = {"value_format": "raw", "value_schema_id_prefix": "true", **ID}
+    if url:
+        notes = options(url, **given).notes
+    else:
+        named = {name.replace("_", "."): value for name, value in given.items()}
+        notes = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named}).notes
+    told = [note for note in notes if "of Protobuf set schema.registry.url" in note]
+    assert len(told) == (0 if url else 1)

@@ -179,6 +179,15 @@ def test_values_that_are_encoded_already_never_have_an_earlier_id(registry: Regi
     assert plan(registry, "/c/one", **RAW) == b"\2"
 
 
+def test_values_that_are_encoded_as_protobuf_have_the_index_of_the_first_message(
+    registry: Registry,
+) -> None:
+    number = registry.add("t-value", {"schema": "message A {}", "schemaType": "PROTOBUF"})
+    assert plan(registry, "/c/one", **RAW) == b"\0"
+    assert plan(registry, "/c/one", **RAW, use_schema_id=str(number)) == b"\0"
+    assert plan(registry, "/c/one", **RAW, use_schema_id="1") == b"\1"
+
+
 def test_encoded_values_of_a_query_whose_registry_is_away(registry: Registry) -> None:
     plan(registry, "/c/one", **RAW)
     registry.fails = AWAY
