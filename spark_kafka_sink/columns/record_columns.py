@@ -98,6 +98,21 @@ def arrow_records(
     )
 
 
+def highest_partitions(records: ArrowRecords) -> dict[str, int]:
+    """Return the highest partition that rows of a topic name, for topics where rows name any."""
+    if records.positions.partition is None:
+        return {}
+    column = records.owner.column(records.positions.partition)
+    if column.null_count == len(column):
+        return {}
+    named = column.fill_null(-1).to_numpy(zero_copy_only=False)
+    if records.topic_indices is None:
+        return {records.topics[0]: int(named.max())}
+    highest = np.full(len(records.topics), -1)
+    np.maximum.at(highest, records.topic_indices, named)
+    return dict(zip(records.topics, highest.tolist()))
+
+
 def key_value_headers(arrow_batch: ArrowBatch, positions: ColumnPositions) -> RecordColumns:
     """Views of what a record is made of, absent ones where there is no such column."""
     key, headers = ABSENT_BYTES, ABSENT_HEADERS

@@ -151,6 +151,7 @@ class RecordAccumulator:
                     continue
                 head = queue[0]
                 leader, head.leader_epoch = known
+                head.topic_id = cluster.topic_id(topic_partition.topic)
                 wait_ms = head.retry_at_ms - now_ms
                 if wait_ms > 0 and not head.has_new_leader:
                     if ready.next_check_ms is None or wait_ms < ready.next_check_ms:

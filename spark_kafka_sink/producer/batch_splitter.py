@@ -79,7 +79,8 @@ class BatchSplitter:
         records = np.frombuffer(data, np.uint8)
         # What take_records may write: target_bytes, or one record, which does not grow.
         out = np.empty(max(target_bytes, len(records)), np.uint8)
-        address, parts, sequence = records.ctypes.data, [], batch.base_sequence
+        address, sequence = records.ctypes.data, batch.base_sequence
+        parts: list[ProducerBatch] = []
         left = count
         while left:
             taken, read, written, base_timestamp, max_timestamp = take_records(
@@ -90,6 +91,7 @@ class BatchSplitter:
             if sequence != NO_SEQUENCE:
                 part.set_producer_state(batch.producer, sequence, batch.transactional_id)
                 sequence = increment_sequence(sequence, taken)
+            part.is_probe = batch.may_be_appended and not parts
             parts.append(part)
             address += read
             left -= taken

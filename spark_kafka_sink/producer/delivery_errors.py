@@ -12,6 +12,14 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.messages.produce import PartitionProduceResponse
 
 _MOST_ROWS = 3
+_MAY_BE_THERE = (
+    "The answer to an earlier attempt was lost, so the records may be in the topic already. "
+)
+_MAY_BE_THERE_ADVICE = (
+    "keep max.message.bytes of the topic, and message.max.bytes of brokers, at least as large as "
+    "kafka.batch.size while producers write"
+)
+_REPEATED = ". A task that is repeated writes its records again; exactly-once shows them once"
 
 
 def expired(batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str) -> DeliveryError:
@@ -25,12 +33,20 @@ def expired(batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: st
     )
 
 
-def refused(batch: ProducerBatch, error: KafkaErrorCode, now_ms: int) -> DeliveryError:
-    """The broker's answer says that sending again will not help, or retries are used up."""
+def refused(
+    batch: ProducerBatch, error: KafkaErrorCode, now_ms: int, may_be_there: bool = False
+) -> DeliveryError:
+    """The broker's answer says that sending again will not help, or retries are used up.
+
+    may_be_there: the answer to an attempt before the last one was lost
+    """
     age_ms = now_ms - batch.created_at_ms
+    advice = _advice(batch, error)
+    if may_be_there:
+        advice = _MAY_BE_THERE_ADVICE + ("" if batch.transactional_id else _REPEATED)
     return DeliveryError(
         f"{_subject(batch)} refused ({_attempts(batch)}, {age_ms} ms old). {_last_error(batch)}"
-        f"{_what_to_do(_advice(batch, error))}"
+        f"{_MAY_BE_THERE if may_be_there else ''}{_what_to_do(advice)}"
     )
 
 

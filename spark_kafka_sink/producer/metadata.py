@@ -40,6 +40,7 @@ class TopicProblem(NamedTuple):
     is_fatal: bool
 
 
+_NEVER_MS = -(2**63)
 _NO_PROBLEMS: Mapping[str, TopicProblem] = MappingProxyType({})
 
 
@@ -111,7 +112,8 @@ class Metadata:
         self.version = 0
         # Topics of interest, and when rows were last appended for each.
         self._topics: dict[str, int] = {}
-        # The id under which each topic was first seen: what is written belongs to that topic.
+        # The id under which each topic was first seen: what the task writes belongs to that topic,
+        # also after a pause in which the topic was of no interest.
         self._topic_ids: dict[str, UUID] = {}
         # Apart from the snapshot: a leader epoch must not go back because an answer lacked a topic.
         self._last_seen: dict[str, TopicMetadata] = {}
@@ -125,6 +127,11 @@ class Metadata:
         self._equal_answers = 0
         self._trying_since_ms: int | None = None
         self._is_rebootstrapping = False
+
+    @property
+    def max_age_ms(self) -> int:
+        """After how long an answer is not relied on any more: ``metadata.max.age.ms``."""
+        return self._settings.max_age_ms
 
     @property
     def problems(self) -> Mapping[str, TopicProblem]:
@@ -142,9 +149,16 @@ class Metadata:
         """Topics of interest, sorted."""
         return sorted(self._topics)
 
+    def begin_task(self, now_ms: int) -> None:
+        """Forget ids of idle topics: the task may write to new topics of the same names."""
+        self._forget(self._idle_topics(now_ms))
+        self._topic_ids = {t: i for t, i in self._topic_ids.items() if t in self._topics}
+
     def add_topic(self, topic: str, now_ms: int) -> None:
         """Keep metadata of ``topic`` for ``metadata.max.idle.ms`` from now on."""
-        is_new = topic not in self._topics
+        is_new = self._topics.get(topic, _NEVER_MS) <= now_ms - self._settings.max_idle_ms
+        if is_new:
+            self._forget({topic})
         self._topics[topic] = now_ms
         if is_new:
             self._is_update_requested = True
@@ -202,9 +216,13 @@ class Metadata:
         ``has_epochs``: whether the leader epochs in it can be relied on.
         """
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+        forgotten = self._idle_topics(now_ms)
+        self._forget(forgotten)
         topics, problems, is_incomplete = {}, dict(self.problems), False
         for topic in response.topics:
             name = topic.name or ""
+            if name in forgotten:
+                continue
             error = error_for_code(topic.error_code)
             if topic.error_code:
                 problems[name] = _problem(name, error)
@@ -221,8 +239,6 @@ class Metadata:
                 self._last_seen.get(name), topic, has_epochs
             )
             is_incomplete = is_incomplete or any(p.leader_id < 0 for p in topics[name].partitions)
-        for name in self._forget_idle_topics(now_ms):
-            problems.pop(name, None)
         self._count_equal(nodes, topics, now_ms)
         self.snapshot = ClusterSnapshot(nodes, topics, response.cluster_id, problems)
         self.version += 1
@@ -248,16 +264,22 @@ class Metadata:
         is_old = last_ms is not None and now_ms - last_ms >= self._settings.max_age_ms
         self._equal_answers = 0 if has_news or is_old else self._equal_answers + 1
 
-    def _forget_idle_topics(self, now_ms: int) -> set[str]:
-        """Returns which topics are of interest no longer."""
+    def _idle_topics(self, now_ms: int) -> set[str]:
+        """Return which topics are of interest no longer; not those that are asked for at first."""
         oldest_ms = now_ms - self._settings.max_idle_ms
-        kept = {topic: used_ms for topic, used_ms in self._topics.items() if used_ms > oldest_ms}
-        forgotten = self._topics.keys() - kept.keys()
-        for topic in forgotten:
-            self._topic_ids.pop(topic, None)
+        answered = self.snapshot.topics.keys() | self.snapshot.problems.keys()
+        return {t for t, used_ms in self._topics.items() if used_ms <= oldest_ms and t in answered}
+
+    def _forget(self, topics: set[str]) -> None:
+        """Drop what is known of ``topics``, except which ones the task has written to."""
+        for topic in topics:
+            self._topics.pop(topic, None)
             self._last_seen.pop(topic, None)
-        self._topics = kept
-        return forgotten
+        snapshot = self.snapshot
+        if not topics.isdisjoint({*snapshot.topics, *snapshot.problems}):
+            known = {t: m for t, m in snapshot.topics.items() if t not in topics}
+            problems = {t: p for t, p in snapshot.problems.items() if t not in topics}
+            self.snapshot = snapshot._replace(topics=known, problems=problems)
 
     def update_leader(
         self, topic_partition: TopicPartition, leader: PartitionMetadata, nodes: Iterable[Node]
@@ -299,6 +321,7 @@ def _merge(
 ) -> TopicMetadata:
     """Partitions of the answer; where an older answer knew a newer leader epoch, that stays.
 
+    So do partitions that the broker has not heard of yet: a topic of the same id never has fewer.
     An answer without epoch is taken over, as ``Metadata.updateLatestMetadata`` does.
     """
     count = len(topic.partitions)
@@ -312,4 +335,6 @@ def _merge(
         for index, old in enumerate(known.partitions[:count]):
             if 0 <= partitions[index].leader_epoch < old.leader_epoch:
                 partitions[index] = old
+        if known.topic_id == topic.topic_id != ZERO_UUID:
+            partitions += known.partitions[count:]
     return TopicMetadata(topic.topic_id, partitions)

@@ -31,7 +31,7 @@ from spark_kafka_sink.columns.faults import (
     rows_of,
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.columns.record_columns import arrow_records, highest_partitions
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.channels import open_channel_of
@@ -158,7 +158,7 @@ class KafkaProducer:
         records = arrow_records(arrow_batch, positions, timestamp_ms)
         if rules is not None and positions.topic_option is None:
             self._row_checks.check_topics(records.topics)
-        cluster = self._topics.wait_for(records.topics)
+        cluster = self._topics.wait_for(records.topics, highest_partitions(records))
         most_bytes = self._row_checks.check(records, rules or UNKNOWN_RULES)
         self._appender.append(records, cluster, timestamp_ms, most_bytes)
 
@@ -175,7 +175,7 @@ class KafkaProducer:
         if len(numbers):
             timestamp_ms = self._clock.timestamp_ms()
             records = arrow_records(rows_of(rows, numbers), positions, timestamp_ms)
-            cluster = self._topics.wait_for(records.topics)
+            cluster = self._topics.wait_for(records.topics, highest_partitions(records))
             faults.add_those_of(self._appender.find_misplaced(records, cluster), numbers)
         return Readable(rows, faults)
 
@@ -235,6 +235,7 @@ class KafkaProducer:
         ``topics``: known beforehand, so that the next metadata request asks for them.
         """
         with self._monitor:  # brokers may be told of the counters
+            self._metadata.begin_task(self._clock.now_ms())
             if self.telemetry is not None:
                 self.telemetry.begin_task()
             self._totals.reset()

@@ -5,12 +5,15 @@ Source: ``ProducerBatch``.
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
 from spark_kafka_sink.base.model import (
     NO_LEADER_EPOCH,
     NO_PRODUCER,
     NO_SEQUENCE,
+    ZERO_UUID,
     Node,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -61,8 +64,11 @@ class ProducerBatch:
     is_renumbered: since it was last sent; an answer that comes now is about its old numbers
     is_sent: not answered yet; kept by an idempotent producer
     may_be_appended: an earlier attempt has failed in a way that does not tell
+    is_probe: the first part of a batch that may be appended as a whole. Brokers accept it only if
+        that batch is not; refused as out of order, it keeps its numbers
     is_queued: it waits to be drained, since queued_at_ms
     sent_to: where it was sent last
+    topic_id: of its topic when it was last ready to be drained; all zeros when unknown
     """
 
     topic_partition: TopicPartition
@@ -84,10 +90,12 @@ class ProducerBatch:
     is_renumbered: bool = False
     is_sent: bool = False
     may_be_appended: bool = False
+    is_probe: bool = False
     attempts: int = 0
     drained_at_ms: int = 0
     retry_at_ms: int = 0
     leader_epoch: int = NO_LEADER_EPOCH
+    topic_id: UUID = ZERO_UUID
     failed_leader_epoch: int = NO_LEADER_EPOCH
     last_error: KafkaErrorCode | None = None
     last_error_detail: str | None = None

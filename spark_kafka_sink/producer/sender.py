@@ -41,7 +41,7 @@ from spark_kafka_sink.producer.produce_requests import (
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.quota_waits import QuotaWaits
 from spark_kafka_sink.producer.rate_limit import RateLimit
-from spark_kafka_sink.producer.refusals import Refusals
+from spark_kafka_sink.producer.refusals import MESSAGE_TOO_LARGE, Refusals
 from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.protocol.messages.produce import (
@@ -178,7 +178,8 @@ class Sender:
         self._note_held(now_ms)
         ready = self._accumulator.ready(cluster, now_ms)
         for topic in ready.unknown_leader_topics:
-            self._metadata.add_topic(topic, now_ms)
+            with self._accumulator.monitor:
+                self._metadata.add_topic(topic, now_ms)
             problem = self._metadata.problems.get(topic)
             if problem is not None and problem.is_fatal:
                 self.fail(DeliveryError(problem.message))
@@ -373,6 +374,7 @@ class Sender:
         log_start_offset: int = NO_OFFSET,
     ) -> None:
         """A failed attempt: again, or never."""
+        may_be_there = batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE)
         batch.note_failure(node, error, detail)
         if error.refresh_metadata:
             self._metadata.request_update()
@@ -386,7 +388,7 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
             self._metrics.record_errors += batch.records_count
-            self.fail(delivery_errors.refused(batch, error, now_ms))
+            self.fail(delivery_errors.refused(batch, error, now_ms, may_be_there))
 
     # --- time ----------------------------------------------------------------------------------
 

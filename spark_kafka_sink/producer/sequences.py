@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Protocol
+from uuid import UUID
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import KafkaErrorCode
@@ -27,6 +28,7 @@ from spark_kafka_sink.base.model import (
     NO_OFFSET,
     NO_PRODUCER,
     NO_SEQUENCE,
+    ZERO_UUID,
     PreparedTransaction,
     ProducerIdAndEpoch,
     TopicPartition,
@@ -136,12 +138,18 @@ class _PartitionSequences:
     from there on is to be numbered anew
     """
 
+    topic_id: UUID = ZERO_UUID
     producer: ProducerIdAndEpoch = NO_PRODUCER
     next_sequence: int = 0
     last_acked_sequence: int = NO_SEQUENCE
     last_acked_offset: int = NO_OFFSET
     gap: int = NO_SEQUENCE
     in_flight: list[ProducerBatch] = field(default_factory=list)
+
+    def is_of_another_topic(self, batch: ProducerBatch) -> bool:
+        """Whether the batch's topic has been created since these numbers were given."""
+        is_known = ZERO_UUID not in (self.topic_id, batch.topic_id)
+        return is_known and self.topic_id != batch.topic_id and not self.in_flight
 
     def note_acknowledged(self, sequence: int) -> None:
         """Acknowledgements may come in any order: the last sequence never goes back."""
@@ -219,6 +227,10 @@ class ProducerState:
         if batch.has_sequence:
             return
         sequences = self._sequences(batch.topic_partition)
+        if sequences.is_of_another_topic(batch):
+            # Its brokers know nothing of the producer: they would take the second batch first.
+            sequences = self._partitions[batch.topic_partition] = _PartitionSequences()
+        sequences.topic_id = batch.topic_id
         if sequences.producer != self.producer:
             sequences.producer = self.producer
             sequences.next_sequence = 0
@@ -288,18 +300,44 @@ class ProducerState:
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker has not read its log to the end yet.
             if log_start_offset != NO_OFFSET and not batch.is_renumbered:
-                self._to_renumber.add(batch.topic_partition)
+                return self._renumber_later(batch.topic_partition)
             return True
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected when an earlier batch failed first; a gap if this is the next in line.
             if self.is_next_in_line(batch) and not batch.is_renumbered:
-                self._to_renumber.add(batch.topic_partition)
-            return True
+                return self._renumber_later(batch.topic_partition)
+            return not self.is_overtaken(batch)
         return error.retriable
+
+    def _renumber_later(self, topic_partition: TopicPartition) -> bool:
+        """Ask for a new epoch; False where that could double records.
+
+        Parts of what may be appended as a whole keep their numbers. The Java producer numbers them
+        anew, and writes such records twice.
+        """
+        if any(batch.is_probe for batch in self._sequences(topic_partition).in_flight):
+            return False
+        self._to_renumber.add(topic_partition)
+        return True
 
     def is_next_in_line(self, batch: ProducerBatch) -> bool:
         last_acked = self._sequences(batch.topic_partition).last_acked_sequence
         return batch.base_sequence == increment_sequence(last_acked, 1)
+
+    def is_overtaken(self, batch: ProducerBatch) -> bool:
+        """Whether a later batch is acknowledged: no broker takes ``batch`` with its numbers now.
+
+        With others it could be doubled, and would be out of order. The Java producer sends it again
+        until it expires.
+        """
+        sequences = self._sequences(batch.topic_partition)
+        last_acked = sequences.last_acked_sequence
+        is_current = batch.producer == sequences.producer and not batch.is_renumbered
+        return (
+            is_current
+            and last_acked != NO_SEQUENCE
+            and not is_before(last_acked, batch.base_sequence)
+        )
 
     # --- epochs --------------------------------------------------------------------------------
 

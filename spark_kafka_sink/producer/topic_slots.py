@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import NamedTuple
+from uuid import UUID
 
+from spark_kafka_sink.base.model import ZERO_UUID
 from spark_kafka_sink.producer.compression_ratio import CompressionRatio
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.open_batches import OpenBatches
@@ -28,9 +30,15 @@ class TopicSlots:
     """One topic's part of the table: slot of partition 0, number of partitions."""
 
     def __init__(
-        self, name: str, first_slot: int, partitions_count: int, rng: RandomSource
+        self,
+        name: str,
+        first_slot: int,
+        partitions_count: int,
+        rng: RandomSource,
+        topic_id: UUID = ZERO_UUID,
     ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.first_slot = first_slot
         self.partitions_count = partitions_count
         self.sticky_slot = NO_SLOT
@@ -41,6 +49,17 @@ class TopicSlots:
         self.current_limit_bytes: int | None = None
         # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
         self.cap_bytes: int | None = None
+
+    def is_current(self, cluster: ClusterSnapshot) -> bool:
+        """Whether it is the cluster's topic of this name, with all of its partitions.
+
+        A broker that lags may know fewer of the same topic. Where brokers have no topic ids, fewer
+        partitions are another topic's, as for the Java producer.
+        """
+        topic_id, count = cluster.topic_id(self.name), cluster.partitions_count(self.name)
+        if ZERO_UUID in (topic_id, self.topic_id):
+            return count == self.partitions_count
+        return topic_id == self.topic_id and count <= self.partitions_count
 
     @property
     def slots(self) -> range:
@@ -88,16 +107,16 @@ class TopicRegistry:
         return self._topics[name]
 
     def get(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
-        """The topic's slots; new ones when the topic is new or has got more partitions."""
+        """The topic's slots; new ones for a new topic, another one, or more partitions."""
         topic = self._topics.get(name)
-        count = cluster.partitions_count(name)
-        if topic is not None and topic.partitions_count >= count:
+        topic_id, count = cluster.topic_id(name), cluster.partitions_count(name)
+        if topic is not None and topic.is_current(cluster):
             return topic
         if topic is not None:
             # Rows appended so far must not be overtaken by rows in the new slots.
             own = topic.slots
             self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])
         first_slot = self._open_batches.add_slots(name, count, self._batch_size)
-        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng)
+        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng, topic_id)
         self._topic_of_slot.extend([topic] * count)
         return topic

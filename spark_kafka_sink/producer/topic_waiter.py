@@ -5,7 +5,8 @@ Source: ``KafkaProducer.waitOnMetadata``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 from spark_kafka_sink.base.clock import Clock
@@ -17,6 +18,8 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.cluster import ClusterAccess
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
+
+_NO_PARTITIONS: Mapping[str, int] = MappingProxyType({})
 
 
 class TopicCreator(Protocol):
@@ -42,6 +45,15 @@ def _create_nothing(topics: list[str]) -> None:
     """Where nobody is to create topics."""
 
 
+def _lacking(highest: Mapping[str, int], snapshot: ClusterSnapshot) -> set[str]:
+    """Return the known topics without the partition that is wanted of them."""
+    return {
+        topic
+        for topic, partition in highest.items()
+        if topic in snapshot.topics and partition >= snapshot.partitions_count(topic)
+    }
+
+
 class TopicWaiter:
     """Gets snapshots that know what the task writes to. Used by the task thread."""
 
@@ -61,25 +73,36 @@ class TopicWaiter:
         self._monitor = accumulator.monitor
         self._clock = clock
         self._metrics = metrics
+        # When partitions of these topics were waited for, and did not come.
+        self._in_vain_ms: dict[str, int] = {}
         self._creates_topics = create_topics is not None
         self._create = create_topics or _create_nothing
 
     def add(self, topics: Sequence[str]) -> ClusterSnapshot:
         """Have the next metadata request ask for ``topics``; returns what is known now."""
-        now_ms = self._clock.now_ms()
         with self._monitor:
-            for topic in topics:
-                self._metadata.add_topic(topic, now_ms)
+            self._note_use(topics)
             return self._metadata.snapshot
 
-    def wait_for(self, topics: Sequence[str]) -> ClusterSnapshot:
+    def _note_use(self, topics: Sequence[str]) -> None:
+        """What is waited for is of interest. The monitor must be held."""
+        now_ms = self._clock.now_ms()
+        for topic in topics:
+            self._metadata.add_topic(topic, now_ms)
+
+    def wait_for(
+        self, topics: Sequence[str], highest: Mapping[str, int] = _NO_PARTITIONS
+    ) -> ClusterSnapshot:
         """A snapshot that knows all ``topics``.
 
-        Raises TopicError for one that cannot be used, or is not known within ``max.block.ms``; and
-        the failure of the sender.
+        highest: a partition of some of them, which may have been added a moment ago. It is waited
+        for, for up to ``max.block.ms``; if it is not there then, the caller finds that out
+
+        Raises TopicError for a topic that cannot be used, or is not known within ``max.block.ms``;
+        and the failure of the sender.
         """
         snapshot = self.add(topics)
-        if all(topic in snapshot.topics for topic in topics):
+        if all(topic in snapshot.topics for topic in topics) and not _lacking(highest, snapshot):
             return snapshot
         started_ns = self._clock.perf_ns()
         deadline_ms = self._clock.now_ms() + self._max_block_ms
@@ -94,7 +117,7 @@ class TopicWaiter:
             with self._monitor:
                 self._metadata.request_update_now()
         with self._monitor:
-            snapshot = self._metadata.snapshot
+            snapshot = self._await_partitions(topics, highest)
         self._metrics.metadata_wait_ns += self._clock.perf_ns() - started_ns
         return snapshot
 
@@ -111,6 +134,7 @@ class TopicWaiter:
                 unknown = [topic for topic in topics if topic not in snapshot.topics]
                 if not unknown:
                     return []
+                self._note_use(topics)
                 for topic in unknown:
                     if topic in problems and problems[topic].is_fatal:
                         raise TopicError(problems[topic].message)
@@ -121,6 +145,43 @@ class TopicWaiter:
                 if left_ms <= 0:
                     raise self._topic_unknown(unknown[0])
                 self._monitor.wait(left_ms)
+
+    def _await_partitions(
+        self, topics: Sequence[str], highest: Mapping[str, int]
+    ) -> ClusterSnapshot:
+        """Wait for partitions that brokers do not know yet. The monitor must be held.
+
+        A topic's partitions that were waited for in vain are asked for once more, and not waited
+        for again within ``metadata.max.age.ms``. The Java producer waits for each record.
+        """
+        began_ms = self._clock.now_ms()
+        deadline_ms = began_ms + self._max_block_ms
+        self._metadata.request_update_now()
+        while True:
+            if self._accumulator.failure is not None:
+                raise self._accumulator.failure
+            snapshot, now_ms = self._metadata.snapshot, self._clock.now_ms()
+            lacking = _lacking(highest, snapshot)
+            unknown = [topic for topic in topics if topic not in snapshot.topics]
+            if not lacking and not unknown:
+                return snapshot
+            is_asked = self._metadata.age_ms(now_ms) < now_ms - began_ms
+            if is_asked and not unknown and lacking <= self._in_vain(began_ms):
+                return snapshot
+            if now_ms >= deadline_ms:
+                if unknown:
+                    raise self._topic_unknown(unknown[0])
+                self._in_vain_ms.update(dict.fromkeys(lacking, now_ms))
+                return snapshot
+            self._note_use(topics)
+            self._metadata.request_update()
+            self._client.wakeup()
+            self._monitor.wait(deadline_ms - now_ms)
+
+    def _in_vain(self, now_ms: int) -> set[str]:
+        """Return the topics whose partitions were waited for in vain a short time ago."""
+        oldest_ms = now_ms - self._metadata.max_age_ms
+        return {topic for topic, ms in self._in_vain_ms.items() if ms > oldest_ms}
 
     def _topic_unknown(self, topic: str) -> TopicError:
         problem = self._metadata.problems.get(topic)

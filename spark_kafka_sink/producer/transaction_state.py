@@ -74,5 +74,5 @@ class TransactionState(ProducerState):
             return log_start_offset == NO_OFFSET
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
             # Expected when an earlier batch failed first; for the next in line it is a gap.
-            return not self.is_next_in_line(batch)
+            return not self.is_next_in_line(batch) and not self.is_overtaken(batch)
         return error.retriable

@@ -244,7 +244,8 @@ class TestMorePartitions:
         strict_kafka.create_topic(topic, 2)
         keyed = batch_of(key=[b"%d" % n for n in range(200)], value=[b"before"] * 200)
         explicit = batch_of(value=[b"explicit"], partition=[4])
-        producer = open_producer(strict_kafka.bootstrap_servers, metadata_max_age_ms="100")
+        soon = {"metadata_max_age_ms": "100", "max_block_ms": "5000"}
+        producer = open_producer(strict_kafka.bootstrap_servers, **soon)
 
         def is_accepted() -> bool:
             try:

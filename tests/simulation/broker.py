@@ -91,6 +91,8 @@ class SimBroker:
         self.is_up = True
         self.is_paused = False
         self.produce_requests = 0
+        # message.max.bytes, where the broker has one of its own and topics have none.
+        self.max_message_bytes: int | None = None
         self.view: dict[tuple[str, int], LeaderView] = {}
         self.alive: tuple[int, ...] = ()
         self.learned = 0

@@ -138,11 +138,27 @@ class SimCluster:
         self.publish(now=True)
         return self.topics[name]
 
-    def empty_topic(self, name: str) -> None:
-        """The topic is deleted and created anew: another one, of the same name."""
+    def add_partitions(self, name: str, count: int) -> None:
+        """The topic has ``count`` more from now on; brokers learn of them one after the other."""
+        partitions = self.topics[name].partitions
+        ids, replicas = list(self.brokers), len(partitions[0].replicas)
+        for index in range(len(partitions), len(partitions) + count):
+            new = Partition([ids[(index + k) % len(ids)] for k in range(replicas)])
+            new.min_insync, new.leader_id = partitions[0].min_insync, NO_LEADER
+            new.isr = {b for b in new.replicas if self.brokers[b].is_up} or new.isr
+            partitions.append(new)
+        self._elect_where_missing(allow_unclean=False)
+
+    def empty_topic(self, name: str, partitions: int | None = None) -> None:
+        """The topic is deleted and created anew: another one, of the same name.
+
+        partitions: how many it has then, at most as many as before; None: as many
+        """
         topic = self.topics[name]
-        for index, old in enumerate(topic.partitions):
+        for old in topic.partitions:
             old.drop_waiters_of(old.leader_id, "UNKNOWN_TOPIC_OR_PARTITION")
+        del topic.partitions[partitions:]
+        for index, old in enumerate(topic.partitions):
             new = Partition(old.replicas, old.min_insync)
             new.elect(old.leader_id)
             new.hear_from_followers()
@@ -191,6 +207,8 @@ class SimCluster:
         if number < broker.learned:
             return
         broker.learned = number
+        for gone in broker.view.keys() - view.keys():
+            del broker.view[gone]
         for key, new in view.items():
             old = broker.view.get(key)
             broker.view[key] = new
@@ -368,7 +386,9 @@ class SimCluster:
             return metadata.MetadataResponseTopic(error_code, name)
         partitions = []
         for index, partition in enumerate(topic.partitions):
-            view = broker.view.get((name, index), LeaderView(NO_LEADER, -1))
+            view = broker.view.get((name, index))
+            if view is None:
+                break  # the broker has not heard of what was added
             error_code = 0 if view.leader_id >= 0 else code("LEADER_NOT_AVAILABLE")
             partitions.append(
                 metadata.MetadataResponsePartition(

@@ -187,11 +187,12 @@ class _Append:
         batch = twin.decode_batch(self._data)
         hook = self._cluster.on_produce
         error = hook(self._broker, name, index, batch) if hook is not None else None
-        if error is None and len(self._data) > self._cluster.topics[name].max_message_bytes:
-            error = "MESSAGE_TOO_LARGE"
         is_short = len(partition.isr) < partition.min_insync
         if error is None and self._request.acks == -1 and is_short:
             error = "NOT_ENOUGH_REPLICAS"
+        # Before sequence numbers are looked at, as in UnifiedLog.append.
+        if error is None and len(self._data) > self._max_message_bytes:
+            error = "MESSAGE_TOO_LARGE"
         if error is not None:
             self._finish(error)
         elif is_transactional(batch.header) and self._request.transactional_id is None:
@@ -200,6 +201,11 @@ class _Append:
             self._ask_coordinator(partition, batch)
         else:
             self._append(partition, batch)
+
+    @property
+    def _max_message_bytes(self) -> int:
+        own = self._broker.max_message_bytes
+        return self._cluster.topics[self._key.topic].max_message_bytes if own is None else own
 
     def _append(self, partition: Partition, batch: twin.RecordBatch) -> None:
         refusal = None

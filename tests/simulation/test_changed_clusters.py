@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
-from tests.simulation.harness import Simulation, simulate
+from spark_kafka_sink.base.errors import DeliveryError, TopicError
+from spark_kafka_sink.columns.positions import ColumnPositions
+from tests.simulation.harness import Simulation, keyed, partition_of, simulate
+from tests.simulation.partition_log import PartitionLog
 
 
 @pytest.mark.parametrize("acks", ["1", "all"])
@@ -44,6 +48,30 @@ def test_a_producer_id_that_the_broker_forgot_is_replaced_by_a_new_epoch():
     assert simulation.values()[0] == [b"a", b"b", b"c"]
     last = log.batches[-1].header
     assert (last.producer_epoch, last.base_sequence) == (1, 0)
+
+
+def test_a_batch_that_a_later_one_has_overtaken_fails_at_once():
+    """A leader that has lost the producer's state takes any sequence: here the second one's."""
+    simulation = simulate(partitions=1, batch_size="100", linger_ms="0")
+    simulation.append_to(0, [b"first"])
+    simulation.producer.flush()
+    log = simulation.cluster.topics["t"].partitions[0].log
+    errors = []
+
+    def forget(broker, topic, index, batch):
+        if not errors:
+            log.producers.clear()
+            errors.append("NOT_ENOUGH_REPLICAS")
+            return errors[0]
+        return None
+
+    simulation.cluster.on_produce = forget
+    began_ms = simulation.clock.ms
+    simulation.append_to(0, [b"%d" % n + bytes(90) for n in range(3)])
+    with pytest.raises(DeliveryError, match=r"t-0 refused.*OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        simulation.producer.flush()
+    assert simulation.clock.ms - began_ms < 10_000
+    assert [v[:1] for v in simulation.values()[0]][:2] == [b"f", b"1"]
 
 
 def test_two_truncations_in_a_row_lose_what_they_took_and_nothing_else():
@@ -99,3 +127,102 @@ def test_who_gets_the_same_metadata_again_asks_less_often():
     assert clock.ms - began_ms < 62_000
     # retry.backoff.max.ms is a second, less a fifth by chance; the first few come sooner.
     assert cluster.metadata_requests - asked < 60 / 0.8 + 5
+
+
+_IDLE_MS = 5_000
+_SOON_MS = 1_000
+
+
+def test_rows_that_name_a_partition_that_was_just_added_wait_for_it():
+    """Metadata is young, and one broker after the other learns of the partitions."""
+    simulation = simulate(partitions=2)
+    simulation.append_to(1, [b"a"])
+    simulation.producer.flush()
+    simulation.cluster.metadata_delay_ms = (2_000, 2_000)
+    simulation.cluster.add_partitions("t", 2)
+    simulation.append_to(3, [b"b"])
+    simulation.producer.flush()
+    assert simulation.values() == {0: [], 1: [b"a"], 2: [], 3: [b"b"]}
+
+
+def test_partitions_that_nobody_adds_are_waited_for_once():
+    simulation = simulate(partitions=2, max_block_ms="20000")
+    began_ms = simulation.clock.ms
+    for _ in range(3):
+        with pytest.raises(TopicError, match="Invalid partition 5"):
+            simulation.append_to(5, [b"a"])
+    waited_ms = simulation.clock.ms - began_ms
+    assert 20_000 <= waited_ms < 21_000
+    # They are asked for each time.
+    simulation.cluster.add_partitions("t", 4)
+    simulation.append_to(5, [b"a"])
+    simulation.producer.flush()
+    assert simulation.values()[5] == [b"a"]
+    assert simulation.clock.ms - began_ms < 22_000
+
+
+def test_whoever_waited_in_vain_waits_again_later():
+    simulation = simulate(partitions=2, max_block_ms="20000", metadata_max_age_ms="20000")
+    for _ in range(2):
+        began_ms = simulation.clock.ms
+        with pytest.raises(TopicError, match="Invalid partition 5"):
+            simulation.append_to(5, [b"a"])
+        assert simulation.clock.ms - began_ms >= 20_000
+        simulation.run_for(20_000)
+
+
+def test_rows_of_several_topics_wait_for_the_partitions_of_each():
+    simulation = simulate(partitions=2)
+    simulation.cluster.create_topic("u", 1)
+    for topic in ("t", "u"):
+        simulation.append_to(0, [b"a"], topic)
+    simulation.producer.flush()
+    simulation.cluster.add_partitions("u", 1)
+    names, values = pa.array(["t", "u", "u"]), pa.array([b"1", b"2", b"3"], pa.binary())
+    batch = pa.record_batch([values, pa.array([1, 1, None], pa.int32()), names], list("vpt"))
+    simulation.producer.append(batch, ColumnPositions(value=0, partition=1, topic=2))
+    simulation.producer.flush()
+    assert simulation.values()[1] == [b"1"]
+    assert simulation.values("u")[1][:1] == [b"2"]
+
+
+@pytest.mark.parametrize("idle_ms", [_IDLE_MS, 10 * _IDLE_MS])
+@pytest.mark.parametrize("max_age_ms", ["1000", "300000"])
+def test_keys_of_a_topic_that_was_recreated_smaller_go_where_they_belong(idle_ms, max_age_ms):
+    options = {"metadata_max_idle_ms": str(_IDLE_MS), "metadata_max_age_ms": max_age_ms}
+    simulation = simulate(partitions=6, **options)
+    rows = keyed(100)
+    simulation.append(rows)
+    simulation.producer.flush()
+    simulation.run_for(idle_ms)
+    simulation.cluster.empty_topic("t", 2)
+    began_ms = simulation.clock.ms
+    simulation.producer.begin_task(["t"])
+    simulation.append(rows)
+    simulation.append([(None, b"%d" % n) for n in range(50)])
+    simulation.producer.flush()
+    assert simulation.clock.ms - began_ms < _SOON_MS
+    for partition, records in simulation.cluster.records("t").items():
+        assert records[0].value
+        for record in records:
+            assert record.key is None or partition_of(record.key, 2) == partition
+        sequences = [b.header.base_sequence for b in _log(simulation, partition).batches]
+        assert sequences[0] == 0
+    assert len(simulation.all_values()) == 150
+
+
+def test_a_task_that_pauses_is_told_that_its_topic_was_recreated():
+    simulation = simulate(
+        partitions=2, metadata_max_idle_ms=str(_IDLE_MS), metadata_max_age_ms="1000"
+    )
+    simulation.producer.begin_task(["t"])
+    simulation.append_to(0, [b"lost"])
+    simulation.producer.flush()
+    simulation.run_for(2 * _IDLE_MS)
+    simulation.cluster.empty_topic("t")
+    with pytest.raises(TopicError, match="deleted and created again"):
+        simulation.append_to(0, [b"after"])
+
+
+def _log(simulation: Simulation, partition: int) -> PartitionLog:
+    return simulation.cluster.topics["t"].partitions[partition].log

@@ -10,7 +10,7 @@ from spark_kafka_sink.base.errors import (
     DeliveryError,
     RecordTooLargeError,
 )
-from tests.simulation.harness import partition_of, simulate
+from tests.simulation.harness import Simulation, partition_of, simulate
 
 
 def test_an_oversize_record_is_refused_before_anything_of_its_arrow_batch_is_sent():
@@ -120,3 +120,73 @@ def test_records_as_large_as_java_allows_pass_through_the_smallest_buffer():
         simulation.append([(None, value) for value in values[start : start + 100]])
     simulation.producer.flush()
     assert simulation.values() == {0: values}
+
+
+def _lowered_after_the_first_attempt(is_appended: bool, **options: str) -> Simulation:
+    """A batch of 30 records is sent; there is no answer, and the topic's limit is lowered."""
+    simulation = simulate(partitions=1, **options)
+    simulation.append_to(0, [b"first"])
+    simulation.producer.flush()
+    attempts = []
+
+    def fail_first(broker, topic, index, batch):
+        attempts.append(batch)
+        if len(attempts) > 1:
+            return None
+        simulation.cluster.topics["t"].max_message_bytes = 500
+        simulation.network.faults.cut_next_response = True
+        if not is_appended:
+            return "NOT_LEADER_OR_FOLLOWER"  # which a leader also says that has appended
+        simulation.cluster.topics["t"].max_message_bytes = 1 << 20
+        simulation.scheduler.after(
+            1, lambda: setattr(simulation.cluster.topics["t"], "max_message_bytes", 500)
+        )
+        return None
+
+    simulation.cluster.on_produce = fail_first
+    simulation.append_to(0, [b"%02d" % n + bytes(40) for n in range(30)])
+    return simulation
+
+
+def test_what_is_appended_already_is_not_written_again_when_the_limit_is_lowered():
+    """Nobody can learn that it is: brokers look at sizes before sequence numbers."""
+    simulation = _lowered_after_the_first_attempt(is_appended=True)
+    with pytest.raises(DeliveryError, match="may be in the topic already") as raised:
+        simulation.producer.flush()
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(raised.value)
+    assert "max.message.bytes" in str(raised.value)
+    assert [v[:2] for v in simulation.values()[0]] == [b"fi", *(b"%02d" % n for n in range(30))]
+
+
+def test_a_record_alone_that_may_be_appended_is_called_so_when_the_limit_is_lowered():
+    simulation = simulate(partitions=1)
+
+    def lose_answer(*_):
+        simulation.cluster.on_produce = None
+        simulation.network.faults.cut_next_response = True
+        simulation.scheduler.after(
+            1, lambda: setattr(simulation.cluster.topics["t"], "max_message_bytes", 100)
+        )
+
+    simulation.cluster.on_produce = lose_answer
+    simulation.append_to(0, [bytes(200)])
+    with pytest.raises(DeliveryError, match="MESSAGE_TOO_LARGE.*may be in the topic already"):
+        simulation.producer.flush()
+    assert simulation.values()[0] == [bytes(200)]
+
+
+def test_what_was_not_appended_is_split_and_written_once_when_the_limit_is_lowered():
+    simulation = _lowered_after_the_first_attempt(is_appended=False)
+    simulation.producer.flush()
+    assert [v[:2] for v in simulation.values()[0]] == [b"fi", *(b"%02d" % n for n in range(30))]
+    assert simulation.producer.metrics.batch_splits > 0
+
+
+def test_an_attempt_that_comes_late_and_whole_is_refused_behind_its_parts():
+    """A socket may hold the whole batch until its parts are in the log."""
+    simulation = _lowered_after_the_first_attempt(is_appended=False)
+    simulation.producer.flush()
+    log = simulation.cluster.topics["t"].partitions[0].log
+    whole = log.batches[1].header._replace(records_count=30)
+    assert log.check(whole) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
+    assert log.batches[-1].header.producer_epoch == 0

@@ -108,6 +108,7 @@ def test_each_row_is_in_its_topic_or_a_dead_letter(
         .writeStream.format("pykafka-sink")
         .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         .option("kafka.max.request.size", "2000")
+        .option("kafka.max.block.ms", "10000")
         .option("delivery.guarantee", guarantee)
         .option("transactional.id.prefix", topic)
         .option("transaction.log.replication.factor", "1")

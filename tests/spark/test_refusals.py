@@ -189,7 +189,9 @@ def test_a_null_topic_in_the_data(spark, write):
 
 def test_a_partition_that_does_not_exist(spark, write, new_topic):
     topic = new_topic(3)
-    message = refused(write, spark.sql("select 'v' as value, 3 as partition"), topic)
+    # It may have been added a moment ago: only this is waited for.
+    frame = spark.sql("select 'v' as value, 3 as partition")
+    message = refused(write, frame, topic, kafka_max_block_ms="5000")
     assert f"Invalid partition 3 for topic '{topic}', which has 3 partition(s)" in message
 
 

@@ -148,6 +148,24 @@ def test_a_new_partition_has_no_older_epoch() -> None:
 # --- leaders that a produce response names --------------------------------------------------------
 
 
+def test_the_epoch_of_an_added_partition_does_not_go_back_over_a_broker_that_lags() -> None:
+    metadata = make_metadata()
+    one = UUID(int=1)
+    metadata.update(answer(topic((1, 3), (2, 5), topic_id=one)), 0)
+    # This broker has not heard of the second partition, that one not of its new leader.
+    metadata.update(answer(topic((1, 3), topic_id=one)), 1_000)
+    assert metadata.snapshot.partitions_count("t") == 2
+    metadata.update(answer(topic((1, 3), (3, 4), topic_id=one)), 2_000)
+    assert metadata.snapshot.leader_epoch(TopicPartition("t", 1)) == 5
+
+
+def test_without_topic_ids_fewer_partitions_are_believed() -> None:
+    metadata = make_metadata()
+    metadata.update(answer(topic((1, 3), (2, 5))), 0)
+    metadata.update(answer(topic((1, 3))), 1_000)
+    assert metadata.snapshot.partitions_count("t") == 1
+
+
 def test_a_newer_leader_is_taken_over_with_its_address() -> None:
     metadata = make_metadata()
     metadata.update(answer(topic((1, 5), (1, 5))), 0)

@@ -91,7 +91,9 @@ def test_topics_without_rows_are_forgotten_and_asked_for_no_more() -> None:
     assert metadata.topics == ["t", "u"]
     metadata.update(both, 10_000)
     assert metadata.topics == ["u"]
-    # Whoever writes to it again writes to what it is then.
+    assert list(metadata.snapshot.topics) == ["u"]
+    # A later task writes to what it is then.
+    metadata.begin_task(11_000)
     metadata.add_topic("t", 11_000)
     metadata.update(answer(topic((1, 0), topic_id=UUID(int=2)), topic((1, 0), name="u")), 11_000)
     assert metadata.problems == {}
@@ -127,3 +129,33 @@ def test_rebootstrap_on_demand_and_not_at_all() -> None:
         metadata.update(answer(topic((1, 0))), 0)
         metadata.rebootstrap()
         assert len(metadata.candidate_nodes(0)) == count
+
+
+def test_a_task_that_has_paused_finds_out_that_its_topic_is_another_one() -> None:
+    metadata = make_metadata(max_idle_ms=10_000, topics=("t",))
+    metadata.update(answer(topic((1, 0), topic_id=UUID(int=1))), 5_000)
+    metadata.update(answer(), 10_000)
+    assert metadata.topics == []
+    metadata.add_topic("t", 11_000)
+    metadata.update(answer(topic((1, 0), topic_id=UUID(int=2))), 11_000)
+    assert metadata.problems["t"].is_fatal
+
+
+def test_an_idle_topic_is_asked_for_again_before_anything_is_written_to_it() -> None:
+    """Nobody has asked for metadata meanwhile."""
+    metadata = make_metadata(max_idle_ms=10_000, topics=("t",))
+    metadata.update(answer(topic((1, 7), (1, 7), topic_id=UUID(int=1))), 0)
+    metadata.begin_task(10_000)
+    metadata.add_topic("t", 10_000)
+    assert "t" not in metadata.snapshot.topics
+    assert metadata.time_to_next_update_ms(10_000) == 0
+    # Epochs of the former topic do not count for this one.
+    metadata.update(answer(topic((2, 0), topic_id=UUID(int=2))), 10_001)
+    assert metadata.snapshot.topics["t"].partitions == [(2, 0)]
+
+
+def test_a_topic_that_is_waited_for_is_not_forgotten_before_its_first_answer() -> None:
+    metadata = make_metadata(max_idle_ms=10_000, topics=("t",))
+    metadata.update(answer(topic((1, 0))), 30_000)
+    assert metadata.topics == ["t"]
+    assert "t" in metadata.snapshot.topics
