@@ -162,6 +162,14 @@ def _parts_in_reverse(original):  # type: ignore[no-untyped-def]
     return lambda self, batch, target: original(self, batch, target)[::-1]
 
 
+def _probe_numbered_anew(original):  # type: ignore[no-untyped-def]
+    def renumber_later(self, topic_partition):  # type: ignore[no-untyped-def]
+        self._to_renumber.add(topic_partition)
+        return True
+
+    return renumber_later
+
+
 def _parts_share_a_sequence(original):  # type: ignore[no-untyped-def]
     def split(self, batch, target):  # type: ignore[no-untyped-def]
         parts = original(self, batch, target)
@@ -297,6 +305,12 @@ BUGS: dict[str, Bug] = {
     ),
     "parts of a split batch reversed": Bug(
         "the second half is sent first", BatchSplitter, "split", _parts_in_reverse
+    ),
+    "parts numbered anew although the whole may be appended": Bug(
+        "a batch whose answer was lost is split, as a limit was lowered, and written twice",
+        ProducerState,
+        "_renumber_later",
+        _probe_numbered_anew,
     ),
     "parts of a split batch share a sequence": Bug(
         "every part has the sequence of the whole",

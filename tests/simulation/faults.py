@@ -22,18 +22,23 @@ _RETRIABLE = (
     "LEADER_NOT_AVAILABLE",
     "CORRUPT_MESSAGE",
 )
-
+# Of max.message.bytes. Each single record fits.
+_LIMITS = (300, 1000, 5000, 1 << 20)
 _TOPIC_ERRORS = ("LEADER_NOT_AVAILABLE", "UNKNOWN_TOPIC_OR_PARTITION")
 
 
 @dataclass
 class FaultRanges:
-    """How bad it may get. ``horizon_ms``: everything is healed by then."""
+    """How bad it may get. ``horizon_ms``: everything is healed by then.
+
+    changes: how often somebody changes the topic: its limits, its partitions
+    """
 
     horizon_ms: int = 20_000
     events: int = 8
     allow_unclean: bool = False
     network_level: float = 0.03
+    changes: int = 0
 
 
 class FaultPlan:
@@ -61,7 +66,17 @@ class FaultPlan:
             # Most of them early, while there is something to disturb.
             at_ms = int(self._ranges.horizon_ms * self._rng.random() ** 3)
             self._simulation.scheduler.after(at_ms, self._choose())
+        if self._ranges.changes:
+            self._begin_changes()
         self._simulation.scheduler.after(self._ranges.horizon_ms, self.heal)
+
+    def _begin_changes(self) -> None:
+        # Drawn apart, so that other lives stay what they were.
+        rng = random.Random(str(self._cluster.topics["t"].topic_id))
+        for _ in range(self._ranges.changes):
+            at_ms = int(self._ranges.horizon_ms * rng.random() ** 3)
+            change = rng.choice(self._changes())
+            self._simulation.scheduler.after(at_ms, lambda c=change: c(rng))
 
     def heal(self) -> None:
         """No more faults; whoever is away comes back."""
@@ -143,6 +158,48 @@ class FaultPlan:
 
     def _note(self, text: str) -> None:
         self.log.append(f"{self._simulation.clock.ms} {text}")
+
+    # --- what people change: it stays when all is healed ---------------------------------------
+
+    def _changes(self) -> Sequence[Callable[[random.Random], None]]:
+        return (
+            self._change_limit,
+            self._lower_limit_behind_a_lost_answer,
+            self._lower_limit_behind_a_lost_answer,
+            self._change_limit_of_broker,
+            self._add_partitions,
+        )
+
+    def _change_limit(self, rng: random.Random) -> None:
+        topic = self._cluster.topics["t"]
+        topic.max_message_bytes = rng.choice(_LIMITS)
+        self._note(f"max.message.bytes is {topic.max_message_bytes}")
+
+    def _lower_limit_behind_a_lost_answer(self, rng: random.Random) -> None:
+        """The next record batch may be appended; its answer is lost, and the limit lowered."""
+
+        def lose(broker: SimBroker, data: bytes) -> None:
+            if data[4:6] == _PRODUCE_KEY:
+                self._cluster.on_receive = None
+                self._network.faults.cut_next_response = True
+                self._simulation.scheduler.after(rng.randint(0, 20), lambda: lower())
+
+        def lower() -> None:
+            self._cluster.topics["t"].max_message_bytes = rng.choice(_LIMITS[:2])
+            self._note("max.message.bytes is lowered behind a lost answer")
+
+        self._cluster.on_receive = lose
+
+    def _change_limit_of_broker(self, rng: random.Random) -> None:
+        """It leads by its own limit whatever it leads, from now on or later."""
+        broker = rng.choice(list(self._cluster.brokers.values()))
+        broker.max_message_bytes = rng.choice((None, *_LIMITS))
+        self._note(f"message.max.bytes of broker {broker.node_id} is {broker.max_message_bytes}")
+
+    def _add_partitions(self, rng: random.Random) -> None:
+        count = rng.randint(1, 3)
+        self._note(f"t gets {count} more partitions")
+        self._cluster.add_partitions("t", count)
 
     # --- events --------------------------------------------------------------------------------
 

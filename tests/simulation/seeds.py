@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.telemetry import FINISH_MS
 from tests import twin
 from tests.simulation.faults import FaultPlan, FaultRanges
-from tests.simulation.harness import Simulation
+from tests.simulation.harness import Simulation, partition_of
 from tests.simulation.refusing import RefusingBrokers
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 from tests.simulation.telemetry_world import maybe_ask_for_metrics, take_leave
@@ -33,6 +33,7 @@ from tests.simulation.telemetry_world import maybe_ask_for_metrics, take_leave
 REPLAY = "python -m tests.simulation.seeds {seed}"
 _MOST_POLLS = 60_000
 _MOST_REFUSALS = 8
+_MAX_IDLE_MS = 5_000
 
 
 class InvariantError(AssertionError):
@@ -52,6 +53,7 @@ class Settings:
     ranges: FaultRanges
     sasl: Sasl | None = None
     refusing: RefusingBrokers | None = None
+    recreates: bool = False
 
     @property
     def is_idempotent(self) -> bool:
@@ -68,7 +70,8 @@ class Settings:
 
         What may have been appended before brokers refuse it, nobody can put right.
         """
-        is_calm = not self.ranges.events and not self.ranges.network_level and self.sasl is None
+        ranges = self.ranges
+        is_calm = not (ranges.events or ranges.network_level or ranges.changes or self.sasl)
         return "delivery_timeout_ms" not in self.options and (self.refusing is None or is_calm)
 
     @property
@@ -87,9 +90,23 @@ def choose_sasl(rng: random.Random) -> Sasl | None:
     return Sasl(mechanism, dict(USERS), rng.choice(lifetimes_ms))
 
 
+def choose_changes(settings: Settings, rng: random.Random) -> None:
+    """What people change of the topic meanwhile. Drawn apart, too."""
+    if rng.random() < 0.5:
+        settings.ranges.changes = rng.choice((1, 4, 8))
+    if rng.random() < 0.2:
+        settings.recreates = True
+        settings.options["metadata_max_idle_ms"] = str(_MAX_IDLE_MS)
+
+
 @dataclass
 class Life:
-    """What happened. ``acknowledged``: (partition, base offset, values) of each batch."""
+    """What happened since the topic was created, the last time.
+
+    acknowledged: (partition, base offset, values) of each batch
+    keys: of the values whose key decides where they go
+    fewest_partitions: that the topic has had; partitions are added only
+    """
 
     seed: int
     settings: Settings
@@ -97,6 +114,9 @@ class Life:
     plan: FaultPlan
     appended: list[bytes] = field(default_factory=list)
     acknowledged: list[tuple[int, int, list[bytes]]] = field(default_factory=list)
+    keys: dict[bytes, bytes] = field(default_factory=dict)
+    fewest_partitions: int = 0
+    epochs: dict[int, int] = field(default_factory=dict)
     failure: Exception | None = None
     started_ms: int = 0
     trace: str = ""
@@ -146,6 +166,7 @@ def live(seed: int) -> Life:
     settings = choose_settings(rng)
     settings.sasl = choose_sasl(random.Random(f"sasl of {seed}"))
     settings.refusing = RefusingBrokers.choose(random.Random(f"refusals of {seed}"))
+    choose_changes(settings, random.Random(f"people of {seed}"))
     limit = random.Random(f"limit of {seed}").choice((None, None, None, 20_000, 200_000))
     simulation = Simulation(rng.getrandbits(32), 3, limit, **settings.producer_options)
     if settings.sasl is not None:
@@ -159,10 +180,13 @@ def live(seed: int) -> Life:
         simulation.cluster.on_validate = settings.refusing.validator(simulation.clock)
     plan = FaultPlan(simulation, random.Random(rng.random()), settings.ranges)
     life = Life(seed, settings, simulation, plan, started_ms=simulation.clock.ms)
+    life.fewest_partitions = settings.partitions
     _watch(life)
     plan.begin()
     try:
-        for _ in range(rng.randint(1, 3)):
+        for number in range(rng.randint(1, 3)):
+            if number and settings.recreates:
+                _recreate(life, random.Random(f"{number} topics of {seed}"))
             simulation.producer.begin_task(["t"])
             _task(life, rng)
     except KafkaSinkError as error:
@@ -171,6 +195,20 @@ def live(seed: int) -> Life:
     if (leave_ms := take_leave(simulation)) > FINISH_MS:
         raise InvariantError(f"the last push took {leave_ms} ms")
     return life
+
+
+def _recreate(life: Life, rng: random.Random) -> None:
+    """The topic, of no interest meanwhile, is deleted and created anew, perhaps smaller."""
+    check(life)
+    simulation, cluster = life.simulation, life.simulation.cluster
+    simulation.run_for(_MAX_IDLE_MS)
+    life.fewest_partitions = rng.randint(1, len(cluster.topics["t"].partitions))
+    cluster.empty_topic("t", life.fewest_partitions)
+    life.started_ms = simulation.clock.ms
+    for noted in (life.appended, life.acknowledged, life.keys, life.epochs):
+        noted.clear()
+    if life.settings.refusing is not None:
+        life.settings.refusing.values.clear()
 
 
 def _task(life: Life, rng: random.Random) -> None:
@@ -186,9 +224,11 @@ def _task(life: Life, rng: random.Random) -> None:
         ]
         life.appended += values
         if rng.random() < 0.3:
-            simulation.append_to(rng.randrange(life.settings.partitions), values)
+            partitions = len(simulation.cluster.topics["t"].partitions)
+            simulation.append_to(rng.randrange(partitions), values)
         else:
             keys = [rng.choice((None, b"", b"a", b"bcd")) for _ in values]
+            life.keys.update((v, k) for k, v in zip(keys, values) if k is not None)
             simulation.append(list(zip(keys, values)))
         if rng.random() < 0.5:
             simulation.run_for(rng.choice((1, 20, 500)))
@@ -205,7 +245,7 @@ def _watch(life: Life) -> None:
     producer, simulation = life.simulation.producer, life.simulation
     acknowledge, run_once = producer.sender._acknowledge, producer.sender.run_once
     complete = producer.sender._complete
-    epochs: dict[int, int] = {}
+    epochs = life.epochs
     digest = hashlib.sha256()
 
     def noting_acknowledge(batch, base_offset):  # type: ignore[no-untyped-def]
@@ -277,6 +317,7 @@ def check(life: Life) -> None:
         _check_order(life, logs, tainted)
     if settings.options["acks"] == "all":
         _check_acknowledged(life, logs, tainted)
+    _check_keys(life, logs)
     if life.failure is None:
         _check_complete(life)
     patience_ms = settings.ranges.horizon_ms + 130_000 + 60_000 + 20_000
@@ -291,6 +332,8 @@ def _check_failure(life: Life) -> None:
         return
     if not isinstance(life.failure, (DeliveryError, BufferExhaustedError)):
         raise InvariantError(f"unexpected failure: {life.failure!r}")
+    if life.settings.ranges.changes and "may be in the topic already" in str(life.failure):
+        return
     if life.settings.must_succeed:
         raise InvariantError(f"failed although every fault had ended: {life.failure}")
 
@@ -334,6 +377,16 @@ def _check_order(life: Life, logs: dict[int, list[twin.Record]], tainted: set[in
             numbers = list(dict.fromkeys(numbers))  # at least once: a repetition is no disorder
         if numbers != sorted(numbers):
             raise InvariantError(f"t-{partition}: records out of order")
+
+
+def _check_keys(life: Life, logs: dict[int, list[twin.Record]]) -> None:
+    """Keys go where murmur2 puts them among as many partitions as the topic has had."""
+    counts = range(life.fewest_partitions, len(logs) + 1)
+    for partition, records in logs.items():
+        for record in records:
+            key = life.keys.get(record.value or b"")
+            if key is not None and partition not in {partition_of(key, n) for n in counts}:
+                raise InvariantError(f"t-{partition}: a record of the key {key!r}, of {counts}")
 
 
 def _check_acknowledged(life: Life, logs: dict[int, list[twin.Record]], tainted: set[int]) -> None:
@@ -394,6 +447,7 @@ def main(arguments: list[str]) -> int:
     failure = try_seed(numbers[0])
     life_settings = choose_settings(random.Random(numbers[0]))
     life_settings.sasl = choose_sasl(random.Random(f"sasl of {numbers[0]}"))
+    choose_changes(life_settings, random.Random(f"people of {numbers[0]}"))
     print(life_settings)
     if failure is not None:
         print(failure)
