@@ -68,13 +68,3 @@ def test_what_is_remembered_ends_with_the_snapshot_and_with_slow_nodes():
     assert topic.available(CLUSTER, frozenset({2})) == [0, 2]
     assert topic.available(make_cluster({"t": [(9, 0), (2, 0), (3, 0)]}), nobody) == [1, 2]
     assert topic.available(CLUSTER, nobody) == [0, 1, 2]
-
-
-def test_leaders_are_those_of_the_partitions_that_rows_without_a_key_may_go_to():
-    """Without node 9, which is not there, and without slow ones."""
-    topic = TopicSlots("t", 0, 3, random.Random(7))
-    cluster = make_cluster({"t": [(9, 0), (2, 0), (3, 0)]})
-    assert topic.leaders(cluster) == {2, 3}
-    topic.available(cluster, frozenset({2}))
-    assert topic.leaders(cluster) == {3}
-    assert topic.leaders(make_cluster({"t": [(1, 0), (2, 0), (3, 0)]})) == {1, 3}
