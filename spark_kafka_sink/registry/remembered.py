@@ -30,7 +30,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder
+from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder, read_own
 from spark_kafka_sink.base.process import identity_of
 from spark_kafka_sink.registry.answers import Schema
 
@@ -49,7 +49,7 @@ class Remembered:
         """What was told of ``asked``, which says all that the answer depends on; else None."""
         try:
             path = self._path(asked)
-            return None if path is None else _schema(json.loads(path.read_bytes()))
+            return None if path is None else _schema(json.loads(read_own(path)))
         except (OSError, PrivateFolderError, ValueError, KeyError, TypeError):
             return None
 

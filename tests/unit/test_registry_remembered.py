@@ -7,7 +7,8 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def registry() -> Iterator[Registry]:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(private_folder.tempfile, "gettempdir", lambda: str(tmp_path))
-    return tmp_path / f"pykafka-sink-registry-{os.geteuid()}"
+    return private_folder.private_folder("registry")
 
 
 def ask(registry: Registry, text: str = TEXT) -> Schema:
@@ -100,13 +101,76 @@ def test_a_file_that_is_damaged_is_as_none(folder: Path, content: str) -> None:
     assert Remembered(os.getpid()).read("asked") is None
 
 
-def test_a_folder_of_somebody_else_is_not_used(
+def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder.mkdir(0o777)
+    Remembered(os.getpid()).write("asked", SCHEMA)
     folder.chmod(0o777)
     with caplog.at_level(logging.WARNING):
-        Remembered(os.getpid()).write("asked", SCHEMA)
-    assert "is not kept for later micro-batches" in caplog.text
+        assert Remembered(os.getpid()).read("asked") == SCHEMA
+    assert "could be read or written by others, and no longer is" in caplog.text
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (path,) = folder.iterdir()
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
     assert Remembered(os.getpid()).read("asked") is None
-    assert [*folder.iterdir()] == []
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user")
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """As /tmp is: everybody makes folders there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        Path(name).chmod(0o1777)
+        monkeypatch.setattr(private_folder.tempfile, "gettempdir", lambda: name)
+        yield Path(name)
+
+
+@needs_root
+def test_folders_that_another_user_makes_first_are_not_in_the_way(
+    shared: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"pykafka-sink-registry-{os.geteuid()}", f"pykafka-sink-registry-{os.geteuid()}-0"]
+    subprocess.run(["mkdir", "-m", "777", *names], cwd=shared, user="nobody", check=True)
+    (shared / f"pykafka-sink-registry-{os.geteuid()}-00").symlink_to(shared / names[0])
+    Remembered(os.getpid()).write("asked", SCHEMA)
+    assert Remembered(os.getpid()).read("asked") == SCHEMA
+    assert caplog.text == ""
+    assert [*(shared / names[0]).iterdir(), *(shared / names[1]).iterdir()] == []
+
+
+@needs_root
+def test_what_another_user_has_written_is_not_read(folder: Path) -> None:
+    Remembered(os.getpid()).write("asked", SCHEMA)
+    (path,) = folder.iterdir()
+    os.chown(path, 65534, -1)
+    assert Remembered(os.getpid()).read("asked") is None
+
+
+@needs_root
+@pytest.mark.parametrize("change", [lambda p: p.chmod(0o777), lambda p: os.chown(p, 65534, -1)])
+def test_a_place_where_others_replace_folders_is_not_used(
+    shared: Path, change: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    change(shared)
+    with caplog.at_level(logging.WARNING):
+        Remembered(os.getpid()).write("asked", SCHEMA)
+    assert f"other users may replace what is in {shared}: set TMPDIR" in caplog.text
+    assert Remembered(os.getpid()).read("asked") is None
+    assert [*shared.iterdir()] == []
+
+
+def test_processes_that_begin_at_the_same_time_find_the_same_folder(tmp_path: Path) -> None:
+    code = "from spark_kafka_sink.base.private_folder import private_folder as f; print(f('x'))"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
+        for _ in range(4)
+    ]
+    for process in started:
+        process.communicate()
+        assert process.returncode == 0
+    last = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment)
+    assert Path(last.stdout.decode().strip()) == min(tmp_path.glob("pykafka-sink-x-*"))
