@@ -72,8 +72,15 @@ def private_key(text: str) -> PemKey:
     if len(keys) != 1:
         raise DamagedStoreError(f"Expected one private key, but found {len(keys)}")
     (key,) = keys
+    der.check_iterations(key.data)
     is_encrypted = bool(key.encryption) or key.label == _ENCRYPTED_PRIVATE_KEY
     return PemKey(Secret(encode(key.label, key.data, key.encryption)), is_encrypted)
+
+
+def check_iterations(text: str) -> None:
+    """As ``der.check_iterations``, for a key that somebody else reads."""
+    for block in _blocks(text):
+        der.check_iterations(block.data)
 
 
 def encode(label: str, data: bytes, headers: str = "") -> str:

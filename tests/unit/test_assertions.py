@@ -148,7 +148,7 @@ class TestKeys:
             (
                 "-----BEGIN PRIVATE KEY-----\nS3CRET\n-----END PRIVATE KEY-----",
                 {},
-                "must be a private",
+                "is not base64",
             ),
             ("rsa", {"private_key_passphrase": Secret("S3CRET")}, "is not encrypted, but"),
             ("encrypted", {}, "is encrypted, and"),

@@ -30,6 +30,8 @@ from cryptography.hazmat.primitives.serialization import (
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig
+from spark_kafka_sink.security import der, pem
+from spark_kafka_sink.security.material import DamagedStoreError
 from spark_kafka_sink.security.mechanisms.text import utf8
 from spark_kafka_sink.security.oauth.files import read_text
 
@@ -119,14 +121,19 @@ def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
     password = None if passphrase is None else utf8(passphrase.reveal(), _PASSPHRASE)
     try:
         if "-----BEGIN" in text:
+            pem.check_iterations(text)
             return load_pem_private_key(text.encode(), password)
-        return load_der_private_key(base64.b64decode(text), password)
+        data = base64.b64decode(text)
+        der.check_iterations(data)
+        return load_der_private_key(data, password)
     except TypeError:
         what = (
             f"is encrypted, and {_PASSPHRASE} is missing"
             if passphrase is None
             else f"is not encrypted, but {_PASSPHRASE} is given"
         )
+    except DamagedStoreError as error:
+        what = f"cannot be read: {error}"
     except (ValueError, binascii.Error, UnsupportedAlgorithm):
         # Without its cause: no text of a key may come from a library.
         what = "cannot be read: it must be a private key in PEM" + (

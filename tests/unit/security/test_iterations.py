@@ -1,0 +1,129 @@
+"""How often a password is hashed is told by the file: Java's limit holds for each kind of it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.localkafka.certificates import Authority
+from spark_kafka_sink.security import der, pem, stores
+from spark_kafka_sink.security.material import DamagedStoreError
+from spark_kafka_sink.security.oauth.assertion import _private_key
+from tests.unit.security.test_stores import KEY_OPTIONS, of_file
+
+PASSWORD = "a password: marked"
+CLIENT = Authority().issue("client")
+STORE = CLIENT.pkcs12(PASSWORD)
+KEY = base64.b64decode("".join(CLIENT.private_key(PASSWORD).splitlines()[1:-1]))
+TOO_MANY = 2**31 - 1
+LIMIT = "2,147,483,647 iterations with its password, and 5,000,000 at most"
+_KDF = bytes.fromhex("2a864886f70d01050c")
+
+
+def encoded(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    length = bytes([size]) if size < 0x80 else b"\x82" + size.to_bytes(2, "big")
+    return bytes([tag]) + length + content
+
+
+def number(value: int) -> bytes:
+    return encoded(der.INTEGER, value.to_bytes(5, "big").lstrip(b"\0"))
+
+
+def of_kdf(data: bytes, identifier: bytes, iterations: int) -> bytes:
+    """``data``, DER, where each key of a password takes so many iterations, by ``identifier``."""
+    out, last = b"", b""
+    for element in der.elements(data):
+        content = element.value
+        if last == _KDF and element.tag == der.SEQUENCE:
+            salt, _, *rest = der.elements(content)
+            parts = encoded(salt.tag, salt.value) + number(iterations)
+            content = parts + b"".join(encoded(part.tag, part.value) for part in rest)
+        elif element.tag & 0x20 or (element.tag == der.OCTET_STRING and content[:2] == b"\x30\x82"):
+            content = of_kdf(content, identifier, iterations)
+        last = content if element.tag == der.OBJECT_IDENTIFIER else b""
+        out += encoded(element.tag, identifier if last == _KDF else content)
+    return out
+
+
+def of_mac(data: bytes, iterations: int) -> bytes:
+    *parts, mac = der.elements(der.first(data, der.SEQUENCE).content)
+    digest, salt, _ = der.elements(mac.content)
+    fields = encoded(digest.tag, digest.value) + encoded(salt.tag, salt.value) + number(iterations)
+    body = b"".join(encoded(part.tag, part.value) for part in parts)
+    return encoded(der.SEQUENCE, body + encoded(mac.tag, fields))
+
+
+def in_ber(data: bytes) -> bytes:
+    """The outer length is not told, as some programs write it."""
+    return b"\x30\x80" + der.first(data, der.SEQUENCE).value + b"\0\0"
+
+
+def in_pem(data: bytes) -> str:
+    return pem.encode("ENCRYPTED PRIVATE KEY", data)
+
+
+def error_of(content: bytes | str, folder: Path, **options: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        stores.key_material(of_file(folder, content, **options), KEY_OPTIONS)
+    return str(caught.value)
+
+
+_PBES1 = bytes.fromhex("2a864886f70d01050a")
+_OF_PKCS12 = bytes.fromhex("2a864886f70d010c0103")
+
+
+@pytest.mark.parametrize("identifier", [_KDF, _PBES1, _OF_PKCS12], ids=["PBES2", "PBES1", "PKCS12"])
+@pytest.mark.parametrize("form", [bytes, in_ber])
+def test_a_pkcs12_store_that_is_encrypted_for_minutes(
+    identifier: bytes, form: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    store = form(of_kdf(STORE, identifier, TOO_MANY))
+    assert LIMIT in error_of(store, tmp_path, password=Secret(PASSWORD))
+
+
+@pytest.mark.parametrize("form", [bytes, in_ber, lambda data: in_ber(data) + b"\0\0"])
+def test_a_pkcs12_store_whose_mac_takes_minutes(
+    form: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    assert LIMIT in error_of(form(of_mac(STORE, TOO_MANY)), tmp_path, password=Secret(PASSWORD))
+
+
+def test_a_key_in_pem(tmp_path: Path) -> None:
+    key = in_pem(of_kdf(KEY, _KDF, TOO_MANY))
+    content = key + CLIENT.certificate_chain
+    assert LIMIT in error_of(content, tmp_path, key_password=Secret(PASSWORD))
+
+
+def test_a_key_of_scrypt(tmp_path: Path) -> None:
+    """Three numbers, which are multiplied; OpenSSL bounds the memory only."""
+    parameters = encoded(der.OCTET_STRING, b"salt") + b"".join(map(number, (2**17, 1, 2**17)))
+    scrypt = encoded(der.OBJECT_IDENTIFIER, bytes.fromhex("2b06010401da47040b"))
+    data = scrypt + encoded(der.SEQUENCE, parameters)
+    content = in_pem(encoded(der.SEQUENCE, data)) + CLIENT.certificate_chain
+    assert "17,179,869,184 iterations" in error_of(content, tmp_path)
+
+
+@pytest.mark.parametrize("form", [in_pem, lambda data: base64.b64encode(data).decode()])
+def test_the_key_that_signs_assertions(form: Callable[[bytes], str], tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(form(of_kdf(KEY, _KDF, TOO_MANY)))
+    with pytest.raises(AuthenticationError, match=LIMIT):
+        _private_key(str(path), Secret(PASSWORD))
+
+
+def test_javas_limit_itself_is_taken() -> None:
+    der.check_iterations(of_kdf(STORE, _KDF, der.MOST_ITERATIONS))
+    with pytest.raises(DamagedStoreError, match="5,000,001 iterations"):
+        der.check_iterations(of_kdf(STORE, _KDF, der.MOST_ITERATIONS + 1))
+
+
+def test_what_is_written_today_is_read(tmp_path: Path) -> None:
+    for store in (STORE, in_ber(STORE)):
+        config = of_file(tmp_path, store, password=Secret(PASSWORD))
+        assert stores.key_material(config, KEY_OPTIONS) is not None
