@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from spark_kafka_sink.config.bootstrap import protocols_in
 from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
 from spark_kafka_sink.config.redaction import shown_by_spark, warning_of_shown
-from spark_kafka_sink.config.sasl_keys import PLAIN
+from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, OAUTHBEARER, PLAIN
 from spark_kafka_sink.config.security_config import (
     SASL_PLAINTEXT,
     SECURITY_PROTOCOLS,
@@ -15,6 +15,9 @@ from spark_kafka_sink.config.security_config import (
 )
 from spark_kafka_sink.config.security_keys import SASL_CONFIG, SSL_CONFIG
 from spark_kafka_sink.config.ssl_keys import OLD_PROTOCOLS
+
+_IN_CLEAR = {PLAIN: "password", OAUTHBEARER: "token", AWS_MSK_IAM: "token"}
+"""Mechanism -> what it sends as it is. SCRAM and GSSAPI send proofs."""
 
 
 def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
@@ -40,10 +43,11 @@ def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Ite
                 "TLSv1.3 are spoken"
             )
     mechanism = None if security.sasl is None else security.sasl.mechanism
-    if security.protocol == SASL_PLAINTEXT and mechanism == PLAIN:
+    crossing = None if mechanism is None else _IN_CLEAR.get(mechanism)
+    if security.protocol == SASL_PLAINTEXT and crossing is not None:
         yield (
-            "kafka.sasl.mechanism=PLAIN with kafka.security.protocol=SASL_PLAINTEXT: the password "
-            "crosses the network unencrypted. SASL_SSL encrypts it"
+            f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
+            f"{crossing} crosses the network unencrypted. SASL_SSL encrypts it"
         )
 
 

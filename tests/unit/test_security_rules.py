@@ -324,9 +324,32 @@ def test_doubtful_options_are_told() -> None:
         "kafka.ssl.enabled.protocols: TLSv1.1, TLSv1 has no effect: only TLSv1.2 and TLSv1.3 are "
         "spoken",
     )
-    assert parse(SASL, USER, {"kafka.security.protocol": "SASL_PLAINTEXT"}).notes == (
-        "kafka.sasl.mechanism=PLAIN with kafka.security.protocol=SASL_PLAINTEXT: the password "
-        "crosses the network unencrypted. SASL_SSL encrypts it",
+
+
+_TOKENS = {"kafka.sasl.oauthbearer.token.endpoint.url": "https://idp.example/token"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "options", "crossing"),
+    [
+        ("PLAIN", USER, "password"),
+        ("OAUTHBEARER", _TOKENS, "token"),
+        ("AWS_MSK_IAM", {}, "token"),
+        ("SCRAM-SHA-512", USER, None),
+    ],
+)
+def test_what_crosses_the_network_in_clear_is_told(
+    mechanism: str, options: dict[str, str], crossing: str | None
+) -> None:
+    given = {"kafka.sasl.mechanism": mechanism, "kafka.security.protocol": "SASL_PLAINTEXT"}
+    note = (
+        f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
+        f"{crossing} crosses the network unencrypted. SASL_SSL encrypts it"
+    )
+    assert parse(SASL, options, given).notes == (() if crossing is None else (note,))
+    assert not any(
+        "crosses" in n
+        for n in parse(SASL, options, {**given, "kafka.security.protocol": "SASL_SSL"}).notes
     )
 
 
