@@ -172,7 +172,7 @@ security: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m "long or not long" tests/security/test_matrix.py tests/security/test_spark_control.py tests/security/test_spark.py tests/security/test_properties_file.py tests/security/test_secrets.py tests/security/test_secrets_in_spark.py
 
 security-life: $(VENV)/dev.installed
-	$(BIN)/python -m pytest -m long tests/security/test_life.py
+	$(BIN)/python -m pytest -m long tests/security/test_life.py tests/security/test_rotation.py
 
 kerberos: $(VENV)/dev.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,kerberos]'

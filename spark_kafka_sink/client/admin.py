@@ -6,7 +6,7 @@ Every wait ends at a deadline, an instant of the injected clock in milliseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from spark_kafka_sink.base.backoff import RandomSource
@@ -86,6 +86,7 @@ class AdminClient(BlockingClient):
     ) -> None:
         super().__init__(bootstrap, settings, network, clock, rng, converse)
         self._controller: Node | None = None
+        self._are_credentials_replaced: Callable[[], bool] | None = None
 
     @classmethod
     def connect(
@@ -134,7 +135,14 @@ class AdminClient(BlockingClient):
         clock = SystemClock() if clock is None else clock
         settings = ClientSettings.of(config)
         bootstrap = bootstrap_addresses(config)
-        return cls(bootstrap, settings, network, clock, Random(), security.converse)
+        client = cls(bootstrap, settings, network, clock, Random(), security.converse)
+        client._are_credentials_replaced = security.watch()
+        return client
+
+    def look_for_credentials(self) -> None:
+        """Make connections anew if stores or references have changed: for a client that is kept."""
+        if self._are_credentials_replaced is not None and self._are_credentials_replaced():
+            self._client.renew_connections()
 
     # --- questions -----------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ SSL_KEYS = [
         HIGH,
         "File with this client's private key and certificate chain, if the brokers want one: "
         "PKCS12, JKS, or PEM with key and chain in one file. Read again when it has changed: the "
-        "next connection uses what is in it then.",
+        "next connection uses what is in it then, and from the next task on all do.",
         takes_references=True,
     ),
     ConfigKey(

@@ -35,12 +35,14 @@ class Channel(Protocol):
     is_connected: it can be written to and read from
     has_unsent: the socket is to be waited for until it takes more
     failure: what has ended the connection after the bytes that were read last
+    expires_at_ms: as of ``Connected``
     """
 
     channel_id: int
     socket: socket.socket
     is_connected: bool
     failure: OSError | RefusedError | None
+    expires_at_ms: int | None
 
     @property
     def has_unsent(self) -> bool: ...
@@ -121,6 +123,7 @@ class PlaintextChannel:
         self.socket = sock
         self.is_connected = False
         self.failure: OSError | RefusedError | None = None
+        self.expires_at_ms: int | None = None
         self._unsent: deque[memoryview] = deque()
 
     @property

@@ -79,6 +79,7 @@ class NetworkClient:
         self._by_channel: dict[int, NodeConnection] = {}
         self._next_channel_id = 0
         self._completed: list[tuple[OnComplete, ClientResponse]] = []
+        self._is_renewal_asked = False
         self.on_disconnect: Callable[[Node], None] | None = None
         """Called when a connection was lost or did not come about."""
         self.on_refused: Callable[[AuthenticationError], None] | None = None
@@ -189,12 +190,29 @@ class NetworkClient:
         connection.note_sent(buffers, now_ms)
         self._network.send(connection.channel_id, buffers)
 
+    def renew_connections(self) -> None:
+        """Make each connection anew, as soon as nothing is in flight on it: credentials are others.
+
+        May be called from any thread. No later request is sent on a connection of before.
+        """
+        self._is_renewal_asked = True
+        self._network.wakeup()
+
+    def _end_connections(self) -> None:
+        self._is_renewal_asked = False
+        for connection in list(self._by_channel.values()):
+            # Before there is a channel, nothing was made with the former credentials.
+            if connection.state is not ConnectionState.RESOLVING:
+                connection.ends_at_ms = 0
+
     def wakeup(self) -> None:
         """End the wait of ``poll``. May be called from any thread."""
         self._network.wakeup()
 
     def poll(self, timeout_ms: int, now_ms: int) -> None:
         """Wait for events up to ``timeout_ms``; call ``on_complete`` of requests that are done."""
+        if self._is_renewal_asked:
+            self._end_connections()
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is not None:
             timeout_ms = min(timeout_ms, deadline_ms - now_ms)
@@ -227,6 +245,8 @@ class NetworkClient:
     # --- connections ---------------------------------------------------------------------------
 
     def _connection(self, node: Node) -> NodeConnection:
+        if self._is_renewal_asked:
+            self._end_connections()
         connection = self._connections.get(node.node_id)
         if connection is None:
             metrics = self.nodes.setdefault(node.node_id, NodeMetrics())
@@ -243,7 +263,7 @@ class NetworkClient:
         """Authenticate again, or where it is too late for that, close: nothing went wrong."""
         protocol = connection.protocol
         assert protocol is not None
-        if now_ms >= protocol.ends_at_ms:
+        if connection.is_over(now_ms):
             self._close(connection)
             return
         connection.change(ConnectionEvent.REAUTHENTICATE)
@@ -308,6 +328,7 @@ class NetworkClient:
             self._connector.to_next_address(connection, now_ms)
         elif isinstance(event, Connected):
             self._connector.open(connection, now_ms)
+            self._note_expiry(connection, event.expires_at_ms, now_ms)
         elif isinstance(event, Disconnected):
             if event.is_refused:
                 self._refuse(connection, event.reason, now_ms)
@@ -317,6 +338,19 @@ class NetworkClient:
             self._handle_send_completed(connection, now_ms)
         elif isinstance(event, Received):
             self._handle_received(connection, event.data, now_ms)
+
+    def _note_expiry(
+        self, connection: NodeConnection, expires_at_ms: int | None, now_ms: int
+    ) -> None:
+        """No connection outlives the certificate of this side.
+
+        One that has expired by this side's clock is the broker's to judge: it has let it in.
+        """
+        if expires_at_ms is None:
+            return
+        left_ms = expires_at_ms - self._clock.timestamp_ms()
+        if left_ms > 0:
+            connection.ends_at_ms = min(connection.ends_at_ms, now_ms + left_ms)
 
     def _handle_send_completed(self, connection: NodeConnection, now_ms: int) -> None:
         connection.change(ConnectionEvent.SENT)
@@ -387,8 +421,9 @@ class NetworkClient:
             if connection.is_being_set_up:
                 reason = NOT_AUTHENTICATED_IN_TIME
             self._lose(connection, reason, now_ms, is_timeout=True)
-        elif not connection.in_flight and 0 <= settings.connections_max_idle_ms <= (
-            now_ms - connection.last_used_ms
+        elif not connection.in_flight and (
+            now_ms >= connection.ends_at_ms
+            or 0 <= settings.connections_max_idle_ms <= now_ms - connection.last_used_ms
         ):
             self._close(connection)
 

@@ -29,9 +29,14 @@ class Resolved(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """The channel can be written to; with TLS, after its handshake."""
+    """The channel can be written to; with TLS, after its handshake.
+
+    expires_at_ms: when the certificate expires that this side has shown, in milliseconds since
+        1970-01-01 UTC; None for none
+    """
 
     channel_id: int
+    expires_at_ms: int | None = None
 
 
 class Disconnected(NamedTuple):

@@ -19,6 +19,7 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.authentication import NEVER_MS
 from spark_kafka_sink.protocol.connection import Connection, InFlightRequest
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Buffer
@@ -166,6 +167,8 @@ class NodeConnection:
         make the next attempt's time longer; a connection that was lost later says nothing about it
     has_answered: whether a request other than the connection's own was answered
     resume_at_ms: when a state that is a pause, BACKING_OFF or a throttled one, ends
+    ends_at_ms: from when on nothing is sent any more, whatever its session says: the certificate
+        that this side has shown expires, or its credentials were replaced
     metrics: of the node, whatever its connections were
     """
 
@@ -182,6 +185,7 @@ class NodeConnection:
     last_used_ms: int = 0
     resume_at_ms: int = 0
     last_failure: str | None = None
+    ends_at_ms: int = NEVER_MS
     metrics: NodeMetrics = field(default_factory=NodeMetrics)
 
     @property
@@ -269,7 +273,13 @@ class NodeConnection:
             and protocol is not None
             and len(protocol.in_flight) < max_in_flight
             and now_ms < protocol.renew_at_ms
+            and now_ms < self.ends_at_ms
         )
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether it is to be closed, and made anew for the next request."""
+        protocol = self.protocol
+        return protocol is not None and now_ms >= min(protocol.ends_at_ms, self.ends_at_ms)
 
     def can_renew(self, now_ms: int) -> bool:
         """Whether the session is to be begun anew before the next request, and can be now.
@@ -279,8 +289,9 @@ class NodeConnection:
         protocol = self.protocol
         if self.state is not ConnectionState.READY or protocol is None:
             return False
-        is_over = now_ms >= protocol.ends_at_ms
-        return now_ms >= protocol.renew_at_ms and not (is_over and protocol.in_flight)
+        if self.is_over(now_ms):
+            return not protocol.in_flight
+        return now_ms >= protocol.renew_at_ms
 
     def load_rank(self, now_ms: int, max_in_flight: int) -> int | None:
         """The lower, the sooner a request would be answered; None: it cannot be sent for now."""
@@ -308,7 +319,9 @@ class NodeConnection:
             return self.set_up_deadline_ms
         in_flight = self.in_flight
         if not in_flight:
-            return self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else None
+            idle_at_ms = self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else NEVER_MS
+            at_ms = min(idle_at_ms, self.ends_at_ms)
+            return None if at_ms == NEVER_MS else at_ms
         # At most max.in.flight.requests.per.connection of them.
         return min([request.deadline_ms for request in in_flight])
 
@@ -323,4 +336,5 @@ class NodeConnection:
         if self.protocol is not None:
             self.metrics.disconnected()
         self.protocol = None
+        self.ends_at_ms = NEVER_MS
         self.has_answered = False

@@ -59,6 +59,7 @@ class TlsChannel:
         self._is_reached = False
         self._has_received = False
         self.failure: OSError | RefusedError | None = None
+        self.expires_at_ms: int | None = getattr(context, "expires_at_ms", None)
         self._plain: deque[Buffer] = deque()
         self._encrypted = memoryview(b"")
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -162,7 +162,7 @@ class SelectorNetwork:
     def _go_on_connecting(self, channel: Channel, events: list[NetworkEvent]) -> None:
         data = channel.go_on_connecting()
         if channel.is_connected:
-            events.append(Connected(channel.channel_id))
+            events.append(Connected(channel.channel_id, channel.expires_at_ms))
         if data:
             events.append(Received(channel.channel_id, data))
             if channel.failure is not None:

@@ -317,6 +317,7 @@ class ThreadedProducer(KafkaProducer):
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
         security.prepare_if_possible(config.max_block_ms, hosts)
+        self._are_credentials_replaced = security.watch()
         open_channel = open_channel_of(security)
         sizes = config.send_buffer_bytes, config.receive_buffer_bytes
         network = SelectorNetwork(*sizes, open_channel)
@@ -348,7 +349,10 @@ class ThreadedProducer(KafkaProducer):
             if not self.is_healthy:
                 return False
             self._retire_at_ms = None
-            return True
+        # Outside of the monitor: files are looked at.
+        if self._are_credentials_replaced():
+            self.client.renew_connections()
+        return True
 
     def _is_over(self, now_ms: int) -> bool:
         with self._monitor:  # a task may be taking it up

@@ -62,6 +62,9 @@ class AwsLogin:
             raise no_region(host)
         return OAuthBearerConversation(self._keeper(region).token(), {})
 
+    def identity(self) -> None:
+        """Nothing that is replaced from outside."""
+
     def close(self) -> None:
         with self._lock:
             keepers = list(self._keepers.values())

@@ -79,6 +79,9 @@ class KerberosLogin:
         user = self._user()
         return self._tickets_of(user).conversation(host, lambda: self._credentials(user))
 
+    def identity(self) -> None:
+        """Nothing that is replaced from outside."""
+
     def close(self) -> None:
         """There is nothing to stop."""
 

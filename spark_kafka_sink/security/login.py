@@ -9,6 +9,7 @@ Source: ``LoginManager``, ``Login`` of Kafka.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -16,7 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_sink.base.clock import SystemClock, wait_seconds
-from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
 from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.sasl_keys import (
     AWS_MSK_IAM,
@@ -35,10 +40,12 @@ from spark_kafka_sink.security.credentials import (
 )
 from spark_kafka_sink.security.extras import AWS, KERBEROS, check_installed
 from spark_kafka_sink.security.mechanisms.plain import PlainConversation
-from spark_kafka_sink.security.mechanisms.scram import ScramConversation
+from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.oauth.retry import Waiting
+
+logger = logging.getLogger(__name__)
 
 
 class Login(Protocol):
@@ -70,16 +77,29 @@ class Login(Protocol):
         """
         ...
 
+    def identity(self) -> object:
+        """Return what equals another one for as long as connections need not be made anew.
+
+        None for tokens and tickets, which are renewed by themselves.
+        """
+        ...
+
     def close(self) -> None:
         """Stop renewing. For whoever made the login; what ``login_of`` returns stays open."""
         ...
 
 
 class PasswordLogin:
-    """PLAIN and SCRAM. References are resolved for each conversation."""
+    """PLAIN and SCRAM. References are resolved for each conversation.
+
+    While a name or password cannot be read, say because its file is being written, the former one
+    stays in use, as that of a store does.
+    """
 
     def __init__(self, config: SaslConfig) -> None:
         self._config = config
+        self._user: ScramUser | None = None
+        self._told = ""
 
     @property
     def mechanism(self) -> str:
@@ -90,10 +110,22 @@ class PasswordLogin:
         self.converse("")
 
     def converse(self, host: str) -> Conversation:
-        user = user_of(self._config)
+        user = self.identity()
         if self._config.mechanism == PLAIN:
             return PlainConversation(user.username, user.password)
         return ScramConversation(self._config.mechanism, user)
+
+    def identity(self) -> ScramUser:
+        """Return name and password. Raises AuthenticationError if they were never there."""
+        try:
+            self._user, self._told = user_of(self._config), ""
+        except AuthenticationError as error:
+            if self._user is None:
+                raise
+            if self._told != str(error):
+                self._told = str(error)
+                logger.warning(f"{error}. What was read before stays in use")
+        return self._user
 
     def close(self) -> None:
         """There is nothing to stop."""

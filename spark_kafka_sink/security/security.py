@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,27 @@ class Security:
         """
         with suppress(CredentialsUnavailableError):
             self.prepare(timeout_ms, hosts)
+
+    def watch(self) -> Callable[[], bool]:
+        """Return what tells whether new connections have other credentials than at its last call.
+
+        To be called after ``prepare``. It looks at the files of stores, and reads references. What
+        cannot be read is told in the log, and what was read before stays in use.
+        """
+        last = self._in_use()
+
+        def are_replaced() -> bool:
+            nonlocal last
+            before, last = last, self._in_use()
+            return last != before
+
+        return are_replaced
+
+    def _in_use(self) -> tuple[object, object]:
+        return (
+            None if self.tls is None else self.tls.context(),
+            None if self.login is None else self.login.identity(),
+        )
 
 
 CLEAR_TEXT = Security()

@@ -24,6 +24,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.security import locations, pem, store_options, stores, tls_errors
+from spark_kafka_sink.security.der import expires_at_ms
 from spark_kafka_sink.security.material import KeyMaterial
 from spark_kafka_sink.security.private_file import private_file
 from spark_kafka_sink.security.references import resolve as resolve_text
@@ -55,10 +56,19 @@ class _Inputs:
     files: tuple[_FileState, ...]
 
 
+class ClientContext(ssl.SSLContext):
+    """A context that knows when the certificate that it shows expires.
+
+    expires_at_ms: since 1970-01-01 UTC; None if it shows none
+    """
+
+    expires_at_ms: int | None = None
+
+
 class _Made(NamedTuple):
     """own_certificate: DER of what the client shows; None if it shows none."""
 
-    context: ssl.SSLContext
+    context: ClientContext
     inputs: _Inputs
     own_certificate: bytes | None
 
@@ -90,7 +100,7 @@ class TlsContext:
         self._made: _Made | None = None
         self._told = ""
 
-    def context(self) -> ssl.SSLContext:
+    def context(self) -> ClientContext:
         """For the next connection. Made at the first call, and again after a change.
 
         Raises ConfigError, naming option and cause, if it cannot be made and never was.
@@ -145,7 +155,7 @@ class TlsContext:
         return _Inputs(truststore, keystore, tuple(f for f in files if f is not None))
 
     def _make(self, inputs: _Inputs) -> _Made:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
         self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
         # As Java's client: a server that wants to renegotiate (TLS 1.2) is refused.
         context.options |= ssl.OP_NO_RENEGOTIATION
@@ -162,6 +172,7 @@ class TlsContext:
         if material is None:
             return _Made(context, inputs, None)
         _use(context, material, inputs.keystore, self._key_options)
+        context.expires_at_ms = expires_at_ms(material.chain[0])
         return _Made(context, inputs, material.chain[0])
 
 

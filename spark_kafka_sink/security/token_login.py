@@ -53,6 +53,9 @@ class TokenLogin:
             raise AuthenticationError(str(error)) from None
         return OAuthBearerConversation(token, extensions)
 
+    def identity(self) -> None:
+        """Nothing that is replaced from outside."""
+
     def close(self) -> None:
         self._keeper.close()
         self._on_close()

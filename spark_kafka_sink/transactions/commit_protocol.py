@@ -85,6 +85,10 @@ class CommitProtocol:
         """Close every connection."""
         self._client.admin.close()
 
+    def look_for_credentials(self) -> None:
+        """Use what has been replaced since the last micro-batch: a key, or a password."""
+        self._client.admin.look_for_credentials()
+
     # --- planning ------------------------------------------------------------------------------
 
     def plan(

@@ -55,6 +55,17 @@ def test_the_same_configuration_has_the_same_connections(closed: list[CommitProt
     assert closed == []
 
 
+def test_what_is_kept_looks_for_credentials_before_it_is_used_again(
+    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[CommitProtocol] = []
+    monkeypatch.setattr(CommitProtocol, "look_for_credentials", lambda p: looked.append(p))
+    first = use(options("a"))
+    assert looked == []
+    assert use(options("a")) is first
+    assert looked == [first]
+
+
 def test_a_password_that_changes_with_each_write(closed: list[CommitProtocol]) -> None:
     elsewhere = use(options("a", servers="127.0.0.1:2"))
     made = []
