@@ -68,6 +68,7 @@ class ProducerBatch:
         that batch is not; refused as out of order, it keeps its numbers
     is_queued: it waits to be drained, since queued_at_ms
     sent_to: where it was sent last
+    record_retries: how often its records were queued again after they were sent
     topic_id: of its topic when it was last ready to be drained; all zeros when unknown
     """
 
@@ -103,6 +104,7 @@ class ProducerBatch:
     is_queued: bool = False
     queued_at_ms: int = 0
     sent_to: Node | None = None
+    record_retries: int = 0
 
     @property
     def has_sequence(self) -> bool:

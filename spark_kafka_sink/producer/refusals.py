@@ -88,37 +88,35 @@ class Refusals:
         answer: PartitionProduceResponse,
         numbering: BatchNumbering,
         now_ms: int,
-    ) -> bool:
+    ) -> list[ProducerBatch] | None:
         """Queue what is to be sent again of ``batch``, whose answer is ``error``.
 
-        Returns whether that is all there is to do. False: it is an attempt that has failed.
+        Returns what was queued; None: it is an attempt that has failed.
         """
         if numbering.is_behind_refused(batch, error):
             self._accumulator.put_back(batch, now_ms)
-        elif error is MESSAGE_TOO_LARGE and batch.records_count > 1:
-            self._replace(batch, self._appender.split_too_large(batch), numbering, now_ms)
+            return [batch]
+        if error is MESSAGE_TOO_LARGE and batch.records_count > 1:
+            parts = self._appender.split_too_large(batch)
         elif not self._tolerates(batch, error) or not numbering.may_divide(batch):
-            return False
+            return None
         elif rows := refused_rows(batch.records_count, error, answer):
-            self._leave_out(batch, error, rows, numbering, now_ms)
+            return self._leave_out(batch, error, rows, numbering, now_ms)
         else:
-            self._replace(batch, self._appender.halve(batch), numbering, now_ms)
-        return True
+            parts = self._appender.halve(batch)
+        # Not counted as an attempt.
+        numbering.replace(batch, parts)
+        self._replace(batch, parts, now_ms)
+        return parts
 
     def _tolerates(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
         if not self._is_tolerant or error not in _OF_RECORDS:
             return False
         return batch.topic_partition.topic != self._strict_topic or error is INVALID_TIMESTAMP
 
-    def _replace(
-        self,
-        batch: ProducerBatch,
-        parts: list[ProducerBatch],
-        numbering: BatchNumbering,
-        now_ms: int,
-    ) -> None:
-        """Not counted as an attempt."""
-        numbering.replace(batch, parts)
+    def _replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
+        if parts:
+            parts[0].record_retries = batch.record_retries
         self._accumulator.replace(batch, parts, now_ms)
 
     def _leave_out(
@@ -128,7 +126,7 @@ class Refusals:
         rows: Mapping[int, str],
         numbering: BatchNumbering,
         now_ms: int,
-    ) -> None:
+    ) -> list[ProducerBatch]:
         parts, left_out = self._appender.leave_out(batch, rows)
         refused = [
             RefusedRecord(batch.topic_partition, record, error, message)
@@ -139,7 +137,8 @@ class Refusals:
         with self._accumulator.monitor:
             # Before the batch is complete: whoever waits for that takes them then.
             self._records += refused
-            self._accumulator.replace(batch, parts, now_ms)
+            self._replace(batch, parts, now_ms)
+        return parts
 
 
 def refused_rows(

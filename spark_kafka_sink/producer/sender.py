@@ -346,11 +346,20 @@ class Sender:
             offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
             self._acknowledge(batch, offset)
             return
-        if self.refusals.settle(batch, error, partition, self._state, now_ms):
+        again = self.refusals.settle(batch, error, partition, self._state, now_ms)
+        if again is not None:
+            self._note_again(again, node)
             self._accumulator.unmute(batch.topic_partition)
             return
         detail = delivery_errors.answered(batch, partition)
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
+
+    def _note_again(self, batches: Iterable[ProducerBatch], node: Node) -> None:
+        """Count records that were sent to ``node``, and are queued to be sent again."""
+        for batch in batches:
+            batch.record_retries += batch.records_count
+            self._metrics.record_retries += batch.records_count
+            self._client.nodes[node.node_id].record_retries += batch.records_count
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int) -> None:
         self._state.acknowledged(batch, base_offset)
@@ -360,7 +369,7 @@ class Sender:
         report.acknowledge(
             base_offset, batch.records_count, batch.size_bytes, batch.uncompressed_bytes
         )
-        report.record_retries += batch.attempts * batch.records_count
+        report.record_retries += batch.record_retries
         self._accumulator.unmute(batch.topic_partition)
         self._accumulator.complete(batch)
 
@@ -382,8 +391,7 @@ class Sender:
         is_worth_it = self._state.can_retry(batch, error, log_start_offset)
         if batch.attempts <= self._config.retries and is_worth_it:
             self._metrics.retries += 1
-            self._metrics.record_retries += batch.records_count
-            self._client.nodes[node.node_id].record_retries += batch.records_count
+            self._note_again([batch], node)
             backoff = self._identity.retry_backoff(error)
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:

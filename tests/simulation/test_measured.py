@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.base.node_metrics import total_of
 from tests.simulation.harness import Simulation, keyed, simulate
+from tests.simulation.refusing import refusing
 from tests.simulation.transactional import NAME, Transactional
 
 
@@ -124,3 +128,42 @@ def test_how_long_a_transaction_took_to_begin(simulation: Transactional) -> None
     took_ms = simulation.producer.metrics.transaction_begin_ns / 1e6
     assert 0 < took_ms <= simulation.clock.ms - begun_ms
     check(simulation)
+
+
+def test_what_is_sent_again_and_then_split() -> None:
+    simulation = simulate(partitions=1, batch_size="20000")
+    answers = iter(["NOT_ENOUGH_REPLICAS", None, "NOT_ENOUGH_REPLICAS"])
+    simulation.cluster.on_produce = lambda *_: next(answers, None)
+    simulation.cluster.topics["t"].max_message_bytes = 2000
+    simulation.append_to(0, [b"%02d" % n + bytes(100) for n in range(30)])
+    simulation.producer.flush()
+    check(simulation)
+    metrics = simulation.producer.metrics
+    assert metrics.batch_splits >= 1
+    assert metrics.records == 30
+    # Sent three times as a whole: at first, again, and in parts, one of them twice.
+    assert 60 < metrics.record_retries < 90
+
+
+def test_what_is_refused_for_another_batch_and_sent_again() -> None:
+    simulation = simulate(partitions=1, batch_size="100", linger_ms="0")
+    simulation.producer.refusals.tolerate(None)
+    simulation.append_to(0, [b"first"])
+    simulation.producer.flush()
+    simulation.cluster.on_validate = refusing(lambda topic, record: record.value[:2] == b"00")
+    simulation.append_to(0, [b"%02d" % n + bytes(40) for n in range(6)])
+    simulation.producer.flush()
+    (refused,) = simulation.producer.refusals.take()
+    assert refused.record.value[:2] == b"00"
+    check(simulation)
+    assert simulation.producer.metrics.record_retries > 0
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_batch_is_tried_again_as_often_as_retries_says(retries: int) -> None:
+    simulation = simulate(partitions=1, retries=str(retries))
+    simulation.cluster.on_produce = lambda *_: "NOT_ENOUGH_REPLICAS"
+    simulation.append_to(0, [b"a"])
+    with pytest.raises(DeliveryError, match=rf"\({retries + 1} failed attempt"):
+        simulation.producer.flush()
+    assert simulation.producer.metrics.requests == retries + 1
