@@ -88,6 +88,22 @@ class Mark(NamedTuple):
     is_released: bool
 
 
+class _StoredMark(NamedTuple):
+    """``log``: id of the topic that it was written to, in hexadecimal digits."""
+
+    log: str
+    mark: Mark
+
+
+def _mark_in(value: bytes | None) -> _StoredMark | None:
+    """None for what no version of this sink has written."""
+    try:
+        body = json.loads(value or b"")
+        return _StoredMark(body["log"], Mark(is_released=body["released"] is True))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
 class DecisionLog:
     """The record of ``prefix`` in ``topic``."""
 
@@ -137,11 +153,10 @@ class DecisionLog:
         """What says that this log has known the prefix before; None if nothing does."""
         first = self._partition.first_offset(deadline_ms)
         end = self._partition.end_offset(deadline_ms)
-        value = self._last_value(self._latest_mark, first, end, deadline_ms)
-        mark = None if value is None else json.loads(value)
-        if mark is None or mark["log"] != self._partition.topic_id(deadline_ms).hex:
+        stored = self._last_value(self._latest_mark, first, end, deadline_ms)
+        if stored is None or stored.log != self._partition.topic_id(deadline_ms).hex:
             return None
-        return Mark(is_released=mark["released"])
+        return stored.mark
 
     def write_mark(self, mark: Mark, deadline_ms: int) -> None:
         """Remember that this log knows the prefix, also while it has no record of it.
@@ -152,12 +167,15 @@ class DecisionLog:
         value = json.dumps({"log": topic_id.hex, "released": mark.is_released}).encode()
         self._append_plain(NewRecord(_MARK_KEY + self._key, value), deadline_ms)
 
-    def _latest_mark(self, start: int, end: int, deadline_ms: int) -> bytes | None:
+    def _latest_mark(self, start: int, end: int, deadline_ms: int) -> _StoredMark | None:
+        """Whatever else somebody has written under its key counts as not there."""
         key, latest = _MARK_KEY + self._key, None
         for batch in self._partition.read(start, end, deadline_ms):
             if batch.is_transactional or batch.is_control:
                 continue
-            latest = next((r.value for r in batch.records if r.key == key), latest)
+            for record in batch.records:
+                if record.key == key:
+                    latest = _mark_in(record.value) or latest
         return latest
 
     # --- reading -------------------------------------------------------------------------------

@@ -289,7 +289,7 @@ class Decision:
                 written=tuple(_write_of(w, topics) for w in body.get("written", ())),
                 rows=None if body.get("rows") is None else Rows(**body["rows"]),
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a decision: {error!r}") from error
 
 

@@ -85,6 +85,26 @@ def test_a_copy_of_the_log_is_not_the_log(lives: Lives) -> None:
         lives.batch(1, driver(2))
 
 
+FOREIGN_MARKS = (b"", b"\xff", b"null", b"1", b"[]", b"{}", b'{"log": 1}', b"[" * 100_000, None)
+
+
+@pytest.mark.parametrize("has_mark", [True, False])
+@pytest.mark.parametrize("value", FOREIGN_MARKS, ids=range(len(FOREIGN_MARKS)))
+def test_a_foreign_record_in_place_of_the_mark(
+    lives: Lives, value: bytes | None, has_mark: bool
+) -> None:
+    """Somebody else writes to the topic, under the key of the mark: it is as if it were not there."""
+    if has_mark:
+        crash_at("plan.fenced")
+        with pytest.raises(CrashError):
+            lives.batch(0, driver(1))
+    log = LogPartition(lives.client.admin, TopicPartition(LOG_TOPIC, 0))
+    batch = encode_batch([NewRecord(b"\xfep", value)], 0, NO_PRODUCER, -1, is_transactional=False)
+    log.append(None, batch, 12, lives.world.clock.ms + PATIENCE_MS)
+    lives.batch(0, driver(2))
+    assert lives.visible() == [b"0-0", b"0-1"]
+
+
 def test_a_first_planning_that_was_cut_off_is_no_lost_log(lives: Lives) -> None:
     crash_at("plan.fenced")
     with pytest.raises(CrashError):

@@ -28,6 +28,7 @@ from spark_kafka_sink.transactions.model import (
 
 DRIVER = Driver("d1", "host", 17, "/ck", "orders")
 UNIT = Unit("q", 4, None)
+RECORD = Decision(DRIVER).to_json()
 DIGEST = "10-7-w1.0000000000000001"
 OTHER_DIGEST = "10-7-w1.0000000000000002"
 
@@ -60,6 +61,13 @@ def test_a_decision_survives_json_and_pickle() -> None:
         ("[]", "not a decision: TypeError"),
         ('{"format": 2}', "format 2: written by another version"),
         ('{"format": 1}', "not a decision: KeyError"),
+        (
+            RECORD.replace('"write":null', '"write":["etl",1]').replace(
+                '"topics":{}', '"topics":[]'
+            ),
+            "not a decision: AttributeError",
+        ),
+        ("[" * 100_000, "not a decision: RecursionError"),
     ],
 )
 def test_what_is_no_decision_is_refused(text: str, message: str) -> None:
