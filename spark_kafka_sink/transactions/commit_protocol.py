@@ -325,7 +325,8 @@ class CommitProtocol:
         token = self._take_over(deadline_ms)
         decision = self.log.read_current(deadline_ms)
         reached("abort.settled")
-        if decision is None or decision.phase is Phase.DECIDED:
+        is_ours = decision is not None and decision.owner.driver_id == driver.driver_id
+        if decision is None or not is_ours or decision.phase is Phase.DECIDED:
             return decision
         self.sweep(token, deadline_ms)
         reached("abort.swept")

@@ -262,8 +262,9 @@ def test_who_may_be_another_query_changes_nothing(lives: Lives, has_committed: b
         (Unit("q-1", 1, None), "the checkpoint has gone back"),
     ],
 )
+@pytest.mark.parametrize("by", [1, 2])
 def test_a_unit_that_may_not_follow_is_refused_before_anything_is_taken(
-    lives: Lives, refused: Unit, error: str
+    lives: Lives, refused: Unit, error: str, by: int
 ) -> None:
     """Where it is known before the tasks, as with foreachBatch; the query goes on."""
     for number in range(3):
@@ -271,7 +272,7 @@ def test_a_unit_that_may_not_follow_is_refused_before_anything_is_taken(
     plan = lives.protocol.plan(driver(1), None)
     written = [lives.write(plan, 0, b"3")]
     with pytest.raises(TransactionError, match=error):
-        lives.protocol.plan(driver(2), None, None, refused)
+        lives.protocol.plan(driver(by), None, None, refused)
     lives.protocol.commit(plan, unit(3), written)
     lives.batch(4, driver(1))
     assert lives.visible()[-3:] == [b"3", b"4-0", b"4-1"]

@@ -29,11 +29,19 @@ from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from spark_kafka_sink.protocol.messages.list_transactions import (
+    TransactionState as ListedTransaction,
+)
 from spark_kafka_sink.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
 )
+from spark_kafka_sink.transactions.claims import ask_all, is_taken
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.ending import Outcome
 from spark_kafka_sink.transactions.errors import FencedError
@@ -53,6 +61,7 @@ OFFERED = {
 CUT_OFF, COORDINATOR, OTHER = 1, 2, 3
 LOG = TopicPartition("decisions", 0)
 NOT_COORDINATOR, FENCED, UNKNOWN_PRODUCER, NOT_FOUND = 16, 90, 49, 105
+COORDINATOR_LOAD_IN_PROGRESS = 14
 TOPIC_AUTHORIZATION_FAILED = 29
 MINUTE_MS = 60_000
 WRITTEN = TaskTransaction("q.0123456789ab.0", 4_000, 7, 2, 0, 300, "rows")
@@ -110,9 +119,11 @@ def _added(code: int) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=[topic])
 
 
-def state_of(name: str = "", epoch: int = -1, error_code: int = 0) -> TransactionState:
+def state_of(
+    name: str = "", epoch: int = -1, error_code: int = 0, producer_id: int = WRITTEN.producer_id
+) -> TransactionState:
     return TransactionState(
-        error_code, WRITTEN.transactional_id, name, 60_000, 0, WRITTEN.producer_id, epoch, []
+        error_code, WRITTEN.transactional_id, name, 60_000, 0, producer_id, epoch, []
     )
 
 
@@ -223,3 +234,55 @@ def test_nobody_holds_an_id_that_has_another_producer_id():
     other = ProducerIdAndEpoch(WRITTEN.producer_id + 1, 0)
     with pytest.raises(FencedError):
         check_held(world.client, WRITTEN.transactional_id, other, MINUTE_MS)
+
+
+@pytest.mark.parametrize("end", ["CompleteCommit", "CompleteAbort"])
+@pytest.mark.parametrize("is_cut_off_behind", [True, False])
+def test_of_two_brokers_that_know_a_transaction_its_end_counts(is_cut_off_behind, end):
+    """Whoever answers last."""
+    behind, ahead = state_of("Ongoing", WRITTEN.producer_epoch), end
+    world = World(FENCED, behind if is_cut_off_behind else state_of(end, WRITTEN.producer_epoch))
+    world.state = ahead if is_cut_off_behind else "Ongoing"
+    told = ask_all(world.client.admin, [WRITTEN], MINUTE_MS)
+    assert told[WRITTEN.transactional_id].transaction_state == end
+
+
+@pytest.mark.parametrize(
+    ("known", "epoch", "is_it"),
+    [
+        (None, WRITTEN.producer_epoch, False),
+        (None, WRITTEN.producer_epoch + 1, True),
+        (None, WRITTEN.producer_epoch - 1, None),
+        (state_of("Empty", 9, producer_id=WRITTEN.producer_id - 1), WRITTEN.producer_epoch, True),
+        (state_of("Empty", 0, producer_id=WRITTEN.producer_id + 1), WRITTEN.producer_epoch, True),
+    ],
+    ids=["held", "a later epoch", "nobody knows it", "a lower producer id", "a higher producer id"],
+)
+def test_whether_somebody_has_taken_an_id(known, epoch, is_it):
+    """Of two producer ids it is not known which is the later: it counts as taken."""
+    world = World(FENCED, known)
+    world.state, world.epoch = "Empty", epoch
+    name = WRITTEN.transactional_id
+    assert is_taken(world.client.admin, name, WRITTEN.producer, MINUTE_MS) is is_it
+
+
+def test_a_coordinator_that_still_loads_is_asked_again_what_is_open():
+    """Else what it coordinates is not swept."""
+    codes = iter([COORDINATOR_LOAD_IN_PROGRESS] + [0] * 100)
+    listed = ListedTransaction(WRITTEN.transactional_id, WRITTEN.producer_id, "Ongoing")
+    world = World(FENCED, None)
+
+    def answer(asked: Asked) -> schema.Message:
+        if not isinstance(asked.request, ListTransactionsRequest):
+            return world._answer(asked)
+        is_coordinator = asked.node_id == COORDINATOR
+        code = next(codes) if is_coordinator else 0
+        states = [listed] if is_coordinator and not code else []
+        return ListTransactionsResponse(error_code=code, transaction_states=states)
+
+    offered = {**OFFERED, ListTransactionsRequest: (0, 2)}
+    network = ScriptedNetwork(NODES, world.clock, answer, offered)
+    bootstrap = [(node.host, node.port) for node in NODES.values()]
+    admin = AdminClient(bootstrap, DEFAULT_SETTINGS, network, world.clock, random.Random(1))
+    found = TransactionClient(admin).open_tasks("q", MINUTE_MS)
+    assert [t.transactional_id for t in found] == [WRITTEN.transactional_id]

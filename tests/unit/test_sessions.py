@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
+from spark_kafka_sink.transactions.model import Driver
+from tests.simulation.time import SimClock
 
 
 def options(prefix: str, password: str = "p", servers: str = "127.0.0.1:1") -> SinkOptions:
@@ -90,11 +93,52 @@ def test_a_prefix_for_each_job(closed: list[CommitProtocol]) -> None:
     assert len(session._sessions) == session._MOST_UNUSED + 2
 
 
+def test_one_that_is_in_use_stays_open(closed: list[CommitProtocol]) -> None:
+    """Writes under many other prefixes go on in other threads."""
+    with session._session(options("a")) as used:
+        for number in range(3 * session._MOST_UNUSED):
+            use(options(f"b{number}"))
+        assert used not in closed
+        assert use(options("a")) is used
+
+
+def test_cluster_and_log_are_checked_again_after_a_while(
+    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, checked = SimClock(), []
+    monkeypatch.setattr(session, "_clock", clock)
+    for name in ("check_brokers", "prepare_log_topic", "warn_of_weak_topic"):
+        monkeypatch.setattr(session, name, lambda *_, name=name: checked.append(name))
+    what = options("a")
+    session._prepare(what)
+    assert checked == ["check_brokers", "prepare_log_topic", "warn_of_weak_topic"]
+    clock.ms += what.producer.metadata_max_age_ms - 1
+    session._prepare(what)
+    assert len(checked) == 3
+    clock.ms += 1
+    session._prepare(what)
+    assert checked[3:] == ["check_brokers", "prepare_log_topic"]
+
+
+def test_a_job_has_no_checkpoint_whatever_the_option_says(
+    closed: list[CommitProtocol], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two jobs with this option and one prefix would be two queries."""
+    planned: list[Driver] = []
+    monkeypatch.setattr(session, "_prepare", lambda options: None)
+    monkeypatch.setattr(CommitProtocol, "plan", lambda self, driver, *_: planned.append(driver))
+    session.plan_unit(replace(options("a"), checkpoint="/ck"), is_job=True)
+    session.plan_unit(replace(options("a"), checkpoint="/ck/"), is_job=False)
+    assert [driver.checkpoint for driver in planned] == [None, "/ck"]
+
+
 def test_a_fork_has_none(closed: list[CommitProtocol]) -> None:
     use(options("a"))
+    session._prepared_at_ms[session._key(options("a"))] = 0
     with session._guard:
         pid = os.fork()
         if pid == 0:
-            is_usable = not session._sessions and session._guard.acquire(timeout=60)
+            is_empty = not session._sessions and not session._prepared_at_ms
+            is_usable = is_empty and session._guard.acquire(timeout=60)
             os._exit(0 if is_usable else 1)
     assert os.waitpid(pid, 0)[1] == 0

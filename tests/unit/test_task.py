@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyspark
 import pytest
 
+from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
@@ -11,6 +16,10 @@ from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.partition import write_partition
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
+from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan
 
 T0 = TopicPartition("t", 0)
 
@@ -76,3 +85,61 @@ def test_a_producer_that_fails_is_closed_and_the_task_fails(monkeypatch):
     with pytest.raises(ValueError, match="not acknowledged"):
         task.write_rows([], options, ColumnPositions(value=0, topic_option="t"), message)
     assert made[0].closed == 1
+
+
+OWNER = Driver("d", "h", 0, "/ck", None)
+EXACTLY_ONCE = {
+    "kafka.bootstrap.servers": "127.0.0.1:1",
+    "topic": "t",
+    "delivery.guarantee": "exactly-once",
+    "transactional.id.prefix": "p",
+}
+
+
+def planned(epoch: int, **more: bool) -> Plan:
+    return Plan("p", OWNER, DriverToken(7, epoch, 0, 2), Decision(OWNER), None, 60_000, **more)
+
+
+@pytest.mark.parametrize("error", [ValueError("the user's own"), SupersededError("too late")])
+def test_the_transactional_id_of_a_task_that_fails_is_not_taken_again(monkeypatch, error):
+    """A request of it may reach the coordinator late, and would fence whoever has the id then.
+    Nobody sweeps after who is superseded: it has more time to abort its transaction.
+    """
+    begun, aborted = [], []
+
+    class TransactionalProducer(FlushedProducer):
+        def begin_transaction(self, transactional_id, timeout_ms, token):
+            begun.append(transactional_id)
+
+        def flush(self):
+            raise error
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(task, "POOL", ProducerPool(TransactionalProducer))
+    monkeypatch.setattr(task, "TRANSACTIONAL_IDS", WorkerTransactionalIds("0123456789ab"))
+    monkeypatch.setattr(
+        session, "abort_task", lambda options, name, is_late: aborted.append((name, is_late))
+    )
+    options, positions = SinkOptions.parse(EXACTLY_ONCE), ColumnPositions(0, topic_option="t")
+    for epoch in range(3):
+        message = KafkaCommitMessage(partition_id=0, attempt_number=0)
+        with pytest.raises(type(error)):
+            task.write_rows([], options, positions, message, planned(epoch))
+    names = [f"p.0123456789ab.{n}" for n in range(3)]
+    assert begun == names
+    assert aborted == [(name, isinstance(error, SupersededError)) for name in names]
+
+
+def test_the_rows_of_a_write_that_is_done_are_only_read(monkeypatch):
+    context = SimpleNamespace(
+        partitionId=lambda: 0, attemptNumber=lambda: 0, getLocalProperty=lambda name: None
+    )
+    monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
+    monkeypatch.setattr(task, "POOL", None)
+    rows = iter([pa.record_batch([pa.array([b"row"])], names=["value"])])
+    plan = planned(0, is_repeated=True)
+    message = write_partition(rows, SinkOptions.parse(EXACTLY_ONCE), ColumnPositions(0), plan)
+    assert next(rows, None) is None
+    assert (message.records, message.transaction, message.plan) == (0, None, plan)

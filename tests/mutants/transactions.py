@@ -1,0 +1,400 @@
+"""Exactly-once: second checks, keys of what is kept, forgetting, and limits."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_CUT_OFF = ("unit/test_cut_off_coordinator.py",)
+_GUARDS = ("simulation/test_transaction_guards.py",)
+_PROTOCOL = ("simulation/test_commit_protocol.py",)
+_LOST = ("simulation/test_lost_log.py",)
+_LOG = ("simulation/test_log_partition.py", "simulation/test_commit_protocol.py")
+_MODEL = ("unit/test_transaction_model.py",)
+_REPLAY = ("simulation/test_replay.py",)
+_SESSIONS = ("unit/test_sessions.py",)
+_TASK = ("unit/test_task.py",)
+_WRITES = ("simulation/test_write_id.py",)
+
+PLANTED = (
+    "simulation/test_queries.py::test_a_planted_bug_is_caught",
+    "simulation/test_scenarios.py::test_the_planted_bug_does_harm",
+)
+
+_CLAIMS = (
+    Mutant(
+        "transactions/claims.py",
+        "if is_open(transaction, found.setdefault(state.transactional_id, state)):",
+        "if True:",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/claims.py",
+        "if is_open(transaction, found.setdefault(state.transactional_id, state)):",
+        "if found.setdefault(state.transactional_id, state) is None:",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/claims.py",
+        "holder.producer_id != producer.producer_id or holder > producer",
+        "holder > producer",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/claims.py",
+        "return False if producer in holders else None",
+        "return False",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/claims.py",
+        "for state in answer.transaction_states if not state.error_code]",
+        "for state in answer.transaction_states]",
+        _CUT_OFF,
+    ),
+    Mutant("transactions/claims.py", "            is_complete = False\n", "", _CUT_OFF),
+    Mutant(
+        "transactions/holding.py",
+        "if taken or not client.admin.pause(attempts, deadline_ms):",
+        "if not client.admin.pause(attempts, deadline_ms):",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/holding.py",
+        "            if is_taken(client.admin, transactional_id, producer, deadline_ms):\n"
+        "                raise\n",
+        "",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "            self._coordinators.forget(t.transactional_id for t in unknown)\n",
+        "",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "raise _aborted(state)",
+        "break",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "return [t for t in listed if is_task_id(prefix, t.transactional_id)]",
+        "return listed",
+        ("simulation/test_operations.py", *_PROTOCOL),
+    ),
+    Mutant(
+        "transactions/client.py",
+        "if is_complete or not self.admin.pause(attempts, deadline_ms):\n                return found",
+        "if True:\n                return found",
+        _CUT_OFF,
+    ),
+    Mutant(
+        "transactions/client.py",
+        "if not is_ending or not self.admin.pause(attempts, deadline_ms):\n                return state",
+        "if True:\n                return state",
+        _PROTOCOL,
+    ),
+)
+
+_COMMIT_PROTOCOL = (
+    Mutant("transactions/commit_protocol.py", "            check(before)\n", "", _PROTOCOL),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "        check(decision)\n        if decision is not None:",
+        "        if decision is not None:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "            check(decision)\n            return accepts",
+        "            return accepts",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "ownership.check_order(decision, unit, self._config.prefix)\n\n        may",
+        "pass\n\n        may",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "if decision == before and decision.phase is not Phase.DECIDED:",
+        "if decision == before:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "if decision is not None and decision.owner.driver_id == driver.driver_id:\n"
+        "                self._note_first",
+        "if decision is not None:\n                self._note_first",
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:",
+        "if decision.unit == NO_UNIT:",
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "if decision is None or not is_ours or decision.phase is Phase.DECIDED:",
+        "if decision is None or not is_ours:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "if decision is None or not is_ours or decision.phase is Phase.DECIDED:",
+        "if decision is None or decision.phase is Phase.DECIDED:",
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "if planned is not None and self._is_planned_again(planned, deadline_ms):",
+        "if False:",
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "        self._used = {plan.token: token}\n",
+        "",
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))",
+        "names = sorted(t.transactional_id for t in listed)",
+        ("simulation/test_operations.py",),
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "                token = self.log.write(repeated, token, deadline_ms)\n",
+        "                pass\n",
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "decision.phase is Phase.DONE and decision.records:\n            self._drop",
+        "decision.phase is Phase.DONE:\n            self._drop",
+        _LOST,
+    ),
+    Mutant(
+        "transactions/commit_protocol.py",
+        "timeout_ms = min(_DRIVER_TIMEOUT_MS, self._config.transaction_timeout_ms)",
+        "timeout_ms = _DRIVER_TIMEOUT_MS",
+        _PROTOCOL,
+    ),
+)
+
+_LOG_ROWS = (
+    Mutant(
+        "transactions/decision_log.py",
+        "if stored is None or stored.log != self._partition.topic_id(deadline_ms).hex:",
+        "if stored is None:",
+        _LOST,
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        "latest = _mark_in(record.value) or latest",
+        "latest = _mark_in(record.value)",
+        _LOST,
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        "if record.key == self._key and batch.is_transactional:",
+        "if record.key == self._key:",
+        (*_GUARDS, *_LOST),
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        "if stored is not None and batch.marker.is_commit:",
+        "if stored is not None:",
+        _LOG,
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        'codec="zstd" if value is not None and len(value) > _COMPRESSED_FROM_BYTES else "none",',
+        'codec="none",',
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        "is_implicit = min(token.transaction_version, now) >= IMPLICIT_PARTITIONS_VERSION",
+        "is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS_VERSION",
+        ("simulation/test_scenarios.py", *_PROTOCOL),
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        "sequence = token.next_sequence + 1 if ended == producer else 0",
+        "sequence = 0",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        "        if decision is None:\n            self.write_mark(Mark(is_released=True), deadline_ms)\n",
+        "",
+        ("simulation/test_operations.py", *_LOST),
+    ),
+    Mutant(
+        "transactions/decision_log.py",
+        'if error.name in ("NONE", "DUPLICATE_SEQUENCE_NUMBER"):',
+        'if error.name == "NONE":',
+        _GUARDS,
+    ),
+    Mutant(
+        "transactions/decision_log.py", "_FIRST_WINDOW = 50", "_FIRST_WINDOW = 1 << 40", _GUARDS
+    ),
+)
+
+_RECORDS = (
+    Mutant(
+        "transactions/completion.py",
+        "if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):",
+        "if age_ms > state.transaction_timeout_ms:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/completion.py",
+        "if state.transaction_state != ONGOING:",
+        "if True:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/completion.py",
+        "is_unknown = decision.unit.job_id is not None and decision.write is None",
+        "is_unknown = decision.unit.job_id is not None",
+        _WRITES,
+    ),
+    Mutant(
+        "transactions/ids.py",
+        "        self._retired.add(transactional_id)\n",
+        "        pass\n",
+        _MODEL,
+    ),
+    Mutant(
+        "transactions/ids.py",
+        "plan = (token.producer_id, token.producer_epoch)",
+        "plan = (token.producer_id, 0)",
+        _MODEL,
+    ),
+    Mutant(
+        "transactions/model.py",
+        "(*before.superseded, before.owner.driver_id)[-_MOST_SUPERSEDED:]",
+        "(*before.superseded, before.owner.driver_id)",
+        _MODEL,
+    ),
+    Mutant(
+        "transactions/model.py",
+        "(*before.superseded, before.owner.driver_id)[-_MOST_SUPERSEDED:]",
+        "(*before.superseded, before.owner.driver_id)[:_MOST_SUPERSEDED]",
+        _MODEL,
+    ),
+    Mutant(
+        "transactions/model.py",
+        "others = (w for w in written if w.write_id != self.write.write_id)",
+        "others = written",
+        _WRITES,
+    ),
+    Mutant(
+        "transactions/ownership.py",
+        "if len(decision.written) < _MOST_WRITE_IDS:",
+        "if True:",
+        _WRITES,
+    ),
+    Mutant(
+        "transactions/ownership.py",
+        "if driver.checkpoint == owner.checkpoint:",
+        "if driver.checkpoint == owner.checkpoint or not owner.checkpoint:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/ownership.py",
+        "if unit.batch_id < before.batch_id:",
+        "if unit.batch_id < before.batch_id - 1:",
+        _PROTOCOL,
+    ),
+    Mutant(
+        "transactions/repair.py",
+        "if not all(rows.has_contents for rows in before.values()):",
+        "if False:",
+        (*_REPLAY, *_MODEL, *_GUARDS),
+    ),
+)
+
+_SESSION = (
+    Mutant("transactions/session.py", "raise ConfigError(_NO_CHECKPOINT)", "pass", _PROTOCOL),
+    Mutant("transactions/session.py", "        _in_use.add(key)\n", "        pass\n", _SESSIONS),
+    Mutant(
+        "transactions/session.py",
+        "return earlier + rest[: max(0, len(rest) - _MOST_UNUSED)]",
+        "return earlier",
+        _SESSIONS,
+    ),
+    Mutant(
+        "transactions/session.py",
+        "return earlier + rest[: max(0, len(rest) - _MOST_UNUSED)]",
+        "return rest[: max(0, len(rest) - _MOST_UNUSED)]",
+        _SESSIONS,
+    ),
+    Mutant(
+        "transactions/session.py",
+        "            _prepared_at_ms.pop(unused, None)\n",
+        "",
+        _SESSIONS,
+    ),
+    Mutant(
+        "transactions/session.py",
+        "now_ms - prepared_at_ms < max_age_ms",
+        "True",
+        _SESSIONS,
+    ),
+    Mutant(
+        "transactions/session.py",
+        "        driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none\n",
+        "        pass\n",
+        _SESSIONS,
+    ),
+    Mutant("transactions/session.py", "    _sessions.clear()\n", "", _SESSIONS),
+    Mutant("transactions/session.py", "    _prepared_at_ms.clear()\n", "", _SESSIONS),
+    Mutant(
+        "transactions/session.py",
+        "    _this_process.update(own_environment())\n",
+        "",
+        ("unit/test_frames.py",),
+    ),
+    Mutant(
+        "spark/task.py", "        TRANSACTIONAL_IDS.retire(self._transactional_id)\n", "", _TASK
+    ),
+    Mutant(
+        "spark/task.py",
+        "isinstance(error, SupersededError))",
+        "False)",
+        _TASK,
+    ),
+    Mutant(
+        "spark/commit.py",
+        "if plan is None or tokens != {plan.token}:",
+        "if plan is None:",
+        ("unit/test_commit_messages.py", "unit/test_commit.py"),
+    ),
+    Mutant(
+        "spark/partition.py",
+        "if transactions is not None and transactions.is_repeated:",
+        "if False:",
+        _TASK,
+    ),
+    Mutant(
+        "spark/outcome.py",
+        "abort_unit(options, None if plan is None else plan.token)",
+        "abort_unit(options, None)",
+        ("unit/test_frames.py",),
+    ),
+    Mutant(
+        "spark/source.py",
+        '"_plans": False}',
+        '"_plans": True}',
+        ("unit/test_batch_times.py",),
+    ),
+)
+
+MUTANTS = (*_CLAIMS, *_COMMIT_PROTOCOL, *_LOG_ROWS, *_RECORDS, *_SESSION)
