@@ -21,6 +21,7 @@
 # make test-lowest   most tests, with the oldest versions of all dependencies
 # make simulate   20,000 simulated lives of a producer, about 10 minutes
 # make simulate-queries   20,000 simulated lives of exactly-once queries
+# make mutants   mutations of the package that tests must notice, and the planted bugs, by room; ROOM=… for one
 # make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
@@ -57,7 +58,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py $(DEMO_ARGUMENTS)
@@ -145,6 +146,9 @@ simulate: $(VENV)/dev.installed
 
 simulate-queries: $(VENV)/dev.installed
 	$(BIN)/python -m tests.simulation.queries 0 20000
+
+mutants: $(VENV)/dev.installed
+	$(BIN)/python -m tests.mutants $(ROOM)
 
 lost: $(VENV)/dev.installed
 	$(BIN)/python -m tests.clusters.lost --missing --keep

@@ -22,6 +22,7 @@ from spark_kafka_sink.transactions import (
     holding,
     repair,
     replay,
+    session,
 )
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
@@ -79,8 +80,6 @@ def _empty_transactions_listed(original):  # type: ignore[no-untyped-def]
 
 
 def _list_an_empty_transaction(options, plan, message: KafkaCommitMessage):  # type: ignore[no-untyped-def]
-    from spark_kafka_sink.transactions import session
-
     transactional_id = task.TRANSACTIONAL_IDS.take(plan.prefix, plan.token)
     with session.AdminClient.of(options.producer) as admin:
         producer, version = TransactionClient(admin).initialize(
@@ -128,6 +127,13 @@ def _taken_before_it_is_checked(original):  # type: ignore[no-untyped-def]
         return original(self, *planned)
 
     return plan
+
+
+def _unknown_taken_for_the_same(original):  # type: ignore[no-untyped-def]
+    def driver(options):  # type: ignore[no-untyped-def]
+        return original(replace(options, checkpoint=options.checkpoint or "/checkpoint"))
+
+    return driver
 
 
 def _named_write_forgotten(original):  # type: ignore[no-untyped-def]
@@ -269,6 +275,12 @@ BUGS: dict[str, Bug] = {
         CommitProtocol,
         "plan",
         _taken_before_it_is_checked,
+    ),
+    "unknown taken for the same": Bug(
+        "a query whose checkpoint nobody tells counts as the one that has the prefix",
+        session,
+        "_driver",
+        _unknown_taken_for_the_same,
     ),
     "named write forgotten": Bug(
         "the log does not remember which writes with a name are done",

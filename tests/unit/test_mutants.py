@@ -1,0 +1,63 @@
+"""The tables of mutations are up to date, and a mutant that survives is told."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import rooms
+from tests.mutants.mutant import Mutant, Tree
+
+ROOT = Path(__file__).parents[2]
+SIZE = "def size(n):\n    return abs(n) + 0 * n\n"
+ROWS = [(name, n, row) for name, room in rooms().items() for n, row in enumerate(room.MUTANTS)]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{name} {n}") for name, n, row in ROWS])
+def test_what_a_row_changes_is_there_once_and_so_are_its_tests(row: Mutant) -> None:
+    row.applied_to((ROOT / "spark_kafka_sink" / row.file).read_text(encoding="utf-8"))
+    assert row.tests
+    for test in row.tests:
+        assert (ROOT / "tests" / test.partition("::")[0]).exists()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """A package of one function, whose sign no test looks at."""
+    files = {
+        "spark_kafka_sink/__init__.py": "",
+        "spark_kafka_sink/size.py": SIZE,
+        "tests/test_size.py": (
+            "from spark_kafka_sink.size import size\n\n\ndef test_size():\n    assert size(3) == 3\n"
+        ),
+        "pyproject.toml": "[tool.pytest.ini_options]\nmarkers = ['long: x']\n",
+    }
+    repository, folder = tmp_path / "repository", tmp_path / "copy"
+    for name, text in files.items():
+        (repository / name).parent.mkdir(parents=True, exist_ok=True)
+        (repository / name).write_text(text, encoding="utf-8")
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    return Tree(repository, folder)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [("n)", "m)", "2 times"), ("m)", "n)", "0 times"), ("abs(n)", "abs(n)", "stays as it is")],
+)
+def test_a_row_that_is_out_of_date_is_told(before: str, after: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Mutant("size.py", before, after, ()).applied_to(SIZE)
+
+
+def test_a_mutant_that_survives_is_told(tree: Tree, tmp_path: Path) -> None:
+    def problem(before: str, after: str) -> str | None:
+        return tree.problem_with(Mutant("size.py", before, after, ("test_size.py",)))
+
+    assert problem("abs(n)", "-abs(n)") is None
+    assert "no test notices" in str(problem("abs(n)", "n"))
+    assert "cannot run" in str(problem("    return abs", "return abs"))
+    for folder in ("repository", "copy"):  # the one was never changed, the other is as it was
+        assert (tmp_path / folder / "spark_kafka_sink/size.py").read_text() == SIZE
+    assert "fail without a mutant" in str(tree.problem_without(["test_missing.py"]))
