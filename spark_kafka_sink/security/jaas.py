@@ -9,7 +9,6 @@ Source: ``JaasConfig``, ``JaasContext`` of Kafka 4.3; ``java.io.StreamTokenizer`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
@@ -18,15 +17,19 @@ OPTION = "kafka.sasl.jaas.config"
 SHAPE = 'Module required name="value" name="value";'
 FLAGS = ("required", "requisite", "sufficient", "optional")
 
-_NOTHING = "\0"
-"""Read at the end of the text. No text has it: it would be a space for the tokenizer."""
-_LINE_ENDS = "\n\r" + _NOTHING
-_QUOTES = "\"'"
-_NUMERALS = frozenset("0123456789.")
-_DIGITS = _NUMERALS | {"-"}
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_$")
+_TOKEN = re.compile(
+    r"""
+    [\x00-\x20]+ | /\*.*?(?:\*/|\Z) | /[^\n\r]*                # a single / begins a comment too
+    | (?P<quote>["'])(?P<body>(?:\\.|(?!(?P=quote))[^\n\r\\])*)\\?(?P<closed>(?P=quote))?
+    | (?P<word>[A-Za-z_$\xa0-\U0010ffff][A-Za-z0-9._$\xa0-\U0010ffff-]*)
+    | (?P<number>-?[0-9.]+)
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""Each match is a token, or space and comments, which are none."""
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_OCTAL = "01234567"
 _MODULE = re.compile(r"(?:[a-z]\w*\.)+[A-Z]\w*LoginModule")
 
 
@@ -49,12 +52,10 @@ class _Token(NamedTuple):
     """A word or a quoted text; anything else is one character with ``is_text`` False.
 
     A number is "0": Java takes what begins with a digit for a number, and has no text of it.
-    is_closed: False for a quoted text that ended with its line
     """
 
     text: str
     is_text: bool
-    is_closed: bool = True
 
 
 KNOWN_OPTIONS = frozenset(
@@ -100,7 +101,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 def quoted(value: str) -> str:
     """``value`` as it must be written in a JAAS text to be read as itself."""
-    text = value.replace("\\", "\\\\").replace('"', '\\"').replace(_NOTHING, "\\000")
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "\\000")
     return '"' + text.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
 
@@ -152,17 +153,24 @@ class _Tokens:
     """The tokens of a JAAS text, one after the other."""
 
     def __init__(self, text: str) -> None:
-        self._text = text.replace(_NOTHING, " ")
-        self._place = 0
+        # NUL is a space for Java's tokenizer.
+        self._matches = _TOKEN.finditer(text.replace("\0", " "))
         self._unclosed = False
-        self._tokens = self._all()
 
     def next(self) -> _Token | None:
-        """The next token; None at the end."""
-        token = next(self._tokens, None)
-        if token is not None and not token.is_closed:
-            self._unclosed = True
-        return token
+        """Return the next token; None at the end."""
+        for match in self._matches:
+            if match["quote"] is not None:
+                # A text that is not closed ends with its line.
+                self._unclosed |= match["closed"] is None
+                return _Token(_ESCAPE.sub(_unescaped, match["body"]), is_text=True)
+            if match["word"] is not None:
+                return _Token(match["word"], is_text=True)
+            if match["number"] is not None:
+                return _Token("0", is_text=False)
+            if match["other"] is not None:
+                return _Token(match["other"], is_text=False)
+        return None
 
     def hint(self, otherwise: str | None = None) -> str:
         """What is probably wrong."""
@@ -173,75 +181,8 @@ class _Tokens:
             "and quote every value that holds / ; or #"
         )
 
-    def _peek(self) -> str:
-        return self._text[self._place] if self._place < len(self._text) else _NOTHING
 
-    def _take(self) -> str:
-        character = self._peek()
-        self._place += 1
-        return character
-
-    def _all(self) -> Iterator[_Token]:
-        while (character := self._peek()) != _NOTHING:
-            if character <= " ":
-                self._place += 1
-            elif character == "/":
-                self._skip_comment()
-            elif character in _QUOTES:
-                yield self._quoted(self._take())
-            elif character in _DIGITS:
-                yield self._number()
-            elif _is_letter(character):
-                yield _Token(self._word(), is_text=True)
-            else:
-                yield _Token(self._take(), is_text=False)
-
-    def _word(self) -> str:
-        start = self._place
-        while _is_letter(self._peek()) or self._peek() in _DIGITS:
-            self._place += 1
-        return self._text[start : self._place]
-
-    def _number(self) -> _Token:
-        """What Java takes for a number, which is no value; or a minus sign alone."""
-        if self._take() == "-" and self._peek() not in _NUMERALS:
-            return _Token("-", is_text=False)
-        while self._peek() in _NUMERALS:
-            self._place += 1
-        return _Token("0", is_text=False)
-
-    def _skip_comment(self) -> None:
-        """``/* … */``, else to the end of the line: a single / begins a comment too."""
-        self._place += 1
-        if self._peek() == "*":
-            end = self._text.find("*/", self._place + 1)
-            self._place = len(self._text) if end < 0 else end + 2
-            return
-        while self._peek() not in _LINE_ENDS:
-            self._place += 1
-
-    def _quoted(self, quote: str) -> _Token:
-        """The text until ``quote``, or until the end of the line, where it just ends in Java."""
-        found: list[str] = []
-        while self._peek() != quote and self._peek() not in _LINE_ENDS:
-            character = self._take()
-            found.append(self._escaped() if character == "\\" else character)
-        is_closed = self._peek() == quote
-        if is_closed:
-            self._place += 1
-        return _Token("".join(found), is_text=True, is_closed=is_closed)
-
-    def _escaped(self) -> str:
-        r"""What follows a backslash: up to three octal digits (``\377`` at most), or a letter."""
-        first = self._take()
-        if first == _NOTHING or first not in _OCTAL:
-            return "" if first == _NOTHING else _ESCAPES.get(first, first)
-        digits = first
-        most = 3 if first <= "3" else 2
-        while len(digits) < most and self._peek() in _OCTAL:
-            digits += self._take()
-        return chr(int(digits, 8))
-
-
-def _is_letter(character: str) -> bool:
-    return character in _LETTERS or character >= "\xa0"
+def _unescaped(escape: re.Match[str]) -> str:
+    """The character of an escape: up to three octal digits, \\377 at most, or a letter."""
+    found = escape[1]
+    return chr(int(found, 8)) if found[0] in "01234567" else _ESCAPES.get(found, found)
