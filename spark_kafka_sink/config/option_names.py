@@ -8,6 +8,7 @@ by which Spark's functions or Confluent's serializers know an option of this sin
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from spark_kafka_sink.config.format_keys import FORMAT_KEYS
@@ -84,8 +85,9 @@ _HEADS = ("schema.registry", "schema", "value.json", "value", "use", "auto", "ke
 _USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
 
-# Up to so many characters, a name is near with at most so many typing errors.
-_ALLOWED_ERRORS = ((5, 1), (10, 2))
+# More than any option of Spark's other sinks and sources has with one of this sink's.
+_SIMILARITY = 0.85
+# A longer or shorter name is another option's, or one of Confluent's: ``_of_rows`` knows these.
 _MOST_ERRORS = 3
 
 
@@ -193,32 +195,6 @@ def near_option(name: str) -> str | None:
         candidates.setdefault(key.full_name, key.full_name)
     for told in _TOLD:
         candidates.setdefault(told, KAFKA_PREFIX + told)
-    allowed = next((errors for length, errors in _ALLOWED_ERRORS if len(name) <= length), None)
-    most = _MOST_ERRORS if allowed is None else allowed
-    distances = {
-        candidate: typing_errors(name, candidate)
-        for candidate in candidates
-        if abs(len(candidate) - len(name)) <= most
-    }
-    near = min(distances, key=lambda candidate: distances[candidate], default=None)
-    return candidates[near] if near is not None and distances[near] <= most else None
-
-
-def typing_errors(left: str, right: str) -> int:
-    """Characters to insert, remove, replace, or swap with their neighbour, from one to the other.
-
-    Source: the optimal string alignment distance, Levenshtein's with swaps.
-    """
-    before: list[int] = []
-    previous = list(range(len(right) + 1))
-    for row, character in enumerate(left, 1):
-        current = [row]
-        for column, other in enumerate(right, 1):
-            replaced = previous[column - 1] + (character != other)
-            fewest = min(replaced, previous[column] + 1, current[-1] + 1)
-            is_swap = (
-                row > 1 and column > 1 and character == right[column - 2] and left[row - 2] == other
-            )
-            current.append(min(fewest, before[column - 2] + 1) if is_swap else fewest)
-        before, previous = previous, current
-    return previous[-1]
+    as_long = [c for c in candidates if abs(len(c) - len(name)) <= _MOST_ERRORS]
+    near = difflib.get_close_matches(name, as_long, n=1, cutoff=_SIMILARITY)
+    return candidates[near[0]] if near else None

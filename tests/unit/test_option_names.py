@@ -9,7 +9,6 @@ from spark_kafka_sink.config.option_names import (
     PASSED_BY_SPARK,
     near_option,
     refusal,
-    typing_errors,
 )
 from spark_kafka_sink.config.sink_options import SinkOptions
 
@@ -240,23 +239,6 @@ FOR_OTHERS = [
 @pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), *FOR_OTHERS])
 def test_options_of_others_are_taken_where_rows_are_made(name: str) -> None:
     assert refusal(name.lower(), ["value", "key"]) is None
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "count"),
-    [
-        ("", "", 0),
-        ("topic", "topic", 0),
-        ("topc", "topic", 1),
-        ("tpoic", "topic", 1),
-        ("topics", "topic", 1),
-        ("", "topic", 5),
-        ("kitten", "sitting", 3),
-        ("ca", "abc", 3),
-    ],
-)
-def test_typing_errors(left: str, right: str, count: int) -> None:
-    assert typing_errors(left, right) == typing_errors(right, left) == count
 
 
 @pytest.mark.parametrize("name", [*sorted(PASSED_BY_SPARK), "checkpointLocation", "queryName"])
