@@ -18,7 +18,6 @@ import csv
 import importlib.resources
 import io
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -34,6 +33,7 @@ from typing import Any
 from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, value_reader
 
 from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.environment import child_environment
 from spark_kafka_sink.jobs.steps import Steps
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
 
@@ -92,6 +92,7 @@ class Stream:
         self, bootstrap_servers: str, input_folder: Path, work: Path, more: Mapping[str, str]
     ) -> None:
         self.metrics = Metrics(work / "metrics.jsonl")
+        self._work = work.absolute()
         self._log = work / "spark.log"
         self._checkpoint = work / "checkpoint"
         options = {
@@ -109,10 +110,15 @@ class Stream:
 
     def __enter__(self) -> Stream:
         # Spark's Python workers must be this very Python, not whichever comes first on the PATH.
-        environment = dict(os.environ, PYSPARK_PYTHON=sys.executable)
+        environment = {**child_environment(), "PYSPARK_PYTHON": sys.executable}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command, env=environment, stdout=log, stderr=subprocess.STDOUT
+                self._command,
+                # Spark's Python processes have the working directory on their module path.
+                cwd=self._work,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         return self
 

@@ -3,23 +3,30 @@
 Every set of jars has a folder of its own in the cache folder: ``PYKAFKA_SINK_CACHE``, else
 ``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``. A folder appears under its name
 only when it is complete, so a download may be interrupted, or run twice at once.
+
+Jars are code: another user's are not loaded (``base/code_folder.py``), Ivy's own caches in the home
+directory are not used, and those that ``digests/`` names have the digests that it has. The others
+are as the repository's checksums say, which Ivy compares while it fetches.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import logging
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
+from spark_kafka_sink.base.code_folder import CodeFolderError, check_code_folder
 from spark_kafka_sink.base.environment import CACHE_VARIABLE, named_folder, user_cache_folder
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 from spark_kafka_sink.localkafka.java import find_java
@@ -30,6 +37,7 @@ _MANIFEST = "modules.txt"
 _PART_PREFIX = ".part-"
 _IVY_TIMEOUT_S = 900
 _IVY_OUTPUT_LINES = 40
+_READ_BYTES = 1024 * 1024
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,11 +88,51 @@ def fetch_jars(modules: Sequence[str], name: str, transitive: bool = True) -> li
     manifest = "".join(f"{line}\n" for line in (f"transitive={transitive}", *modules))
     root = cache_folder()
     folder = root / name
+    digests = _digests_of(name)
+    if folder.exists():
+        _check_folder(folder)
     if not _is_complete(folder, manifest):
         with _locked(root):
             if not _is_complete(folder, manifest):
-                _fetch_into(folder, parsed, manifest, transitive)
-    return sorted(folder.glob("*.jar"))
+                _fetch_into(folder, parsed, manifest, transitive, digests)
+    _check_folder(folder)
+    jars = sorted(folder.glob("*.jar"))
+    _check_digests(jars, digests)
+    return jars
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        check_code_folder(folder)
+    except CodeFolderError as error:
+        raise LocalKafkaError(
+            f"no jar is loaded from {folder}: {error}. {CACHE_VARIABLE} names the cache folder"
+        ) from error
+
+
+def _digests_of(name: str) -> dict[str, str] | None:
+    """Return SHA-256 by jar for a folder of the cache; None where the project ships none."""
+    try:
+        text = (files(__package__) / "digests" / f"{name}.sha256").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return None
+    return {jar: digest for digest, jar in map(str.split, text.splitlines())}
+
+
+def _check_digests(jars: Sequence[Path], digests: Mapping[str, str] | None) -> None:
+    """Raise LocalKafkaError for a jar that is not the one that the project has seen."""
+    for jar in jars if digests is not None else ():
+        with jar.open("rb") as file:
+            digest = hashlib.sha256()
+            while data := file.read(_READ_BYTES):
+                digest.update(data)
+        if digests is not None and digests.get(jar.name) != digest.hexdigest():
+            raise LocalKafkaError(
+                f"{jar} is not the jar that this version of the sink knows: its SHA-256 is "
+                f"{digest.hexdigest()}, not {digests.get(jar.name, 'that of any')}. Remove "
+                f"{jar.parent}; if a new download has the same digest, the repository that Ivy "
+                "uses has another file than Maven Central"
+            )
 
 
 def _is_complete(folder: Path, manifest: str) -> bool:
@@ -98,8 +146,9 @@ def _is_complete(folder: Path, manifest: str) -> bool:
 def _locked(root: Path) -> Iterator[None]:
     """One process at a time. The lock goes with its process, so it cannot be left behind."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("a")
+        root.mkdir(0o755, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        lock = os.fdopen(os.open(root / ".lock", flags, 0o644), "w")
     except OSError as error:
         raise LocalKafkaError(
             f"the cache folder {root} cannot be written ({error.strerror}): set {CACHE_VARIABLE} "
@@ -111,18 +160,32 @@ def _locked(root: Path) -> Iterator[None]:
 
 
 def _fetch_into(
-    folder: Path, modules: Sequence[MavenModule], manifest: str, transitive: bool
+    folder: Path,
+    modules: Sequence[MavenModule],
+    manifest: str,
+    transitive: bool,
+    digests: Mapping[str, str] | None,
 ) -> None:
     """Fetch beside ``folder``, then move there. The lock is held."""
+    names = ", ".join(":".join(module) for module in modules)
     for stale in folder.parent.glob(f"{_PART_PREFIX}*"):
         shutil.rmtree(stale, ignore_errors=True)  # of a process that was killed
     part = Path(tempfile.mkdtemp(prefix=_PART_PREFIX, dir=folder.parent))
     try:
-        _LOG.info("fetching %s into %s", ", ".join(":".join(m) for m in modules), folder)
+        _check_folder(part)
+        _LOG.info("fetching %s into %s", names, folder)
+        if digests is None:
+            _LOG.warning(
+                "no digests of %s are shipped: its jars are as the repository's own checksums say",
+                names,
+            )
         _run_ivy(part, modules, transitive)
         for module in modules:
             if not (part / module.jar_name).is_file():
                 raise LocalKafkaError(f"Ivy fetched no {module.jar_name}")
+        for jar in part.glob("*.jar"):
+            jar.chmod(0o644)  # whatever the umask is
+        _check_digests(sorted(part.glob("*.jar")), digests)
         (part / _MANIFEST).write_text(manifest, encoding="utf-8")
         part.chmod(0o755)  # mkdtemp makes it private; a shared cache must be readable
         # A folder that somebody reads jars from right now keeps its open files.
@@ -135,13 +198,16 @@ def _fetch_into(
 def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
     ivy_file = part / "ivy.xml"
     ivy_file.write_text(_ivy_xml(modules, transitive), encoding="utf-8")
-    command = [find_java(), "-jar", str(find_ivy()), "-ivy", str(ivy_file), "-confs", "default"]
+    # Not the caches in the home directory: Ivy believes what it finds there.
+    own = part / ".ivy"
+    command = [find_java(), f"-Divy.default.ivy.user.dir={own}", "-jar", str(find_ivy())]
+    command += ["-cache", str(own / "cache"), "-ivy", str(ivy_file), "-confs", "default"]
     # Without "bundle", modules packaged for OSGi (scala-logging) would be missing.
     command += ["-types", "jar", "bundle"]
     command += ["-retrieve", f"{part}/[artifact]-[revision](-[classifier]).[ext]"]
     settings = os.environ.get(IVY_SETTINGS_VARIABLE)
     if settings:
-        command += ["-settings", settings]
+        command += ["-settings", os.path.abspath(settings)]
     try:
         done = subprocess.run(
             command,
@@ -150,6 +216,7 @@ def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> No
             stderr=subprocess.STDOUT,
             timeout=_IVY_TIMEOUT_S,
             check=False,
+            cwd=part,
         )
     except subprocess.TimeoutExpired as error:
         raise LocalKafkaError(f"Ivy did not finish within {_IVY_TIMEOUT_S} s") from error
@@ -158,6 +225,7 @@ def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> No
     if done.returncode:
         raise LocalKafkaError(_ivy_failure(done.stdout.decode("utf-8", "replace"), modules))
     ivy_file.unlink()
+    shutil.rmtree(own, ignore_errors=True)
 
 
 def _ivy_xml(modules: Sequence[MavenModule], transitive: bool) -> str:

@@ -22,11 +22,11 @@ def find_java() -> str:
         java = Path(home, "bin", "java")
         if not os.access(java, os.X_OK):
             raise LocalKafkaError(f"JAVA_HOME is {home}, but there is no {java}: {_ADVICE}")
-        return str(java)
+        return os.path.abspath(java)
     found = shutil.which("java")
     if found is None:
         raise LocalKafkaError(f"no java on the PATH, and JAVA_HOME is not set: {_ADVICE}")
-    return found
+    return os.path.abspath(found)
 
 
 def java_major_version(java: str) -> int:
@@ -39,6 +39,7 @@ def java_major_version(java: str) -> int:
             stderr=subprocess.STDOUT,
             timeout=_VERSION_TIMEOUT_S,
             check=False,
+            cwd="/",
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LocalKafkaError(f"{java} does not run ({error}): {_ADVICE}") from error

@@ -23,6 +23,17 @@ LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
 _FORMAT_TIMEOUT_MS = 300_000
 
 
+def broker_jars(version: str) -> tuple[list[str], str]:
+    """Return the modules that a broker of this version needs, and the name of their folder."""
+    return [f"org.apache.kafka:kafka_2.13:{version}", LOGGER_MODULE], f"kafka-{version}"
+
+
+def tool_jars(version: str) -> tuple[list[str], str]:
+    """Return the modules of the command-line tools, and the name of their folder."""
+    kafka = [f"org.apache.kafka:{name}:{version}" for name in ("kafka_2.13", "kafka-tools")]
+    return [*kafka, LOGGER_MODULE], f"kafka-tools-{version}"
+
+
 class Toolbox:
     """Java is looked for and jars are fetched when they are needed.
 
@@ -39,8 +50,7 @@ class Toolbox:
 
     @cached_property
     def _jars(self) -> list[Path]:
-        modules = [f"org.apache.kafka:kafka_2.13:{self._version}", LOGGER_MODULE]
-        return fetch_jars(modules, f"kafka-{self._version}")
+        return fetch_jars(*broker_jars(self._version))
 
     def fetch(self) -> None:
         """What brokers need is there afterwards."""
@@ -55,10 +65,7 @@ class Toolbox:
         self, keeper: KeeperClient, class_name: str, arguments: Sequence[str], timeout_ms: int
     ) -> str:
         """What a command-line class prints on stdout. Its jars are fetched at the first call."""
-        kafka = [
-            f"org.apache.kafka:{name}:{self._version}" for name in ("kafka_2.13", "kafka-tools")
-        ]
-        jars = fetch_jars([*kafka, LOGGER_MODULE], f"kafka-tools-{self._version}")
+        jars = fetch_jars(*tool_jars(self._version))
         full_name = find_tool_class(jars, class_name)
         self._runs += 1
         name = f"tool-{self._runs}"

@@ -1,0 +1,43 @@
+"""``python -m release.jar_digests [VERSION]``: the digests of Kafka's jars that the package ships.
+
+Fetches what a LocalKafka of VERSION (the default one if it is not given) runs, anew and not from a
+cache, and writes a file for each set of jars. Ivy compares what it fetches with the repository's
+own checksums. A digest of a version that was released never changes: look at the difference before
+it is committed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from spark_kafka_sink.base.environment import CACHE_VARIABLE
+from spark_kafka_sink.localkafka.jars import fetch_jars
+from spark_kafka_sink.localkafka.toolbox import broker_jars, tool_jars
+from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION
+
+FOLDER = Path(__file__).resolve().parents[1] / "spark_kafka_sink" / "localkafka" / "digests"
+
+
+def write(version: str) -> list[Path]:
+    """Write the files of ``version`` and return their paths. Raises LocalKafkaError."""
+    written = []
+    FOLDER.mkdir(exist_ok=True)
+    for modules, name in (broker_jars(version), tool_jars(version)):
+        path = FOLDER / f"{name}.sha256"
+        path.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ[CACHE_VARIABLE] = cache
+            jars = fetch_jars(modules, name)
+            lines = [f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}" for jar in jars]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
+        written.append(path)
+    return written
+
+
+if __name__ == "__main__":
+    for path in write(*(sys.argv[1:] or [DEFAULT_VERSION])):
+        print(path)
