@@ -1,0 +1,152 @@
+"""Second checks, keys of caches, forgetting and limits in spark/, each with a case that needs it.
+
+Nothing else fails without one of these, as the first check or the usual case hides it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.columns import positions
+from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import VALUE
+from spark_kafka_sink.formats.written_rows import RowsEncoder
+from spark_kafka_sink.spark import preflight, task
+from spark_kafka_sink.spark.planning import plan_schemas
+from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.transactions import session
+from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
+from spark_kafka_sink.transactions.model import DriverToken
+from tests.unit.registry_asking import fresh_registry
+from tests.unit.simulated_time import SimulatedClock
+
+TOKEN = DriverToken(1, 2, 0, 2)
+
+
+def options(**more: str) -> SinkOptions:
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t", **named})
+
+
+class NoProducer:
+    """Begins a transaction, and nothing else."""
+
+    transaction = None
+
+    def begin_transaction(self, *_: object) -> None:
+        pass
+
+
+def test_the_id_of_a_task_that_failed_is_not_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A late request of it would fence the task that has the id then: the next plan counts anew."""
+    ids = WorkerTransactionalIds("w")
+    monkeypatch.setattr(task, "TRANSACTIONAL_IDS", ids)
+    monkeypatch.setattr(session, "abort_task", lambda *_: None)
+    plan: Any = type("", (), {"prefix": "p", "token": TOKEN, "coordinator": None, "timeout_ms": 1})
+    producer: Any = NoProducer()
+    failed = task._TaskTransaction(producer, plan, positions.ColumnPositions(value=0))
+    assert failed._transactional_id == "p.w.0"
+    failed.abort(options(), ValueError("the task's own"))
+    assert ids.take("p", TOKEN._replace(producer_epoch=3)) == "p.w.1"
+
+
+@pytest.mark.parametrize("given", ["raw", "string"])
+def test_tombstones_of_values_that_are_no_format(given: str) -> None:
+    kind = StringType()
+    schema = StructType(
+        [
+            StructField("key", LongType()),
+            StructField("value", kind),
+            StructField("gone", BooleanType()),
+        ]
+    )
+    planned = plan_rows(
+        schema, options(value_format=given, value_null_when="gone", key_format="string")
+    )
+    assert planned.plan is not None
+    batch = pa.record_batch(
+        [
+            pa.array([1, 2, 3, 4], pa.int64()),
+            pa.array(["a", "b", None, "d"]),
+            pa.array([False, True, False, None]),
+        ],
+        names=["key", "value", "gone"],
+    )
+    made = RowsEncoder(planned.plan, tells_faulty=False).encode(batch)
+    values = [
+        v if v is None else bytes(v, "utf-8") if isinstance(v, str) else v
+        for v in made.rows.column(VALUE).to_pylist()
+    ]
+    assert values == [b"a", None, None, b"d"]
+
+
+def test_tasks_do_not_get_the_registrys_configuration() -> None:
+    """It has its password, and Spark writes options of tasks to its event log and disks."""
+    with fresh_registry() as registry:
+        given = options(
+            value_format="avro",
+            schema_registry_url=registry.url,
+            schema_registry_basic_auth_credentials_source="USER_INFO",
+            schema_registry_basic_auth_user_info="u:hush-4711",
+        )
+        assert given.registry is not None
+        assert given.registry.config is not None
+        schema = StructType([StructField("a", LongType())])
+        _, of_tasks = plan_schemas(plan_rows(schema, given), given)
+    assert of_tasks.registry is not None
+    assert of_tasks.registry.config is None
+
+
+class TestCachedVerdict:
+    """Of the check of a cluster, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def checks(self, monkeypatch: pytest.MonkeyPatch) -> list[SinkOptions]:
+        done: list[SinkOptions] = []
+        monkeypatch.setattr(preflight, "_passed_at_ms", {})
+        monkeypatch.setattr(preflight, "_rules", {})
+        monkeypatch.setattr(preflight, "_check", lambda asked, clock: done.append(asked))
+        return done
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"topic": "u"},
+            {"kafka_bootstrap_servers": "b:2"},
+            {"kafka_security_protocol": "SSL"},
+            {"errors_tolerance": "all", "errors_deadletterqueue_topic_name": "d"},
+        ],
+        ids=lambda more: next(iter(more)),
+    )
+    def test_it_is_of_the_same_options_only(self, checks: list[Any], more: dict[str, str]) -> None:
+        preflight.check_cluster(options(), False)
+        preflight.check_cluster(options(), False)
+        assert len(checks) == 1
+        preflight.check_cluster(options(**more), False)
+        assert len(checks) == 2
+
+    def test_it_ends_with_the_age_of_metadata(self, checks: list[Any]) -> None:
+        clock = SimulatedClock()
+        for passes_ms, expected in ((0, 1), (999, 1), (1, 2), (1000, 3)):
+            clock.sleep(passes_ms)
+            preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), False, clock)
+            assert len(checks) == expected
+
+    def test_a_failure_that_is_not_transient_is_raised_also_after_a_success(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = SimulatedClock()
+        preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
+
+        def gone(*_: object) -> None:
+            raise TopicError("there is no such topic")
+
+        monkeypatch.setattr(preflight, "_check", gone)
+        clock.sleep(2000)
+        with pytest.raises(TopicError):
+            preflight.check_cluster(options(kafka_metadata_max_age_ms="1000"), True, clock)
