@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE
+from spark_kafka_sink.base.model import NO_OFFSET, NO_SEQUENCE, TopicPartition
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState
 from spark_kafka_sink.producer import metadata as metadata_module
@@ -135,6 +135,20 @@ def _first_answer_for_all_partitions(original):  # type: ignore[no-untyped-def]
         answers = [p for topic in response.responses for p in topic.partition_responses]
         for answer in answers:
             answer.error_code, answer.base_offset = answers[0].error_code, answers[0].base_offset
+        original(self, sent, response, node, now_ms)
+
+    return complete
+
+
+def _not_mentioned_taken_for_success(original):  # type: ignore[no-untyped-def]
+    def complete(self, sent, response, node, now_ms):  # type: ignore[no-untyped-def]
+        mentioned = {
+            TopicPartition(topic.name or sent.topic_names[topic.topic_id], partition.index)
+            for topic in response.responses
+            for partition in topic.partition_responses
+        }
+        for topic_partition in sent.by_partition.keys() - mentioned:
+            self._acknowledge(sent.by_partition.pop(topic_partition), NO_OFFSET)
         original(self, sent, response, node, now_ms)
 
     return complete
@@ -290,6 +304,12 @@ BUGS: dict[str, Bug] = {
         Sender,
         "_complete_answered",
         _first_answer_for_all_partitions,
+    ),
+    "partition that is not mentioned taken for success": Bug(
+        "what an answer to a produce request leaves out counts as acknowledged",
+        Sender,
+        "_complete_answered",
+        _not_mentioned_taken_for_success,
     ),
     "numbered anew once only": Bug(
         "a batch that was numbered anew once never leads to a new epoch again",

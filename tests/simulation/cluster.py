@@ -85,6 +85,9 @@ class SimCluster:
         self.fenced: set[int] = set()
         self.replication_delay_ms = (0, 2)
         self.duplicate_produce = 0.0
+        # How often an answer to a produce request lacks one of its partitions, and of which it did.
+        self.omit_answers = 0.0
+        self.omitted: set[TopicPartition] = set()
         self.published = 0
         self.rejects_unknown_producers = False
         self.replication = Replication(self)

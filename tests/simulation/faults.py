@@ -90,7 +90,7 @@ class FaultPlan:
         self._cluster.on_end_txn = lambda transactional_id: "NONE"
         self._cluster.on_describe = lambda topic: "NONE"
         self._cluster.throttle_time_ms = 0
-        self._cluster.duplicate_produce = 0.0
+        self._cluster.duplicate_produce = self._cluster.omit_answers = 0.0
         self._network.names.heal()
         if self._cluster.sasl is not None:
             self._cluster.sasl.heal()
@@ -168,6 +168,7 @@ class FaultPlan:
             self._lower_limit_behind_a_lost_answer,
             self._change_limit_of_broker,
             self._add_partitions,
+            self._omit_answers,
         )
 
     def _change_limit(self, rng: random.Random) -> None:
@@ -200,6 +201,10 @@ class FaultPlan:
         count = rng.randint(1, 3)
         self._note(f"t gets {count} more partitions")
         self._cluster.add_partitions("t", count)
+
+    def _omit_answers(self, rng: random.Random) -> None:
+        self._note("answers lack partitions")
+        self._cluster.omit_answers = 0.0 if self._is_healed else rng.choice((0.1, 0.5))
 
     # --- events --------------------------------------------------------------------------------
 

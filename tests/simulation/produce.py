@@ -128,10 +128,23 @@ class Produce:
         if self._request.acks == 0:
             self._reply(None)
             return
+        self._omit_some()
         brokers = self._cluster.brokers.values()
         endpoints = [produce.NodeEndpoint(b.node_id, b.host, b.port) for b in brokers]
         nodes = endpoints if self._cluster.reports_new_leader else []
         self._reply(produce.ProduceResponse(self._answers, self._cluster.throttle_time_ms, nodes))
+
+    def _omit_some(self) -> None:
+        """No Kafka does so. What is not mentioned is not acknowledged."""
+        if (
+            not self._cluster.omit_answers
+            or self._cluster.rng.random() >= self._cluster.omit_answers
+        ):
+            return
+        answer = self._cluster.rng.choice(self._answers)
+        omitted = answer.partition_responses.pop()
+        name = answer.name or self._name_of(answer.topic_id)
+        self._cluster.omitted.add(TopicPartition(name, omitted.index))
 
     def _name_of(self, topic_id: UUID) -> str:
         return next((n for n, t in self._cluster.topics.items() if t.topic_id == topic_id), "")

@@ -129,6 +129,37 @@ def test_who_gets_the_same_metadata_again_asks_less_often():
     assert cluster.metadata_requests - asked < 60 / 0.8 + 5
 
 
+def test_a_partition_that_an_answer_does_not_mention_is_not_acknowledged():
+    """Here it is refused, and the answer lacks that."""
+    simulation = simulate(partitions=1)
+    simulation.cluster.omit_answers = 1.0
+    refusals = iter(["NOT_ENOUGH_REPLICAS"])
+
+    def refuse_first(*_):
+        error = next(refusals, None)
+        if error is None:
+            simulation.cluster.omit_answers = 0.0
+        return error
+
+    simulation.cluster.on_produce = refuse_first
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    assert simulation.values()[0] == [b"a"]
+    assert simulation.producer.metrics.retries == 1
+
+
+def test_a_producer_with_a_topic_that_it_cannot_use_any_more_is_not_kept():
+    simulation = simulate(partitions=1)
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    assert simulation.producer.is_clean
+    simulation.cluster.on_describe = lambda topic: "TOPIC_AUTHORIZATION_FAILED"
+    simulation.producer._metadata.request_update_now()
+    simulation.run_for(1_000)
+    assert simulation.producer.accumulator.failure is None
+    assert not simulation.producer.is_clean
+
+
 _IDLE_MS = 5_000
 _SOON_MS = 1_000
 

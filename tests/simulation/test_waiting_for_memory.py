@@ -139,6 +139,22 @@ def test_as_much_is_finished_as_is_waited_for(size):
     assert simulation.values()[30] == [bytes(size)]
 
 
+def test_the_largest_batches_are_finished_when_memory_runs_out():
+    """Small ones go on growing."""
+    simulation = simulate(
+        partitions=3, buffer_memory="65536", batch_size="60000", linger_ms="100000"
+    )
+    produced: list[int] = []
+    simulation.cluster.on_produce = lambda broker, topic, index, batch: produced.append(index)
+    for partition in (1, 2):
+        simulation.append_to(partition, [_VALUE])
+    simulation.append_to(0, [_VALUE] * 30)
+    simulation.append_to(1, [_VALUE] * 30)
+    assert produced == [0]
+    simulation.producer.flush()
+    assert set(produced) == {0, 1, 2}
+
+
 def test_the_sender_is_woken_before_a_task_waits():
     """It may wait for the network, and know nothing of what was finished just now."""
     simulation = writing(partitions=31, linger_ms="100000")

@@ -275,16 +275,6 @@ def test_parts_of_a_batch_that_was_too_large(
     assert sent == [*parts, behind]
 
 
-def test_what_is_behind_the_first_batches(accumulator: RecordAccumulator) -> None:
-    first, *behind = fill(accumulator, T0, 3)
-    assert accumulator.behind([first]) == behind
-    drain(accumulator, T0)
-    assert accumulator.behind([behind[0]]) == behind[1:]
-    drain(accumulator, T0)
-    drain(accumulator, T0)
-    assert accumulator.behind([first]) == []
-
-
 def test_parts_of_a_split_batch_keep_its_place_in_time(accumulator: RecordAccumulator) -> None:
     """The oldest batch decides when delivery.timeout.ms is over, and parts are no younger."""
     first, split, last = fill(accumulator, T0, 3)
