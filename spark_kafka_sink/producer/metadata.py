@@ -117,6 +117,8 @@ class Metadata:
         self._topic_ids: dict[str, UUID] = {}
         # Apart from the snapshot: a leader epoch must not go back because an answer lacked a topic.
         self._last_seen: dict[str, TopicMetadata] = {}
+        # Of the request under way: what it asks for, but for what was forgotten since. None: all.
+        self._asked: set[str] | None = None
         self._settings = settings
         self._retry_backoff = retry_backoff
         self._is_update_requested = True
@@ -165,6 +167,11 @@ class Metadata:
             # A topic is new once: the pause after an earlier answer is not for it.
             if self._failed_attempts == 0:
                 self._retry_at_ms = None
+
+    def begin_update(self) -> list[str]:
+        """Return the topics that a request is to ask for now."""
+        self._asked = set(self._topics)
+        return self.topics
 
     def request_update(self) -> None:
         """Refresh as soon as the back-off allows."""
@@ -221,8 +228,8 @@ class Metadata:
         topics, problems, is_incomplete = {}, dict(self.problems), False
         for topic in response.topics:
             name = topic.name or ""
-            if name in forgotten:
-                continue
+            if name in forgotten or (self._asked is not None and name not in self._asked):
+                continue  # the answer may be older than the task that writes to it
             error = error_for_code(topic.error_code)
             if topic.error_code:
                 problems[name] = _problem(name, error)
@@ -275,6 +282,8 @@ class Metadata:
         for topic in topics:
             self._topics.pop(topic, None)
             self._last_seen.pop(topic, None)
+            if self._asked is not None:
+                self._asked.discard(topic)
         snapshot = self.snapshot
         if not topics.isdisjoint({*snapshot.topics, *snapshot.problems}):
             known = {t: m for t, m in snapshot.topics.items() if t not in topics}

@@ -74,7 +74,8 @@ class MetadataUpdater:
         return min((d for d in delays if d is not None), default=_CONNECTING_RECHECK_MS)
 
     def _send(self, node: Node, now_ms: int) -> None:
-        topics = [MetadataRequestTopic(name=topic) for topic in self._metadata.topics]
+        with self._monitor:
+            topics = [MetadataRequestTopic(name=name) for name in self._metadata.begin_update()]
         request = MetadataRequest(topics, self._allow_auto_topic_creation)
         try:
             self._client.send(node, request, now_ms, self._complete)

@@ -156,7 +156,7 @@ class TopicWaiter:
         """
         began_ms = self._clock.now_ms()
         deadline_ms = began_ms + self._max_block_ms
-        self._metadata.request_update_now()
+        ask = self._metadata.request_update_now
         while True:
             if self._accumulator.failure is not None:
                 raise self._accumulator.failure
@@ -174,7 +174,8 @@ class TopicWaiter:
                 self._in_vain_ms.update(dict.fromkeys(lacking, now_ms))
                 return snapshot
             self._note_use(topics)
-            self._metadata.request_update()
+            ask()
+            ask = self._metadata.request_update
             self._client.wakeup()
             self._monitor.wait(deadline_ms - now_ms)
 

@@ -192,6 +192,14 @@ def test_partitions_that_nobody_adds_are_waited_for_once():
     assert simulation.clock.ms - began_ms < 22_000
 
 
+def test_metadata_is_asked_for_once_where_all_partitions_are_known():
+    simulation = simulate(partitions=2)
+    for _ in range(2):
+        simulation.append_to(1, [b"a"])
+        simulation.producer.flush()
+    assert simulation.cluster.metadata_requests == 1
+
+
 def test_whoever_waited_in_vain_waits_again_later():
     simulation = simulate(partitions=2, max_block_ms="20000", metadata_max_age_ms="20000")
     for _ in range(2):

@@ -159,3 +159,20 @@ def test_a_topic_that_is_waited_for_is_not_forgotten_before_its_first_answer() -
     metadata.update(answer(topic((1, 0))), 30_000)
     assert metadata.topics == ["t"]
     assert "t" in metadata.snapshot.topics
+
+
+def test_an_answer_to_what_was_asked_before_a_topic_was_forgotten_is_not_for_it() -> None:
+    """The topic was recreated on the way, and a task has begun to write to it."""
+    metadata = make_metadata(max_idle_ms=10_000, topics=("t", "u"))
+    both = [topic((1, 0), (1, 0), topic_id=UUID(int=1)), topic((1, 0), name="u")]
+    metadata.update(answer(*both), 0)
+    metadata.add_topic("u", 5_000)
+    assert metadata.begin_update() == ["t", "u"]
+    metadata.begin_task(10_000)
+    metadata.add_topic("t", 10_000)
+    metadata.update(answer(*both), 10_001)
+    assert list(metadata.snapshot.topics) == ["u"]
+    assert metadata.begin_update() == ["t", "u"]
+    metadata.update(answer(topic((1, 0), topic_id=UUID(int=2)), both[1]), 10_200)
+    assert metadata.snapshot.topic_id("t") == UUID(int=2)
+    assert metadata.problems == {}
