@@ -23,6 +23,7 @@ from spark_kafka_sink.security.aws_login import AwsLogin
 from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.mechanisms.aws_msk_iam import AwsUser, aws_user, region_of
 from spark_kafka_sink.security.oauth.retry import Waiting
+from tests.patience import PATIENCE_S
 from tests.unit.simulated_time import SimulatedClock
 
 MODULE = "software.amazon.msk.auth.iam.IAMLoginModule"
@@ -176,6 +177,21 @@ class TestLogin:
         assert signer.calls == [("default", "sa-east-1")]
         assert b"t0ken-1" in login.converse("broker.example.com").first()
         login.close()
+
+    def test_closed(self, clock, signer):
+        """Each region's thread ends, and the pauses of a fetch do."""
+        closed: list[bool] = []
+        config = SaslConfig("AWS_MSK_IAM", jaas_config=Secret(f"{MODULE} required;"))
+        waiting = Waiting(clock, clock.sleep)
+        login = AwsLogin(config, waiting, random.Random(1), lambda: closed.append(True))
+        login.prepare(1_000, [IRELAND, OREGON])
+        threads = [keeper._thread for keeper in login._keepers.values()]
+        login.close()
+        assert closed == [True]
+        assert len(threads) == 2
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
 
     def test_no_region_at_all(self, clock, signer):
         login = login_for(clock)

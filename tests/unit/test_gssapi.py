@@ -6,14 +6,20 @@ The real thing, with a KDC, is in tests/security/test_kerberos_conversation.py.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+import threading
 import types
 from typing import NamedTuple
 
 import pytest
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.security import extras
@@ -22,10 +28,12 @@ from spark_kafka_sink.security.login import check
 from spark_kafka_sink.security.mechanisms.gssapi import (
     GssapiConversation,
     KerberosUser,
+    Tickets,
     _cause_of,
     kerberos_user,
 )
-from tests.patience import PATIENCE_MS
+from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.unit.registry_asking import Times
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 KEYTAB = {"useKeyTab": "true", "keyTab": "/a.keytab", "principal": "app@REALM", "storeKey": "true"}
@@ -138,6 +146,108 @@ class TestCheck:
             project = file.read()
         for extra in (extras.KERBEROS, extras.AWS):
             assert f'\n{extra.name} = ["{extra.package}>=' in project
+
+
+class Ticket:
+    lifetime: int | None = 3_600
+
+
+class TestTickets:
+    """Which are used again, and when they are taken anew. ``taken``: for whom they were."""
+
+    LIMIT_MS = 60_000
+
+    @pytest.fixture
+    def taken(self, monkeypatch) -> list[str | None]:
+        users: list[str | None] = []
+
+        def acquire(tickets: Tickets) -> Ticket:
+            users.append(tickets._user.principal)
+            return Ticket()
+
+        monkeypatch.setattr(Tickets, "acquire", acquire)
+        monkeypatch.setenv("TEST_PRINCIPAL", "first")
+        return users
+
+    def login(self, times: Times) -> KerberosLogin:
+        jaas = f'{MODULE} required useTicketCache=true principal="${{env:TEST_PRINCIPAL}}";'
+        kerberos = KerberosConfig("kafka", min_time_before_relogin_ms=self.LIMIT_MS)
+        return KerberosLogin(
+            SaslConfig("GSSAPI", jaas_config=Secret(jaas), kerberos=kerberos), times
+        )
+
+    def test_one_that_was_taken_a_short_time_ago_is_used_again(self, taken):
+        times = Times()
+        login = self.login(times)
+        login.prepare(PATIENCE_MS)
+        times.ms += self.LIMIT_MS // 2
+        login.prepare(PATIENCE_MS)
+        assert taken == ["first"]
+
+    def test_an_older_one_is_not(self, taken):
+        times = Times()
+        login = self.login(times)
+        login.prepare(PATIENCE_MS)
+        times.ms += self.LIMIT_MS
+        login.prepare(PATIENCE_MS)
+        assert taken == ["first", "first"]
+
+    def test_one_that_has_expired_is_not(self, taken, monkeypatch):
+        login = self.login(Times())
+        login.prepare(PATIENCE_MS)
+        monkeypatch.setattr(Ticket, "lifetime", 0)
+        login.prepare(PATIENCE_MS)
+        assert taken == ["first", "first"]
+
+    def test_another_users_is_not(self, taken, monkeypatch):
+        login = self.login(Times())
+        login.prepare(PATIENCE_MS)
+        monkeypatch.setenv("TEST_PRINCIPAL", "second")
+        login.prepare(PATIENCE_MS)
+        assert taken == ["first", "second"]
+
+    def test_a_kdc_that_does_not_answer_is_waited_for_no_longer_than_that(self, taken, monkeypatch):
+        may_end = threading.Event()
+        monkeypatch.setattr(Tickets, "acquire", lambda _: may_end.wait(PATIENCE_S))
+        with pytest.raises(CredentialsUnavailableError, match="the KDC has not answered within 20"):
+            self.login(Times()).prepare(20)
+        may_end.set()
+
+
+class TestStores:
+    """What Kerberos' libraries are asked for, by a package that only notes it."""
+
+    @pytest.fixture
+    def stores(self, monkeypatch) -> list[dict[str, str]]:
+        asked: list[dict[str, str]] = []
+        package = types.ModuleType("gssapi")
+
+        def credentials(store: dict[str, str], **_: object) -> Ticket:
+            asked.append(store)
+            return Ticket()
+
+        package.Credentials = credentials  # type: ignore[attr-defined]
+        package.MechType = types.SimpleNamespace(kerberos=1)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "gssapi", package)
+        return asked
+
+    def test_tickets_of_a_keytab_are_in_a_cache_of_this_process_and_user_alone(
+        self, stores, tmp_path
+    ):
+        keytab = tmp_path / "a.keytab"
+        keytab.touch()
+        user = KerberosUser("kafka", None, str(keytab), None)
+        for tickets in (Tickets(user), Tickets(user)):
+            tickets.acquire()
+        caches = [store["ccache"] for store in stores]
+        assert all(cache.startswith("MEMORY:") for cache in caches)
+        assert all(cache.endswith(f"-{os.getpid()}") for cache in caches)
+        assert caches[0] != caches[1]
+
+    def test_a_ticket_that_has_expired_is_no_ticket(self, stores, monkeypatch):
+        monkeypatch.setattr(Ticket, "lifetime", 0)
+        with pytest.raises(AuthenticationError, match="run kinit"):
+            Tickets(KerberosUser("kafka", None, None, "")).acquire()
 
 
 class Wrapped(NamedTuple):

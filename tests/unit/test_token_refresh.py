@@ -271,6 +271,72 @@ class TestThread:
         other.join(120)
         keeper.close()
 
+    def test_the_time_that_another_took_is_not_had_again(self):
+        """The second one fetches after the first has failed, with what is left of its time."""
+        clock = SimulatedClock()
+        asked, may_fail = threading.Event(), threading.Event()
+        timeouts: list[int] = []
+
+        def fetch(timeout_ms: int) -> Token:
+            timeouts.append(timeout_ms)
+            asked.set()
+            assert may_fail.wait(120)
+            raise CredentialsUnavailableError("away")
+
+        surroundings = Surroundings(clock, Chance(0.0), has_thread=False)
+        keeper = TokenKeeper(fetch, LoginConfig(), surroundings)
+
+        def prepare() -> None:
+            with pytest.raises(CredentialsUnavailableError):
+                keeper.prepare(100_000)
+
+        first, second = (threading.Thread(target=prepare) for _ in range(2))
+        first.start()
+        assert asked.wait(120)
+        looked = threading.Event()
+        find = keeper._use
+
+        def use() -> Token | None:
+            looked.set()
+            return find()
+
+        keeper._use = use  # type: ignore[method-assign]
+        second.start()
+        assert looked.wait(120)
+        clock.sleep(40_000)
+        may_fail.set()
+        for thread in (first, second):
+            thread.join(120)
+            assert not thread.is_alive()
+        assert timeouts == [100_000, 60_000]
+
+    def test_a_thread_that_is_gone_is_replaced_and_a_closed_one_is_not(self):
+        clock = SimulatedClock()
+        keeper = self.keeper(Issuer(clock), clock)
+        gone = keeper._thread = threading.Thread(target=str)
+        gone.start()
+        gone.join(120)
+        keeper.prepare(120_000)
+        thread = keeper._thread
+        assert thread is not gone
+        keeper.close()
+        assert thread is not None
+        thread.join(120)
+        keeper._thread = None
+        keeper.token()
+        assert keeper._thread is None
+
+    def test_an_error_is_forgotten_with_the_next_token(self):
+        world = World()
+        world.issuer.error = AuthenticationError("refused once")
+        with pytest.raises(AuthenticationError):
+            world.keeper.prepare(1)
+        world.issuer.error = None
+        world.keeper.prepare(1)
+        world.clock.sleep(world.issuer.life_ms)
+        with pytest.raises(CredentialsUnavailableError, match="expired, and a new one is being"):
+            world.keeper.token()
+
 
 FORKING = """
 import os, threading, time

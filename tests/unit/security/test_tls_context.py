@@ -197,6 +197,11 @@ def test_trust_may_end_at_the_servers_own_certificate() -> None:
     assert handshake(context, server_context(identity)).version == "TLSv1.3"
 
 
+def test_a_server_cannot_renegotiate() -> None:
+    """As with Java's client. Python's own servers cannot ask for it."""
+    assert TlsContext(SslConfig()).context().options & ssl.OP_NO_RENEGOTIATION
+
+
 @pytest.mark.parametrize(
     ("protocol", "enabled", "spoken"),
     [
@@ -348,6 +353,46 @@ def test_half_of_a_rotation_leaves_the_former_context_in_use(
     assert "kafka.ssl.keystore.location" in record.getMessage()
     assert "What was read before stays in use" in record.getMessage()
     key_store_of(tmp_path, after)
+    assert peer_of(tls) == "after"
+
+
+def test_the_same_problem_is_told_again_once_it_was_mended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pem = AUTHORITY.issue("before").pem()
+    tls = TlsContext(key_store_of(tmp_path, pem))
+    assert peer_of(tls) == "before"
+    for _ in range(2):
+        emptied(tmp_path / "client.pem", pem)
+        assert peer_of(tls) == "before"
+        key_store_of(tmp_path, AUTHORITY.issue("before").pem())
+        assert peer_of(tls) == "before"
+    told = [r for r in caplog.records if "What was read before stays in use" in r.getMessage()]
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("changed", ["time", "size", "inode"])
+def test_each_of_time_size_and_inode_tells_that_a_file_has_changed(
+    changed: str, tmp_path: Path
+) -> None:
+    pems = [AUTHORITY.issue(name).pem() for name in ("before", "after")]
+    length = max(map(len, pems)) + (changed == "size")
+    before = pems[0].ljust(max(map(len, pems)), "\n")
+    tls = TlsContext(key_store_of(tmp_path, before))
+    path = tmp_path / "client.pem"
+    assert peer_of(tls) == "before"
+    old = path.stat()
+    target = tmp_path / "new.pem" if changed == "inode" else path
+    target.write_text(pems[1].ljust(length, "\n"))
+    os.utime(target, ns=(old.st_atime_ns, old.st_mtime_ns + (changed == "time")))
+    target.replace(path)
+    new = path.stat()
+    same = [
+        new.st_mtime_ns == old.st_mtime_ns,
+        new.st_size == old.st_size,
+        new.st_ino == old.st_ino,
+    ]
+    assert same == [changed != "time", changed != "size", changed != "inode"]
     assert peer_of(tls) == "after"
 
 
