@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.check.registry import schemas as check
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.registry import client, schemas
@@ -21,7 +22,7 @@ from tests.unit.registry_asking import (
     paths,
     refusal,
 )
-from tests.unit.registry_server import Registry
+from tests.unit.registry_server import Registry, serving
 
 LATEST = {"use_latest_version": "true"}
 
@@ -87,6 +88,51 @@ def test_what_a_schema_builds_on_must_be_one(
     reference = {"name": "n.Home", "subject": "home", "version": 1}
     registry.add("t-value", {"schema": outer, "references": [reference]})
     assert words in refusal(registry.url, **LATEST)
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON", "PROTOBUF"])
+def test_a_schema_that_builds_on_too_many_others_is_refused(registry: Registry, kind: str) -> None:
+    """Each needs a request, and a registry may tell any number of them."""
+    text = {
+        "AVRO": '{"type":"fixed","name":"F%d","size":1}',
+        "JSON": "{}",
+        "PROTOBUF": "message M%d {}",
+    }
+    references: list[dict[str, Any]] = []
+    for number in range(102):
+        more = {"references": references[-1:]} if references else {}
+        body = {"schema": text[kind].replace("%d", str(number)), "schemaType": kind, **more}
+        registry.add(f"s{number}", body)
+        references.append({"name": f"n{number}", "subject": f"s{number}", "version": 1})
+    given = options(
+        registry.url, value_format=kind.lower(), value_schema_id_prefix="true", **LATEST
+    )
+    assert given.registry is not None
+    assert given.registry.config is not None
+    assert given.registry.value is not None
+    for last, is_refused in ((100, False), (101, True)):
+        schemas._known.clear()
+        more = {"references": references[last - 1 : last]}
+        body = {"schema": text[kind].replace("%d", "102"), "schemaType": kind, **more}
+        registry.add("t-value", body)
+        wanted = schemas.Wanted("value", "t", None, "prefix", given.registry.value, kind)
+        if is_refused:
+            with pytest.raises(KafkaSinkError, match="builds on more than 100 others"):
+                schemas.find(given.registry.config, wanted)
+        else:
+            schemas.find(given.registry.config, wanted)
+
+
+def test_the_address_that_answered_is_asked_first(registry: Registry) -> None:
+    with serving(Registry()) as away:
+        away.fails = 503, {"error_code": 50301, "message": "away"}
+        given = options(f"{away.url},{registry.url}")
+        assert given.registry is not None
+        assert given.registry.config is not None
+        asking = client.RegistryClient(given.registry.config)
+        for _ in range(3):
+            asking.check_answers()
+    assert (len(away.asked), len(registry.asked)) == (1, 3)
 
 
 @pytest.mark.parametrize(

@@ -245,6 +245,21 @@ def test_a_registrys_schema_that_is_none_is_told_in_words(
         plan_schemas(plan_rows(columns, made), made)
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"), [("AVRO", "json"), ("JSON", "avro"), ("PROTOBUF", "avro")]
+)
+def test_a_schema_of_another_kind_is_refused(registry: Registry, kind: str, given: str) -> None:
+    registry.add("t-value", {"schema": ONLY_ID, "schemaType": kind})
+    made = options(
+        registry.url, value_format=given, value_schema_id_prefix="true", use_latest_version="true"
+    )
+    columns = StructType([StructField("id", LongType())])
+    with pytest.raises(
+        SchemaError, match=f"value.format={given}: .* schema 1 is of the kind {kind}"
+    ):
+        plan_schemas(plan_rows(columns, made), made)
+
+
 # --- the same for Protobuf ----------------------------------------------------------------------
 
 

@@ -65,6 +65,7 @@ TRUST = {
 FAULTS = {
     "down": Fault("Connection refused", True, url=lambda _: f"http://127.0.0.1:{unused_port()}"),
     "slow": Fault("no answer within 20 ms", True, is_slow, options={"schema_registry_request_timeout_ms": "20"}),
+    "slow, with little time": Fault("no answer within 2", None, is_slow, options={"schema_registry_timeout_ms": "30"}),
     "not ready": Fault("answers 503 (50301), Reason", True, answers(503, code(50301))),
     "too many requests": Fault("answers 429, Reason", True, answers(429, code(429))),
     "a name that is not known": Fault("http://registry.invalid:", True, url=lambda _: "http://registry.invalid:8081"),

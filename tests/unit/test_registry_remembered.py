@@ -91,6 +91,22 @@ def test_files_of_processes_that_have_ended_are_removed(folder: Path) -> None:
     (left,) = folder.iterdir()
     assert left.name.startswith(f"{identity_of(os.getpid())}_")
     assert Remembered(child.pid).read("asked") is None
+    Remembered(child.pid).write("asked", SCHEMA)
+    assert [*folder.iterdir()] == [left], "nothing is kept for a process that has ended"
+
+
+def test_other_credentials_are_no_other_question(registry: Registry) -> None:
+    """They change while a query runs."""
+    asked = [
+        options(registry.url.replace("//", f"//{user}@"), use_latest_version="true")
+        for user in ("a:1", "b:2")
+    ]
+    wanted = Wanted("value", "t", TEXT, "prefix", asked[0].registry.value)  # type: ignore[union-attr, arg-type]
+    first, second = (
+        schemas._told_of(one.registry.config, wanted, "q")  # type: ignore[union-attr, arg-type]
+        for one in asked
+    )
+    assert first == second
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id":"x","text":1,"references":[]}'])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -202,6 +203,32 @@ def test_a_job_of_encoded_values_does_not_run_without_its_registry(registry: Reg
     registry.fails = AWAY
     with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
         plan(registry, None, **RAW)
+
+
+@pytest.mark.parametrize("is_new_process", [True, False])
+def test_another_registry_is_asked_at_once(registry: Registry, is_new_process: bool) -> None:
+    """Its ids are others: what one has told is not true of another, nor while that is away."""
+    assert plan(registry, "/c/one") == b"\1"
+    with serving(Registry()) as other:
+        other.add("elsewhere", {"schema": SECOND})
+        other.add("t-value", {"schema": FIRST})
+        assert plan(other, "/c/one", is_new_process) == b"\2"
+    with serving(Registry()) as other:
+        other.fails = AWAY
+        with pytest.raises(KafkaSinkError, match="no schema registry of schema"):
+            plan(other, "/c/one", is_new_process)
+
+
+def test_tasks_get_nothing_of_the_registry_s_configuration(registry: Registry) -> None:
+    """It holds credentials, and tasks ask no registry."""
+    given = {"use_latest_version": "true", "schema_registry_basic_auth_user_info": "u:hush-0815"}
+    made = options(registry.url, **given)
+    _, for_tasks = plan_schemas(plan_rows(COLUMNS, made), made)
+    assert made.registry is not None
+    assert made.registry.config is not None
+    assert for_tasks.registry is not None
+    assert for_tasks.registry.config is None
+    assert b"hush-0815" not in pickle.dumps(for_tasks)
 
 
 def test_another_message_in_the_file_asks_at_once(registry: Registry, tmp_path: Path) -> None:
