@@ -130,6 +130,15 @@ def text_fields(message: type) -> Iterator[tuple[type, str, schema.WireField]]:
             yield from text_fields(wire_type)
 
 
+def test_a_text_is_cleaned_again_when_another_secret_is_known() -> None:
+    out = types.Writer()
+    types.string_encoder(compact=True, nullable=True)("refused: marked-later", out)
+    decode = types.text_decoder(compact=True, nullable=True)
+    assert decode(bytes(out.tail), 0)[0] == "refused: marked-later"
+    secret = Secret("marked-later")
+    assert decode(bytes(out.tail), 0)[0] == f"refused: {HIDDEN}", secret
+
+
 def test_no_words_of_a_broker_are_decoded_as_they_are() -> None:
     """A field that Kafka calls a message has the type that cleans it, in every answer."""
     fields = [f for request in REQUEST_TYPES for f in text_fields(request.response_type)]
