@@ -15,6 +15,7 @@ from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.preflight import check_metrics_outputs, log_notes
 from spark_kafka_sink.spark.row_planning import plan_rows
+from tests.simulation.time import SimClock
 
 
 def options(**more: str) -> SinkOptions:
@@ -96,3 +97,39 @@ def test_a_metrics_path_does_not_end_a_running_stream(tmp_path: Path) -> None:
     (tmp_path / "offsets" / "0").touch()
     with pytest.raises(ConfigError):
         check_metrics_outputs(options(**more), is_stream=True)
+
+
+SECURED = {
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": "alice",
+    "kafka.sasl.password": "p",
+}
+DEAD = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+
+
+def test_a_verdict_is_of_one_cluster_one_identity_and_one_topic_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[SinkOptions] = []
+    monkeypatch.setattr(preflight, "_passed_at_ms", {})
+    monkeypatch.setattr(preflight, "_rules", {})
+    monkeypatch.setattr(preflight, "_check", lambda options, _: asked.append(options))
+    others = (
+        {},
+        {"kafka.bootstrap.servers": "noted:2"},
+        {"topic": "u"},
+        SECURED,
+        {**SECURED, "kafka.sasl.username": "bob"},
+        {**SECURED, "kafka.sasl.password": "q"},
+        {**SECURED, "kafka.ssl.truststore.location": "f", "kafka.security.protocol": "SASL_SSL"},
+        DEAD,
+        {**DEAD, "errors.deadletterqueue.topic.name": "others"},
+    )
+    clock = SimClock(0)
+    for given in others * 2:
+        preflight.check_cluster(options(**given), True, clock)
+    assert len(asked) == len(others)
+    clock.ms = options().producer.metadata_max_age_ms
+    preflight.check_cluster(options(), True, clock)
+    assert len(asked) == len(others) + 1
