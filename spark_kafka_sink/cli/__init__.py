@@ -18,7 +18,7 @@ from spark_kafka_sink.cli.check import add_check, add_quota
 from spark_kafka_sink.cli.dead_letters import add_dead_letters
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED
 from spark_kafka_sink.cli.metrics import add_metrics
-from spark_kafka_sink.cli.output import print_usage
+from spark_kafka_sink.cli.output import in_lines, print_usage
 from spark_kafka_sink.cli.package import add_package
 from spark_kafka_sink.cli.report import add_report
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except KafkaSinkError as error:
-        print(f"pykafka-sink: {error}", file=sys.stderr)
+        print(f"pykafka-sink: {in_lines(error)}", file=sys.stderr)
         return EXIT_FAILED
 
 

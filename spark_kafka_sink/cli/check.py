@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
+from spark_kafka_sink.base.printable import printable
 from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
 from spark_kafka_sink.cli.output import Examples, add_command, add_json, print_json, print_table
 
@@ -165,9 +166,10 @@ def _document(finding: Finding) -> dict[str, str]:
 
 def _print_finding(finding: Finding) -> None:
     mark = _MARKS[finding.outcome.value]
-    print(f"{mark} {finding.subject.ljust(_SUBJECT_WIDTH)} {finding.text}", flush=True)
+    subject, text = printable(finding.subject), printable(finding.text)
+    print(f"{mark} {subject.ljust(_SUBJECT_WIDTH)} {text}", flush=True)
     if finding.cure:
-        print(f"  {'':{_SUBJECT_WIDTH}} → {finding.cure}", flush=True)
+        print(f"  {'':{_SUBJECT_WIDTH}} → {printable(finding.cure)}", flush=True)
 
 
 def _run_quota(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import BrokerError
-from spark_kafka_sink.cli.output import add_bootstrap_servers
+from spark_kafka_sink.cli.output import add_bootstrap_servers, in_lines
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient
@@ -92,7 +92,7 @@ def confirmation(arguments: argparse.Namespace, refused: type[Exception]) -> Cal
             return
         if not sys.stdin.isatty():
             raise refused(f"{what}\nNothing was done: there is nobody to ask. --yes confirms")
-        print(f"{what}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
+        print(f"{in_lines(what)}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise refused("not confirmed, nothing was done")
 

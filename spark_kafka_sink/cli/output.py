@@ -102,6 +102,13 @@ def add_bootstrap_servers(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def in_lines(text: object) -> str:
+    """Return ``text``, which may have several lines, with all else that is not printable escaped:
+    of an error, or of what is to be confirmed.
+    """
+    return "\n".join(map(printable, str(text).split("\n")))
+
+
 def print_json(document: Any) -> None:
     """Print one line: other alphabets as they are, what is not printable as JSON escapes it."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))

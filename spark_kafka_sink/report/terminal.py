@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.printable import printable
 from spark_kafka_sink.metrics.following import FollowedLines
 from spark_kafka_sink.report.advice import findings
 from spark_kafka_sink.report.causes import Causes, overall
@@ -55,7 +56,7 @@ class Screen:
         if data:
             self._collected.add(data.splitlines())
         most = max(min(height - _LINES_OF_THE_REST, _SHOWN), _LEAST_SHOWN) if height else _SHOWN
-        latest = self._collected.latest()[:_SHOWN]
+        latest = [_printable(line) for line in self._collected.latest()[:_SHOWN]]
         end = (hint and f" ({hint})", "dim")
         if not latest:
             return Group(Text.assemble(f"no line of metrics in {self._path} yet", end))
@@ -80,7 +81,9 @@ def follow(path: str, query: str | None, once: bool) -> None:
 
     Raises ConfigError when there is nothing to print once.
     """
-    screen, console = Screen(path, query), Console(highlight=False)
+    screen = Screen(path, query)
+    # Names of queries and topics are no markup.
+    console = Console(highlight=False, markup=False, emoji=False)
     if once:
         shown = screen.drawn(console.width)
         if not screen.has_lines:
@@ -95,6 +98,15 @@ def follow(path: str, query: str | None, once: bool) -> None:
     with Keyboard() as keyboard, live:
         while "q" not in keyboard.pressed(_SECONDS).lower():
             live.update(drawn(), refresh=True)
+
+
+def _printable(found: Any) -> Any:
+    """Return a line of metrics whose texts cannot repaint the screen, whoever has named a query."""
+    if isinstance(found, str):
+        return printable(found)
+    if isinstance(found, dict):
+        return {printable(name): _printable(value) for name, value in found.items()}
+    return [_printable(each) for each in found] if isinstance(found, list) else found
 
 
 def _together(lines: list[dict[str, Any]]) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import sys
 from pathlib import Path
 
 import pytest
 
 from spark_kafka_sink.cli import main
+from spark_kafka_sink.cli.connecting import confirmation
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER
 from tests.unit.test_report import numbered, text
 
@@ -108,3 +111,39 @@ def test_what_is_refused(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert main(["top", str(tmp_path / "m.jsonl"), "--once"]) == 1
     assert "pip install 'pykafka-sink[cli]'" in capsys.readouterr().err
+
+
+BLOW = "\x1b[2J\x9b31m[bold]q\u202e"
+
+
+def test_names_of_queries_are_no_commands_for_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.jsonl"
+    lines = [numbered(SLOW_BROKER, 1, query_name=BLOW), numbered(SLOW_BROKER, 2, query_name="b")]
+    path.write_bytes(text(*lines))
+    assert main(["top", str(path), "--once"]) == 0
+    shown = capsys.readouterr().out
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert r"\x1b[2J\x9b31m[b" in shown
+
+
+def test_what_is_confirmed_and_what_has_failed_is_shown_escaped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = argparse.Namespace(yes=False)
+    monkeypatch.setattr(sys, "stdin", Yes())
+    confirmation(arguments, ValueError)(f"two lines\n{BLOW}")
+    shown = capsys.readouterr().err
+    assert shown.startswith("two lines\n\\x1b[2J")
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert main(["top", f"file://{BLOW}"]) == 1
+    assert capsys.readouterr().err.rstrip("\n").isprintable()
+
+
+class Yes(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int = -1) -> str:
+        return "yes\n"
