@@ -79,7 +79,6 @@ class ProducerConfig:
     topic_creation: TopicCreation | None = None
     # Nor this: max.bytes.per.second.per.task; None: there is no limit.
     max_bytes_per_second: int | None = None
-    # Nor this: how far full batches may grow while they wait. None: not at all.
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:
