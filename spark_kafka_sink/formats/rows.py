@@ -32,6 +32,7 @@ class RowsPlan(NamedTuple):
     null_when: position of a column of booleans, true where the value is null
     headers: added to those of each row
     session_zone: the time zone of the Spark session, None where that is not known
+    is_ansi: spark.sql.ansi.enabled of the Spark session, which texts of decimals go by
     """
 
     value: PartPlan
@@ -40,6 +41,7 @@ class RowsPlan(NamedTuple):
     null_when: int | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     session_zone: str | None = None
+    is_ansi: bool = True
 
 
 VALUE, KEY, HEADERS = "value", "key", "headers"

@@ -24,10 +24,11 @@ _MICROS_PER_DAY = 86_400 * _MICROS
 _BEFORE, _BEHIND = len('{"":"'), len('"}')
 
 
-def text_of(column: Any, name: str, time_zone: str) -> Any:
-    """A string array of the column's texts, null where it is null.
+def text_of(column: Any, name: str, time_zone: str, is_ansi: bool) -> Any:
+    """Return a string array of the column's texts, null where it is null.
 
     time_zone: of the Spark session, for timestamps. name: of the column, for the error
+    is_ansi: spark.sql.ansi.enabled: whether decimals have no exponent
 
     Raises SchemaError for a type whose text Spark writes in a way of its own: floating point,
     intervals, and what has fields or elements. FormatError for a time zone that is not known.
@@ -38,7 +39,7 @@ def text_of(column: Any, name: str, time_zone: str) -> Any:
     if pa.types.is_date32(kind):
         return _written(column).cast(pa.string())
     if pa.types.is_decimal(kind):
-        return _decimals(column)
+        return _plain_decimals(column) if is_ansi else column.cast(pa.string())
     if pa.types.is_timestamp(kind):
         return _timestamps(column, None if kind.tz is None else time_zone)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -46,13 +47,15 @@ def text_of(column: Any, name: str, time_zone: str) -> Any:
     raise SchemaError(f"column '{name}' of the Arrow type {kind} has no text")
 
 
-def _decimals(column: Any) -> Any:
-    """Without exponents, which Arrow has for the smallest ones."""
+def _plain_decimals(column: Any) -> Any:
+    """Without exponents, which Arrow has where Java's BigDecimal has them."""
     texts = column.cast(pa.string())
     small = pc.match_substring(texts, _EXPONENT).fill_null(False)
     if not pc.any(small).as_py():
         return texts
-    plain = [f"{number.as_py():f}" for number in column.filter(small)]
+    numbers = column.filter(small).to_pylist()
+    # A zero with a negative scale is one digit in Java.
+    plain = [f"{number:f}" if number or column.type.scale > 0 else "0" for number in numbers]
     return pc.replace_with_mask(texts, small, pa.array(plain, pa.string()))
 
 

@@ -88,19 +88,26 @@ class RowsEncoder:
             return
         found = (zone for zone in map(_zone_of, schema.types) if zone)
         zone = next(found, self._plan.session_zone)
-        self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone)}
+        is_ansi = self._plan.is_ansi
+        self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone, is_ansi)}
         if self._plan.key is not None:
-            self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone)
+            self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone, is_ansi)
         self._schema, self._zone = schema, zone
 
 
 class _Part:
-    """Makes keys, or values. zone: the time zone of the Spark session, None if it is not known"""
+    """Makes keys, or values.
 
-    def __init__(self, name: str, plan: PartPlan, schema: Any, zone: str | None) -> None:
+    zone, is_ansi: of the Spark session; the zone is None if it is not known
+    """
+
+    def __init__(
+        self, name: str, plan: PartPlan, schema: Any, zone: str | None, is_ansi: bool
+    ) -> None:
         self._name = name
         self._plan = plan
         self._zone = zone
+        self._is_ansi = is_ansi
         self._encoder: RowEncoder | None = None
         if plan.plan is not None:
             made = plan.plan
@@ -117,7 +124,7 @@ class _Part:
         column = arrow_batch.column(plan.column)
         if plan.is_text:
             name = arrow_batch.schema.field(plan.column).name
-            column = text_of(column, name, self._zone or "UTC")
+            column = text_of(column, name, self._zone or "UTC", self._is_ansi)
         if plan.prefix:
             column = column.cast(pa.large_binary())
             column = pc.binary_join_element_wise(

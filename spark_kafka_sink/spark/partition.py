@@ -25,6 +25,7 @@ QUERY_ID_PROPERTY = "sql.streaming.queryId"
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 """Spark's name for the number of that micro-batch."""
 _SESSION_ZONE_PROPERTY = "spark.sql.session.timeZone"
+_ANSI_PROPERTY = "spark.sql.ansi.enabled"
 """Tasks have settings of the session among their properties, where they were set."""
 
 
@@ -61,7 +62,11 @@ def write_partition(
         set_up(options)
         prepare_process(options.worker_tuning)
     if made is not None:
-        made = made._replace(session_zone=_property(_SESSION_ZONE_PROPERTY))
+        given = _property(_ANSI_PROPERTY)
+        made = made._replace(
+            session_zone=_property(_SESSION_ZONE_PROPERTY),
+            is_ansi=made.is_ansi if given is None else given.lower() == "true",
+        )
     write_rows(rows, options, positions, message, transactions, made)
     return message
 

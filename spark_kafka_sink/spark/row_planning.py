@@ -44,6 +44,7 @@ from spark_kafka_sink.spark.input_schema import (
     notes_on_parts,
 )
 from spark_kafka_sink.spark.json_schemas import given_avro, json_schema_of, read_schema
+from spark_kafka_sink.spark.versions import is_ansi_by_default
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
@@ -122,7 +123,7 @@ class _Planning:
                 topic_option=self._topic,
             )
             return PlannedRows(positions)
-        plan = RowsPlan(value, key, kept, null_when)
+        plan = RowsPlan(value, key, kept, null_when, is_ansi=is_ansi_by_default())
         by_name = [part for part, _ in kept if self._formats.other_columns[part] is None]
         notes = [*self._notes_on_parts(by_name)]
         if null_when is not None and key is None:

@@ -19,6 +19,7 @@ Source: ``pyspark/sql/worker/write_into_data_source.py`` of each version.
 from __future__ import annotations
 
 import inspect
+import os
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 OLDEST = (3, 5)
 _FIRST_DATA_SOURCES = (4, 0)
+_FIRST_ANSI = (4, 0)
 _FIRST_STREAM_ARROW_WRITER = (4, 1)
 
 
@@ -95,13 +97,45 @@ def require_data_sources() -> None:
         )
 
 
+def is_ansi_by_default() -> bool:
+    """Return what spark.sql.ansi.enabled is where no session has set it."""
+    return FOUND >= _FIRST_ANSI and os.environ.get("SPARK_ANSI_SQL_MODE") != "false"
+
+
 def arrow_schema(schema: StructType) -> Any:
-    """A pyarrow.Schema of what Spark hands over. Newer Sparks want to be told a time zone."""
+    """Return a pyarrow.Schema of what Spark hands over. Newer Sparks ask for a time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    schema = _with_nulls(schema)
     wants_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
     more: dict[str, Any] = {"timezone": "UTC"} if wants_zone else {}
     return to_arrow_schema(schema, **more)
+
+
+def _with_nulls(kind: Any) -> Any:
+    """The type with nulls wherever there is nothing else: ``array()`` has elements that are none of
+    any type and are never null, which pyarrow refuses.
+    """
+    from pyspark.sql import types
+
+    if isinstance(kind, types.ArrayType):
+        inner = _with_nulls(kind.elementType)
+        return types.ArrayType(inner, kind.containsNull or isinstance(inner, types.NullType))
+    if isinstance(kind, types.MapType):
+        key, value = _with_nulls(kind.keyType), _with_nulls(kind.valueType)
+        has_nulls = kind.valueContainsNull or isinstance(value, types.NullType)
+        return types.MapType(key, value, has_nulls)
+    if isinstance(kind, types.StructType):
+        return types.StructType([_field_with_nulls(field) for field in kind.fields])
+    return kind
+
+
+def _field_with_nulls(field: Any) -> Any:
+    from pyspark.sql import types
+
+    kind = _with_nulls(field.dataType)
+    nullable = field.nullable or isinstance(kind, types.NullType)
+    return types.StructField(field.name, kind, nullable, field.metadata)
 
 
 __all__ = [
@@ -111,5 +145,6 @@ __all__ = [
     "WriterCommitMessage",
     "arrow_schema",
     "interval_types",
+    "is_ansi_by_default",
     "require_data_sources",
 ]

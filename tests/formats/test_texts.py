@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,8 +20,8 @@ MICROS = st.one_of(st.integers(*SECONDS_1800_TO_2700), integers(64))
 HOUR = 3_600_000_000
 
 
-def texts(values: list, kind: pa.DataType, zone: str = "UTC") -> list:
-    column = text_of(pa.array(values, kind), "c", zone)
+def texts(values: list, kind: pa.DataType, zone: str = "UTC", is_ansi: bool = True) -> list:
+    column = text_of(pa.array(values, kind), "c", zone, is_ansi)
     column.validate(full=True)
     assert column.type == pa.string()
     return column.to_pylist()
@@ -94,4 +96,28 @@ def test_a_zone_that_nobody_knows():
 
 def test_a_part_of_a_column():
     column = pa.array([None, 0, None, HOUR], pa.timestamp("us", "UTC")).slice(2)
-    assert text_of(column, "c", "UTC").to_pylist() == [None, "1970-01-01 01:00:00"]
+    assert text_of(column, "c", "UTC", True).to_pylist() == [None, "1970-01-01 01:00:00"]
+
+
+def number(unscaled: int, scale: int) -> Decimal:
+    return Decimal(unscaled).scaleb(-scale, Context(prec=60))
+
+
+@pytest.mark.parametrize("scale", [0, 2, 7, 38, -1, -8, -20])
+def test_decimals_where_ansi_is_off_have_exponents_as_java_s(scale):
+    """CAST takes BigDecimal.toString there, and toPlainString where ANSI is on."""
+    unscaled = [0, 1, -1, 120, -12345678, 10**17 + 1]
+    values = [number(n, scale) for n in unscaled]
+    expected = [json_twin.unscaled_decimal(n, scale) for n in unscaled]
+    assert texts([*values, None], pa.decimal128(38, scale), is_ansi=False) == [*expected, None]
+    plain = [f"{value:f}" if value or scale > 0 else "0" for value in values]
+    assert texts([*values, None], pa.decimal128(38, scale)) == [*plain, None]
+
+
+def test_decimals_as_spark_casts_them():
+    values, kind = [Decimal("1E-7"), Decimal("0E-7")], pa.decimal128(10, 7)
+    assert texts(values, kind, is_ansi=False) == ["1E-7", "0E-7"]
+    assert texts(values, kind, is_ansi=True) == ["0.0000001", "0.0000000"]
+    large, kind = [Decimal("1.23E10")], pa.decimal128(3, -8)
+    assert texts(large, kind, is_ansi=False) == ["1.23E+10"]
+    assert texts(large, kind, is_ansi=True) == ["12300000000"]
