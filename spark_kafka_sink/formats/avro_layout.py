@@ -16,7 +16,7 @@ from spark_kafka_sink.formats.avro_checks import checked_types
 from spark_kafka_sink.formats.avro_defaults import Defaults, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
-from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
+from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels.avro_rows import (
     AS_DOUBLE,
@@ -180,10 +180,7 @@ class _Matching:
                 f"{OF_VARIANTS}"
             )
         if found is None:
-            raise FormatError(
-                f"column '{column.path}' has the Arrow type {column.type}, which cannot be written "
-                "as Avro. Cast it to another type, or leave it out"
-            )
+            raise not_writable(column.path, column.type, "Avro")
         kind, offset_bytes = found
         name = schema if isinstance(schema, str) else schema["type"]
         if kind == nodes.NULL and name == "null":

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.layout import Node, is_variant, kind_of
+from spark_kafka_sink.formats.layout import Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.formats.patterns import Steps
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels.json_values import DAY, HOUR, MINUTE, SECOND, UNITS
@@ -44,16 +44,13 @@ def json_node(path: str, name: str, arrow_type: Any, spark_type: Any = None) -> 
     """
     found = kind_of(arrow_type)
     if found is None:
-        raise FormatError(
-            f"column '{path}' has the Arrow type {arrow_type}, which cannot be written as JSON. "
-            "Cast it to another type, or leave it out"
-        )
+        raise not_writable(path, arrow_type, "JSON")
     kind, offset_bytes = found
     written = b"," + _quoted(name) + b":"
     # Whoever makes Arrow batches anew may lose the metadata of fields.
     if spark_type == _VARIANT or is_variant(arrow_type):
         return Node(nodes.VARIANT, written, path=path, children=_parts(path, arrow_type))
-    node = Node(kind, written, offset_bytes=offset_bytes)
+    node = Node(kind, written, offset_bytes=offset_bytes, path=path)
     if kind == nodes.DECIMAL:
         return node._replace(parameter=arrow_type.scale)
     if kind == nodes.INTERVAL:

@@ -82,10 +82,15 @@ _SIMPLE: dict[Any, tuple[int, int]] = {
     pa.time64("ns"): (nodes.TIME, 0),
     pa.duration("us"): (nodes.INTERVAL, 0),
 }
+_OF_EARTH = (b"geometry", b"geography")
+"""Types of Spark that Arrow has as structs."""
 
 
 def kind_of(arrow_type: Any) -> tuple[int, int] | None:
-    """(kind, offset_bytes) of a type. None for one that Spark does not hand over."""
+    """(kind, offset_bytes) of a type.
+
+    None for one that Spark does not hand over, and for those that to_json fails at.
+    """
     found = _SIMPLE.get(arrow_type)
     if found is not None:
         return found
@@ -94,7 +99,8 @@ def kind_of(arrow_type: Any) -> tuple[int, int] | None:
     if isinstance(arrow_type, pa.Decimal128Type):
         return nodes.DECIMAL, 0
     if isinstance(arrow_type, pa.StructType):
-        return nodes.STRUCT, 0
+        is_of_earth = any(_is_marked(arrow_type, mark) for mark in _OF_EARTH)
+        return None if is_of_earth else (nodes.STRUCT, 0)
     # A map is a list, too.
     if isinstance(arrow_type, pa.MapType):
         return nodes.MAP, 4
@@ -104,9 +110,25 @@ def kind_of(arrow_type: Any) -> tuple[int, int] | None:
 
 
 def is_variant(arrow_type: Any) -> bool:
-    """Spark's VARIANT: a struct that says so in its fields' metadata."""
+    """Return whether it is Spark's VARIANT."""
+    return _is_marked(arrow_type, b"variant")
+
+
+def not_writable(path: str, arrow_type: Any, as_what: str) -> FormatError:
+    """Return the error of a column of a type for which ``kind_of`` has no kind."""
+    shown, instead = f"has the Arrow type {arrow_type}", "Cast it to another type"
+    for mark in _OF_EARTH:
+        if _is_marked(arrow_type, mark):
+            shown, instead = f"is a {mark.decode().upper()}", "Write ST_AsBinary() of it"
+    return FormatError(
+        f"column '{path}' {shown}, which cannot be written as {as_what}. {instead}, or leave it out"
+    )
+
+
+def _is_marked(arrow_type: Any, mark: bytes) -> bool:
+    """Whether it is a struct that is a type of Spark's: the metadata of its fields say so."""
     return isinstance(arrow_type, pa.StructType) and any(
-        (arrow_type.field(index).metadata or {}).get(b"variant") == b"true"
+        (arrow_type.field(index).metadata or {}).get(mark) == b"true"
         for index in range(arrow_type.num_fields)
     )
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
-from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of
+from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.formats.protobuf_schema import (
     ENUM,
     GROUP,
@@ -22,7 +22,13 @@ from spark_kafka_sink.formats.protobuf_schema import (
 )
 from spark_kafka_sink.record.kernels import nodes
 from spark_kafka_sink.record.kernels import protobuf_rows as rows
-from spark_kafka_sink.record.kernels.protobuf_values import NOT_NEGATIVE, SIGNED_32, UNSIGNED_32
+from spark_kafka_sink.record.kernels.protobuf_values import (
+    NOT_NEGATIVE,
+    OF_DURATIONS,
+    OF_TIMESTAMPS,
+    SIGNED_32,
+    UNSIGNED_32,
+)
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 _INTEGERS = (nodes.INT8, nodes.INT16, nodes.INT32, nodes.INT64)
@@ -215,11 +221,12 @@ class _Layout:
             inner = [Column(f.name, f"{column.path}.{f.name}", f.type) for f in fields]
             children = self.fields(self._messages[name], inner, column.path)
             return _tagged(field, _LENGTH, node._replace(children=children))
-        times = {(nodes.TIMESTAMP, _TIMESTAMP): rows.SECONDS}
-        times[(nodes.INTERVAL, _DURATION)] = rows.SIGNED_SECONDS
+        times = {(nodes.TIMESTAMP, _TIMESTAMP): (rows.SECONDS, OF_TIMESTAMPS)}
+        times[(nodes.INTERVAL, _DURATION)] = (rows.SIGNED_SECONDS, OF_DURATIONS)
         if (kind, name) in times:
-            made = node._replace(kind=nodes.INT64, written_as=times[kind, name])
-            return _tagged(field, _LENGTH, made)
+            written_as, limit = times[kind, name]
+            made = node._replace(kind=nodes.INT64, written_as=written_as, parameter=limit)
+            return _tagged(field, _LENGTH, made._replace(rules=rows.CHECKS_RANGE))
         wrapped = _scalar(_WRAPPERS[name], column.type, node) if name in _WRAPPERS else None
         if wrapped is None:
             raise _does_not_fit(field, column)
@@ -258,11 +265,8 @@ def _kind_of(field: ProtobufField, column: Column) -> tuple[int, int]:
             f"'{field.name}' ({field.words}). {OF_VARIANTS}"
         )
     if found is None:
-        raise FormatError(
-            f"column '{column.path}' has the Arrow type {column.type}, which cannot be written as "
-            f"the Protobuf field '{field.name}' ({field.words}). Cast it to another type, or leave "
-            "it out"
-        )
+        as_what = f"the Protobuf field '{field.name}' ({field.words})"
+        raise not_writable(column.path, column.type, as_what)
     return found
 
 

@@ -317,3 +317,26 @@ def test_an_enum_without_values_has_no_rows(kind):
     assert values.to_pylist() == [None, b""]
     text = "field 'c' is none of the values of its Protobuf enum"
     assert made.fault_text(int(faults[0])) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "first", "last"),
+    [
+        (
+            pa.timestamp("us", "UTC"),
+            "Timestamp",
+            -62_135_596_800 * 10**6,
+            253_402_300_800 * 10**6 - 1,
+        ),
+        (pa.duration("us"), "Duration", -315_576_000_001 * 10**6 + 1, 315_576_000_001 * 10**6 - 1),
+    ],
+)
+def test_times_that_their_message_does_not_have(kind, name, first, last):
+    """The years 1 to 9999, and 10,000 years: readers refuse others, or show another time."""
+    values = [first, last, first - 1, last + 1, -(2**63), 2**63 - 1]
+    batch = pa.record_batch([pa.array(values, pa.int64()).cast(kind)], ["c"])
+    made = encoder(batch.schema, schema_of(one_message(c=f"google.protobuf.{name}")))
+    found, faults = made.encode(batch)
+    assert [value is None for value in found.to_pylist()] == [False] * 2 + [True] * 4
+    texts = {made.fault_text(fault) for fault in faults[2:].tolist()}
+    assert texts == {"field 'c' is out of the range of its Protobuf type"}

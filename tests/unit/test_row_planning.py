@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -13,6 +14,8 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
+    NullType,
     StringType,
     StructField,
     StructType,
@@ -22,7 +25,11 @@ from pyspark.sql.types import (
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import FormatPlan, PlannedField
 from spark_kafka_sink.formats.rows import PartPlan
+from spark_kafka_sink.spark import versions
 from spark_kafka_sink.spark.encodable import check_encodable
 from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
@@ -324,3 +331,44 @@ def test_what_is_wrong_with_times_of_json_names_the_option(
 def test_options_of_another_format_have_no_effect() -> None:
     notes = options(value_format="json", value_protobuf_message="M").notes
     assert any("option 'value.protobuf.message' has no effect" in note for note in notes)
+
+
+def test_texts_of_decimals_go_by_ansi_as_it_is_where_nobody_sets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_ansi() -> bool:
+        plan = planned(PEOPLE, value_format="string", value_column="id").plan
+        assert plan is not None
+        return plan.is_ansi
+
+    monkeypatch.delenv("SPARK_ANSI_SQL_MODE", raising=False)
+    assert is_ansi() == (versions.FOUND >= (4, 0))
+    monkeypatch.setenv("SPARK_ANSI_SQL_MODE", "false")
+    assert not is_ansi()
+    monkeypatch.delenv("SPARK_ANSI_SQL_MODE")
+    monkeypatch.setattr(versions, "FOUND", (3, 5))
+    assert not is_ansi()
+
+
+def test_arrays_of_nothing_are_planned() -> None:
+    """The type of ``array()`` in Spark: without nulls, and of void, which pyarrow refuses."""
+    void = ArrayType(NullType(), False)
+    nested = StructType([StructField("x", void, False), StructField("n", NullType(), False)])
+    kind = MapType(StringType(), ArrayType(nested, False), False)
+    schema = StructType([StructField("a", void, False), StructField("m", kind, False)])
+    check_encodable(planned(schema, value_format="json"))
+
+
+@pytest.mark.parametrize("name", ["geometry", "geography"])
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_places_on_earth_are_refused_as_by_to_json(name: str, is_nested: bool) -> None:
+    fields = [pa.field("srid", pa.int32(), False)]
+    fields.append(pa.field("wkb", pa.binary(), False, {name: "true", "srid": "4326"}))
+    kind = pa.list_(pa.struct(fields)) if is_nested else pa.struct(fields)
+    path = "g[]" if is_nested else "g"
+    with pytest.raises(FormatError) as refused:
+        RowEncoder(FormatPlan("json", (PlannedField(("g",), "g"),)), pa.schema([("g", kind)]))
+    assert str(refused.value) == (
+        f"column '{path}' is a {name.upper()}, which cannot be written as JSON. "
+        "Write ST_AsBinary() of it, or leave it out"
+    )

@@ -11,12 +11,17 @@ import numpy as np
 from spark_kafka_sink.record.kernels.declared import called, inlined
 from spark_kafka_sink.record.kernels.memory import leading_zeros, load_int64, store_uint8
 
-# Ranges of integers.
+# Ranges of integers, the last two of microseconds.
 SIGNED_32 = 1
 UNSIGNED_32 = 2
 NOT_NEGATIVE = 3
+OF_TIMESTAMPS = 4  # google.protobuf.Timestamp: the years 1 to 9999
+OF_DURATIONS = 5  # google.protobuf.Duration: 10,000 years in both directions
 
 _MICROS = 1_000_000
+_FIRST_TIMESTAMP = -62_135_596_800 * _MICROS
+_AFTER_TIMESTAMPS = 253_402_300_800 * _MICROS
+_AFTER_DURATIONS = 315_576_000_001 * _MICROS
 _SECONDS_TAG = 0x08
 _NANOS_TAG = 0x10
 
@@ -60,6 +65,10 @@ def is_in_range(value: int, limit: int) -> bool:
         return -(2**31) <= value < 2**31
     if limit == UNSIGNED_32:
         return 0 <= value < 2**32
+    if limit == OF_TIMESTAMPS:
+        return _FIRST_TIMESTAMP <= value < _AFTER_TIMESTAMPS
+    if limit == OF_DURATIONS:
+        return -_AFTER_DURATIONS < value < _AFTER_DURATIONS
     return value >= 0
 
 
