@@ -24,6 +24,7 @@
 # make mutants   mutations of the package that tests must notice, and the planted bugs, by room; ROOM=… for one
 # make exactly-once   400 micro-batches, drivers, workers, brokers killed, hung, cut off, per Kafka version
 # make epoch-boundary   exactly-once across the last producer epoch, drivers dying; 4 to 6 minutes per version
+# make kernels-checked   a million random calls of the kernels, compiled with a check of each address: 10 minutes
 # make chaos   2 million records each through brokers that are killed, paused, cut off: 20 minutes
 # make golden   the golden cases anew, with Kafka's Java client (needs a JDK)
 # make golden-formats   what Spark's to_json and to_avro make of rows of all types, and which schemas Java's Avro
@@ -58,7 +59,7 @@ FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulat
 # Compiled kernels, removed by `make clean`.
 export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
 
-.PHONY: test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python jobs/demo.py $(DEMO_ARGUMENTS)
@@ -161,6 +162,9 @@ epoch-boundary: $(VENV)/dev.installed
 	$(BIN)/python -m tests.epochs.boundary 4.1.2
 	$(BIN)/python -m tests.epochs.boundary 4.0.2
 	$(BIN)/python -m tests.epochs.boundary 3.9.1
+
+kernels-checked: $(VENV)/dev.installed
+	$(BIN)/python -m tests.kernels.checked_formats 1000000
 
 chaos: $(VENV)/dev.installed
 	$(BIN)/python -m tests.chaos

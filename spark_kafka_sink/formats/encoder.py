@@ -73,6 +73,7 @@ _JSON_FAULTS = {
         "that has its default: set spark.sql.session.timeZone, or the option value.json.timeZone "
         "(of keys key.json.timeZone)"
     ),
+    variant.NO_TIME: "field '{path}' is not a time of a day: it is negative, or 24 hours and more",
     variant.TOO_LONG: "the VARIANT '{path}' would be more than 2 GiB of text",
 }
 _FAULTS = {

@@ -26,6 +26,7 @@ from spark_kafka_sink.formats.zones import zone_table
 from spark_kafka_sink.record.kernels import nodes
 
 _NO_ZONE = "UTC"
+_MAY_BE_DAMAGED = (nodes.VARIANT, nodes.TIME)
 
 
 def rows_as_json(arrow_batch: ArrowBatch, time_zone: str | None) -> Any:
@@ -34,20 +35,20 @@ def rows_as_json(arrow_batch: ArrowBatch, time_zone: str | None) -> Any:
     time_zone: of the Spark session, or None; UTC is taken where it is not known to Python
     """
     zone = _known(time_zone)
-    values, faults = _encoded(arrow_batch, zone, are_variants_read=True)
+    values, faults = _encoded(arrow_batch, zone, are_all_read=True)
     if faults is None:
         return values
     damaged = np.flatnonzero(faults)
-    others = _encoded(rows_of(arrow_batch, damaged), zone, are_variants_read=False).values
+    others = _encoded(rows_of(arrow_batch, damaged), zone, are_all_read=False).values
     return pc.replace_with_mask(values, pa.array(faults != 0), others)
 
 
-def _encoded(
-    arrow_batch: ArrowBatch, time_zone: str | None, are_variants_read: bool
-) -> EncodedRows:
-    """The rows as JSON; the value of a row with a damaged VARIANT is null, if these are read."""
+def _encoded(arrow_batch: ArrowBatch, time_zone: str | None, are_all_read: bool) -> EncodedRows:
+    """The rows as JSON. With ``are_all_read`` the value of a row is null where a VARIANT is damaged
+    or a time is none of a day.
+    """
     given = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
-    columns = [_writable_column(column, are_variants_read) for column in given]
+    columns = [_writable_column(column, are_all_read) for column in given]
     # By number, for several columns may have one name.
     numbers = [str(number) for number in range(len(columns))]
     schema = pa.schema([(number, column.type) for number, column in zip(numbers, columns)])
@@ -67,9 +68,9 @@ def _known(time_zone: str | None) -> str | None:
     return time_zone
 
 
-def _writable_column(column: Any, are_variants_read: bool) -> Any:
+def _writable_column(column: Any, are_all_read: bool) -> Any:
     """The column as JSON can have it; a note in place of values that nothing can be made of."""
-    kind = _writable(column.type, are_variants_read)
+    kind = _writable(column.type, are_all_read)
     # Types are equal whatever their metadata are, and only those make a VARIANT of a struct.
     if column.type.equals(kind, check_metadata=True):
         return column
@@ -79,20 +80,20 @@ def _writable_column(column: Any, are_variants_read: bool) -> Any:
         return pa.repeat(pa.scalar(f"({column.type}: not shown)", pa.string()), len(column))
 
 
-def _writable(kind: Any, are_variants_read: bool) -> Any:
+def _writable(kind: Any, are_all_read: bool) -> Any:
     """The type as which values of this one are written: itself, if JSON has a form for it.
 
     Maps whose keys JSON cannot have are lists of keys and values; a VARIANT that is not read is its
-    two parts; what remains is text.
+    two parts; what remains, a time that is not read, too, is text.
     """
     try:
         inside = json_node("", "", kind).walk()
     except FormatError:
         pass
     else:
-        if are_variants_read or all(node.kind != nodes.VARIANT for node in inside):
+        if are_all_read or all(node.kind not in _MAY_BE_DAMAGED for node in inside):
             return kind
-    inner = partial(_writable, are_variants_read=are_variants_read)
+    inner = partial(_writable, are_all_read=are_all_read)
     if pa.types.is_map(kind):
         entry = [("key", inner(kind.key_type)), ("value", inner(kind.item_type))]
         return pa.list_(pa.struct(entry))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.told_rows import rows_as_json
 from tests.formats import json_twin
 from tests.formats.row_strategies import FLOATS, SINGLES, TEXT, rows
 
@@ -322,3 +323,20 @@ def test_a_pattern_writes_the_name_that_java_has_for_the_zone(zone, name):
 def test_offsets_that_java_does_not_have_are_refused(zone):
     with pytest.raises(FormatError, match="offsets are from -18:00 to [+]18:00"):
         encoder(pa.schema([("c", pa.timestamp("us", "UTC"))]), time_zone=zone)
+
+
+def test_times_that_no_day_has_are_errors_of_their_rows():
+    """As with to_json; Spark itself compares nothing when Arrow batches of a UDF come to it."""
+    day = 86_400_000_000_000
+    nanos = [0, day - 1, day, -1, 2**63 - 1, -(2**63)]
+    array = pa.array(nanos, pa.int64()).view(pa.time64("ns"))
+    batch = pa.record_batch([pa.StructArray.from_arrays([array], ["t"])], ["c"])
+    made = encoder(batch.schema)
+    values, faults = made.encode(batch)
+    last = b'{"c":{"t":"23:59:59.999999999"}}'
+    assert values.to_pylist() == [b'{"c":{"t":"00:00:00"}}', last, None, None, None, None]
+    texts = {made.fault_text(fault) for fault in faults[2:].tolist()}
+    assert texts == {"field 'c.t' is not a time of a day: it is negative, or 24 hours and more"}
+    told = [json.loads(text)["c"]["t"] for text in rows_as_json(batch, None).to_pylist()]
+    assert told[:2] == ["00:00:00", "23:59:59.999999999"]
+    assert all(isinstance(text, str) for text in told[2:])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import inlined, kernel
+from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import load_offset
 from spark_kafka_sink.record.kernels.json_values import (
     escaped_bytes,
@@ -100,7 +100,7 @@ from spark_kafka_sink.record.kernels.numbers import (
 )
 from spark_kafka_sink.record.kernels.patterns import put_by_pattern
 from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
-from spark_kafka_sink.record.kernels.variant import FAULT_CAUSES, NO_ROOM, put_variant
+from spark_kafka_sink.record.kernels.variant import FAULT_CAUSES, NO_ROOM, NO_TIME, put_variant
 
 IGNORE_NULLS = 1
 """In FLAGS: fields of structs that are null are left out."""
@@ -110,6 +110,7 @@ _TRUE = 0x65757274
 _FALSE = 0x65736C6166
 _MICROS = 1_000_000
 _MICROS_PER_DAY = 86_400_000_000
+_NANOS_PER_DAY = 1000 * _MICROS_PER_DAY
 _LONGEST_ESCAPES = 4096
 """Bytes of a string up to which there is room for all of them to be escaped."""
 
@@ -120,6 +121,15 @@ def _put_name(at: int, name: int, count: int) -> int:
     for position in range(0, count, 8):
         store_uint64(at + position, np.int64(load_uint64(name + position)))
     return at + count
+
+
+@called
+def _put_fault(state_address: int, row: int, node: int, cause: int) -> None:
+    """Say why a row cannot be written."""
+    state = int64_array(state_address, STATE_FIELDS)
+    faults = int64_array(state[FAULTS], state[ROWS_COUNT])
+    faults[row] = FAULT_CAUSES * ((node - state[NODES]) // NODE_BYTES) + cause
+    state[FAULTS_COUNT] += 1
 
 
 @kernel
@@ -275,9 +285,7 @@ def write_json(state_address: int) -> int:
                     state[NEEDED] += at - out - starts[row] + state[SLACK]
                     return np.int64(NEED_ROOM)
                 if found < 0:
-                    faults = int64_array(state[FAULTS], state[ROWS_COUNT])
-                    faults[row] = FAULT_CAUSES * ((child - root) // NODE_BYTES) - found
-                    state[FAULTS_COUNT] += 1
+                    _put_fault(state_address, row, child, -found)
                     at = out + starts[row]
                     break
                 at = found
@@ -332,6 +340,10 @@ def write_json(state_address: int) -> int:
             elif kind == TIME:
                 store_uint8(at, 34)
                 nanos = np.int64(load_int64(data + 8 * position))
+                if not 0 <= nanos < _NANOS_PER_DAY:
+                    _put_fault(state_address, row, child, np.int64(NO_TIME))
+                    at = out + starts[row]
+                    break
                 at = put_time(at + 1, nanos)
                 store_uint8(at, 34)
                 at += 1

@@ -63,6 +63,7 @@ UNKNOWN_TYPE = 2
 TOO_DEEP = 3
 TOO_LONG = 4
 NO_ZONE = 5
+NO_TIME = 6  # of columns of times, not of variants: nanoseconds that no day has
 FAULT_CAUSES = 8
 
 # The lower two bits of a value's first byte. Of PRIMITIVE the upper six are its type.
