@@ -1,0 +1,225 @@
+"""Second checks, forgetting and limits of connections and of who waits for answers."""
+
+from __future__ import annotations
+
+import random
+import socket
+from typing import Any
+
+import pytest
+
+from spark_kafka_sink.base.errors import BrokerError, TopicError, error_named
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.client.blocking import _ANSWER_MS, _MOST_DOUBLINGS
+from spark_kafka_sink.client.configs import configs_or_reason
+from spark_kafka_sink.client.rounds import Asked as AskedCall
+from spark_kafka_sink.client.rounds import Call, Round
+from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.interface import Address, Disconnected, Resolved
+from spark_kafka_sink.network.resolver import look_up
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.schema import Message
+from tests.simulation.time import SimClock
+from tests.unit.scripted_network import Asked, ScriptedNetwork
+
+NODE = Node(1, "broker.example", 9092)
+MOVED = Node(1, "other.example", 9092)
+OFFERED = {MetadataRequest: (0, 12), DescribeConfigsRequest: (1, 4)}
+
+
+class World:
+    """A client, and one broker whose name has several addresses."""
+
+    def __init__(self) -> None:
+        self.clock = SimClock(0)
+        self.network = ScriptedNetwork({1: NODE}, self.clock, self._answer, OFFERED)
+        self.network.resolve = self._resolve  # type: ignore[method-assign]
+        self.network.connect = self._connect  # type: ignore[method-assign]
+        self.resolved: list[str] = []
+        self.connected: list[str] = []
+        self.client = NetworkClient(DEFAULT_SETTINGS, self.network, self.clock, random.Random(1))
+
+    def _resolve(self, channel_id: int, host: str, port: int) -> None:
+        self.resolved.append(host)
+        found = [Address(0, (f"{host}/{number}", port)) for number in range(3)]
+        self.network._events.append(Resolved(channel_id, found))
+
+    def _connect(self, channel_id: int, address: Address, host: str) -> None:
+        self.connected.append(str(address))
+        ScriptedNetwork.connect(self.network, channel_id, Address(0, NODE[1:3]), host)
+
+    def _answer(self, asked: Asked) -> Message:
+        return MetadataResponse()
+
+    def become_ready(self, node: Node = NODE) -> None:
+        while not self.client.ready(node, self.clock.now_ms()):
+            self.client.poll(10_000, self.clock.now_ms())
+
+    def lose(self) -> None:
+        (channel_id,) = self.client._by_channel
+        self.network._events.append(Disconnected(channel_id, "reset"))
+        self.client.poll(0, self.clock.now_ms())
+
+
+def test_after_a_connection_that_was_good_the_name_is_looked_up_again() -> None:
+    """KAFKA-12193: what stood behind it may have moved."""
+    world = World()
+    world.become_ready()
+    world.lose()
+    world.become_ready()
+    assert world.resolved == [NODE.host] * 2
+    assert world.connected == [f"{NODE.host}/0"] * 2
+
+
+def test_a_broker_that_advertises_another_name_is_not_looked_for_at_the_former_addresses() -> None:
+    world = World()
+    world.network.down.add(1)
+    while not world.connected:
+        world.client.ready(NODE, world.clock.now_ms())
+        world.client.poll(0, world.clock.now_ms())
+    world.client.poll(0, world.clock.now_ms())
+    world.network.down.clear()
+    world.become_ready(MOVED)
+    assert world.connected == [f"{NODE.host}/0", f"{MOVED.host}/0"]
+
+
+def test_of_a_lost_connection_only_requests_of_others_are_completed() -> None:
+    """Its own, ApiVersions, have nobody who waits for them."""
+    world = World()
+    world.network.hung.add(1)
+    while not world.client._connection(NODE).in_flight:
+        world.client.ready(NODE, world.clock.now_ms())
+        world.client.poll(0, world.clock.now_ms())
+    world.lose()
+    assert world.client.last_failure(NODE) is not None
+    assert world.client.in_flight_count() == 0
+
+
+def test_an_address_is_tried_once_however_often_the_name_server_tells_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    twice = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 9092))] * 2
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: twice)
+    found = look_up("b.example", 9092)
+    assert isinstance(found, list)
+    assert len(found) == 1
+
+
+# --- who waits for several nodes -------------------------------------------------------------------
+
+
+def test_of_a_round_those_that_are_left_are_neither_sent_nor_awaited() -> None:
+    calls = [Call(NODE, MetadataRequest()) for _ in range(3)]
+    asked = Round(calls, 0)
+    asked.waiting[NODE].popleft()
+    asked.sent[0] = AskedCall(calls[0], 1_000)
+    asked.leave([0, 1])
+    assert asked.open == []
+    assert list(asked.waiting[NODE]) == [2]
+    asked.leave([2])
+    assert asked.waiting == {}
+
+
+def test_a_node_that_answers_some_of_its_calls_is_not_silent() -> None:
+    other = Node(2, "b", 1)
+    calls = [Call(node, MetadataRequest()) for node in (NODE, NODE, other)]
+    asked = Round(calls, 0)
+    asked.waiting.clear()
+    asked.sent = {position: AskedCall(call, 1_000) for position, call in enumerate(calls)}
+    asked.sent[0].is_open = False
+    assert asked.silent() == [2]
+    assert asked.silent() == [1, 2]
+
+
+class Admin(World):
+    """A client that asks and waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[Message] = []
+        parts = self.network, self.clock, random.Random(1)
+        self.admin = AdminClient([NODE[1:3]], DEFAULT_SETTINGS, *parts)
+
+    def _answer(self, asked: Asked) -> Message:
+        return self.answers.pop(0)
+
+    def configs(self) -> tuple[dict[str, str], str]:
+        node = self.admin.bootstrap_nodes[0]
+        return configs_or_reason(self.admin, node, 2, "t", ["k"], self.admin.deadline_in(60_000))
+
+
+def told(error_name: str, *values: str | None) -> DescribeConfigsResponse:
+    configs = [DescribeConfigsResourceResult(f"k{n}", value) for n, value in enumerate(values)]
+    code = error_named(error_name).code
+    return DescribeConfigsResponse(
+        results=[DescribeConfigsResult(code, resource_name="t", configs=configs)]
+    )
+
+
+def test_settings_without_a_value_are_left_out() -> None:
+    world = Admin()
+    world.answers = [told("NONE", "a", None, "")]
+    assert world.configs() == ({"k0": "a", "k2": ""}, "")
+
+
+def test_a_topic_that_not_every_broker_knows_yet_is_asked_for_again() -> None:
+    world = Admin()
+    world.answers = [told("UNKNOWN_TOPIC_OR_PARTITION"), told("NONE", "a")]
+    assert world.configs() == ({"k0": "a"}, "")
+
+
+def test_settings_that_may_not_be_seen_are_no_error_and_others_are() -> None:
+    world = Admin()
+    world.answers = [told("TOPIC_AUTHORIZATION_FAILED")]
+    found, reason = world.configs()
+    assert (found, "TOPIC_AUTHORIZATION_FAILED" in reason) == ({}, True)
+    world.answers = [told("INVALID_REQUEST")]
+    with pytest.raises(BrokerError, match="DescribeConfigs of t"):
+        world.configs()
+
+
+def test_what_a_silent_node_is_given_does_not_grow_for_ever() -> None:
+    world = Admin()
+    node = world.admin.bootstrap_nodes[0]
+    world.admin._unanswered[node] = 50
+    assert world.admin._answer_ms(node) == _ANSWER_MS << _MOST_DOUBLINGS
+
+
+def test_what_a_node_speaks_is_known_while_it_is_away() -> None:
+    world = Admin()
+    world.answers = [told("NONE", "a")]
+    world.configs()
+    node = world.admin.bootstrap_nodes[0]
+    world.admin._client.disconnect(node, "lost")
+    versions = world.admin.api_versions(node)
+    assert versions is not None
+    assert versions.supports(MetadataRequest)
+
+
+class Creating:
+    """Stands in for the admin client: each topic has an error, or none."""
+
+    def __init__(self, errors: dict[str, str | None]) -> None:
+        self._errors = errors
+
+    def create_topics(self, topics: Any, timeout_ms: int) -> dict[str, BrokerError | None]:
+        return {
+            name: None if error is None else BrokerError(error_named(error), f"create topic {name}")
+            for name, error in self._errors.items()
+        }
+
+
+def test_a_topic_that_somebody_else_has_created_meanwhile_is_there() -> None:
+    creation = TopicCreation()
+    create_missing(Creating({"a": None, "b": "TOPIC_ALREADY_EXISTS"}), ["a", "b"], creation)  # type: ignore[arg-type]
+    with pytest.raises(TopicError, match="topic 'b' cannot be created"):
+        create_missing(Creating({"a": None, "b": "POLICY_VIOLATION"}), ["a", "b"], creation)  # type: ignore[arg-type]
