@@ -9,6 +9,9 @@ _GUARDS = ("simulation/test_transaction_guards.py",)
 _PROTOCOL = ("simulation/test_commit_protocol.py",)
 _LOST = ("simulation/test_lost_log.py",)
 _LOG = ("simulation/test_log_partition.py", "simulation/test_commit_protocol.py")
+_CALLS = ("unit/test_calls.py",)
+_OPERATED = ("simulation/test_operations.py",)
+_TOKEN = ("unit/test_token_check.py",)
 _MODEL = ("unit/test_transaction_model.py",)
 _REPLAY = ("simulation/test_replay.py",)
 _SESSIONS = ("unit/test_sessions.py",)
@@ -397,4 +400,106 @@ _SESSION = (
     ),
 )
 
-MUTANTS = (*_CLAIMS, *_COMMIT_PROTOCOL, *_LOG_ROWS, *_RECORDS, *_SESSION)
+_OPERATORS = (
+    Mutant(
+        "transactions/operations.py",
+        "        if found != seen:\n",
+        "        if False:\n",
+        _OPERATED,
+    ),
+    Mutant(
+        "transactions/operations.py",
+        "        decision, token = self._protocol.settle()\n"
+        "        self._refuse_decided(decision)\n",
+        "        decision, token = self._protocol.settle()\n",
+        _OPERATED,
+    ),
+    Mutant(
+        "transactions/operations.py",
+        "if found != record.stored:",
+        "if False:",
+        ("simulation/test_unreadable.py",),
+    ),
+    Mutant(
+        "transactions/operations.py",
+        "timeout_ms = _TIMEOUT_MS if longest_ms is None else min(_TIMEOUT_MS, longest_ms)",
+        "timeout_ms = _TIMEOUT_MS",
+        _OPERATED,
+    ),
+    Mutant(
+        "transactions/operations.py",
+        "replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))",
+        "replace(seen, owner=self._operator(checkpoint))",
+        _OPERATED,
+    ),
+)
+
+_LATE_ATTEMPTS = (
+    Mutant(
+        "producer/token_check.py",
+        "return held_by == self._token.producer and state.transaction_state == _UNUSED",
+        "return held_by == self._token.producer",
+        _TOKEN,
+    ),
+    Mutant(
+        "producer/token_check.py",
+        "return held_by == self._token.producer and state.transaction_state == _UNUSED",
+        "return state.transaction_state == _UNUSED",
+        _TOKEN,
+    ),
+    Mutant(
+        "producer/token_check.py",
+        "state.producer_id == token.producer_id and state.producer_epoch < token.producer_epoch",
+        "state.producer_epoch < token.producer_epoch",
+        _TOKEN,
+    ),
+    Mutant(
+        "producer/token_check.py",
+        "elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):",
+        "elif error is _NOT_FOUND:",
+        _TOKEN,
+    ),
+    Mutant(
+        "spark/calls.py",
+        "if self._begun.get(call.scope) is call:",
+        "if call.scope in self._begun:",
+        _CALLS,
+    ),
+    Mutant(
+        "spark/calls.py",
+        "if call.write_id is None and call.scope in self._done:",
+        "if False:",
+        _CALLS,
+    ),
+    Mutant(
+        "spark/calls.py", "return self.prefix, self.write_id", "return self.prefix, None", _CALLS
+    ),
+    Mutant(
+        "spark/calls.py",
+        "call.execution_id is not None and call.execution_id == earlier.execution_id",
+        "call.execution_id == earlier.execution_id",
+        _CALLS,
+    ),
+    Mutant(
+        "spark/calls.py",
+        "if None not in (call.query_id, earlier.query_id) and call.query_id != earlier.query_id:",
+        "if call.query_id != earlier.query_id:",
+        _CALLS,
+    ),
+    Mutant(
+        "spark/calls.py",
+        "    if call.number > earlier.number:\n        return\n",
+        "",
+        _CALLS,
+    ),
+)
+
+MUTANTS = (
+    *_CLAIMS,
+    *_COMMIT_PROTOCOL,
+    *_LOG_ROWS,
+    *_RECORDS,
+    *_SESSION,
+    *_OPERATORS,
+    *_LATE_ATTEMPTS,
+)
