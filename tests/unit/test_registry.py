@@ -128,6 +128,10 @@ def test_a_stream_does_not_wait_for_a_registry_that_is_away_each_time(registry: 
     clock.wait(schemas._KNOWN_FOR_MS)
     assert ask_in_stream(registry, clock) == 1
     assert registry.asked == []
+    clock.wait(60_000)  # as remembered.py says
+    registry.fails = None
+    assert ask_in_stream(registry, clock) == 1
+    assert registry.asked != []
 
 
 def test_a_new_query_asks_a_registry_that_was_made_anew(registry: Registry) -> None:
