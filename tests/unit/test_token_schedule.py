@@ -26,6 +26,18 @@ class TestSchedule:
         schedule.obtained(Token(Secret("t"), issued_at_ms, START_MS + life_ms), START_MS)
         return schedule.next_ms - START_MS
 
+    def test_a_failure_and_a_use_are_over_with_the_next_token(self):
+        schedule = self.schedule()
+        token = Token(Secret("t"), START_MS, START_MS + HOUR_MS)
+        schedule.failed(START_MS)
+        schedule.used(START_MS)
+        schedule.obtained(token, START_MS)
+        schedule.wanted(START_MS + 1)
+        assert schedule.next_ms == START_MS + 1
+        schedule.obtained(token, START_MS + 1)
+        assert not schedule.is_due(START_MS + HOUR_MS)
+        assert schedule.next_ms is None
+
     @pytest.mark.parametrize(
         ("life_ms", "chance", "options", "expected_ms"),
         [

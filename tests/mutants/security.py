@@ -1,0 +1,323 @@
+"""Security: second checks, keys of what is kept, forgetting, and limits."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_ASSERTIONS = ("unit/test_assertions.py",)
+_AWS = ("unit/test_aws_msk_iam.py",)
+_CREDENTIALS = ("unit/test_credentials.py", "unit/test_credentials_later.py")
+_GUARDS = ("unit/security/test_login_guards.py",)
+_GSSAPI = ("unit/test_gssapi.py",)
+_JAAS = ("unit/test_jaas.py",)
+_LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
+_REFERENCES = ("unit/test_references.py",)
+_REFRESH = ("unit/test_token_refresh.py", "unit/test_token_schedule.py")
+_SASL = ("unit/test_sasl_mechanisms.py", "unit/test_token_extensions.py")
+_TLS = ("unit/security/test_tls_context.py", "unit/test_tls_refusals.py", "unit/test_tls_channel.py")  # fmt: skip
+_TLS_REFERENCES = ("unit/security/test_tls_references.py", "unit/security/test_tls_context.py")
+
+PLANTED: tuple[str, ...] = ()
+
+MUTANTS = (
+    Mutant(
+        "security/oauth/keeper.py",
+        "            if self._use() is None:\n                self._obtain",
+        "            if True:\n                self._obtain",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/keeper.py",
+        "max(timeout_ms - (self._clock.now_ms() - start_ms), 1)",
+        "timeout_ms",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/keeper.py",
+        "if self._is_closed or next_ms is None:",
+        "if next_ms is None:",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/keeper.py",
+        "self._token, self._last_error = token, None",
+        "self._token = token",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/keeper.py",
+        "if not self._has_thread or self._is_closed:",
+        "if not self._has_thread:",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/keeper.py",
+        "if self._thread is None or not self._thread.is_alive():",
+        "if self._thread is None:",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/keeper.py",
+        "                self._schedule.failed(self._clock.timestamp_ms())\n",
+        "",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/refresh.py",
+        "        self._failed_at_ms = None\n        self._is_used = False\n",
+        "        self._is_used = False\n",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/refresh.py",
+        "        self._failed_at_ms = None\n        self._is_used = False\n",
+        "        self._failed_at_ms = None\n",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/refresh.py",
+        "was_used, self._is_used = self._is_used, False",
+        "was_used = self._is_used",
+        _REFRESH,
+    ),
+    Mutant(
+        "security/oauth/retry.py",
+        "attempt(start_ms + timeout_ms - waiting.clock.now_ms())",
+        "attempt(timeout_ms)",
+        (
+            "unit/test_token_endpoint.py",
+            "unit/test_token_endpoint_ways.py",
+            "unit/test_token_refresh.py",
+            "unit/test_token_schedule.py",
+        ),
+    ),
+    Mutant(
+        "security/oauth/files.py",
+        "if len(data) > MOST_BYTES or not text.strip():",
+        "if not text.strip():",
+        _GUARDS,
+    ),
+    Mutant(
+        "security/oauth/retrieval.py",
+        "        if config not in self._tls:\n",
+        "        if not self._tls:\n            config = config\n        if True:\n",
+        _GUARDS,
+    ),
+    Mutant(
+        "security/oauth/token.py",
+        "isinstance(value, bool) or ",
+        "",
+        (
+            "unit/test_token_sources.py",
+            "unit/test_token_endpoint.py",
+            "unit/test_token_endpoint_ways.py",
+        ),
+    ),
+    Mutant(
+        "security/oauth/token.py",
+        " or len(set(stripped)) < len(stripped)",
+        "",
+        (
+            "unit/test_token_sources.py",
+            "unit/test_token_endpoint.py",
+            "unit/test_token_endpoint_ways.py",
+        ),
+    ),
+    Mutant(
+        "security/oauth/assertion.py",
+        "if not isinstance(key.curve, ec.SECP256R1):",
+        "if False:",
+        _ASSERTIONS,
+    ),
+    Mutant(
+        "security/token_login.py",
+        "prefix=EXTENSION_PREFIX",
+        'prefix=""',
+        (
+            "unit/test_token_extensions.py",
+            "unit/test_credentials.py",
+            "unit/test_credentials_later.py",
+        ),
+    ),
+    Mutant("security/token_login.py", "        self._keeper.close()\n", "", _GUARDS),
+    Mutant("security/login.py", "os.register_at_fork(after_in_child=POOL.forget)", "", _LOGINS),
+    Mutant(
+        "security/login.py",
+        "self._logins.get(config)",
+        "next(iter(self._logins.values()), None)",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/login.py",
+        "        self._lock = threading.Lock()\n        self._logins = {}\n\n    def close",
+        "        self._logins = {}\n\n    def close",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/login.py",
+        "logins, self._logins = self._logins, {}",
+        "logins = self._logins",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/login.py",
+        "login = self._logins[config] = self._create(config)",
+        "login = self._create(config)",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/security.py", "os.register_at_fork(after_in_child=_CONTEXTS.forget)", "", _LOGINS
+    ),
+    Mutant(
+        "security/security.py",
+        "self._contexts.get(config)",
+        "next(iter(self._contexts.values()), None)",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/security.py",
+        "context = self._contexts[config] = TlsContext(config)",
+        "context = TlsContext(config)",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/security.py",
+        "with suppress(CredentialsUnavailableError):",
+        "with suppress(Exception):",
+        _LOGINS,
+    ),
+    Mutant(
+        "security/credentials.py",
+        "            check_module(entry, config.mechanism)\n            return",
+        "            return",
+        _CREDENTIALS,
+    ),
+    Mutant(
+        "security/credentials.py",
+        "        check_module(entry, config.mechanism)\n        wanted",
+        "        wanted",
+        _GUARDS,
+    ),
+    Mutant(
+        "security/credentials.py",
+        "        _check_there(options, source)\n    except",
+        "    except",
+        _CREDENTIALS,
+    ),
+    Mutant("security/credentials.py", "if chr(code) not in text)", ")", _GUARDS),
+    Mutant("security/references.py", "if Path(name).name != name:", "if False:", _REFERENCES),
+    Mutant("security/jaas.py", "    if len(entries) > 1:\n", "    if False:\n", _JAAS),
+    Mutant(
+        "security/aws_login.py",
+        "keeper = self._keepers.get(region)",
+        "keeper = next(iter(self._keepers.values()), None)",
+        _AWS,
+    ),
+    Mutant("security/aws_login.py", "                self._keepers[region] = keeper\n", "", _AWS),
+    Mutant("security/aws_login.py", "            keeper.close()\n", "            pass\n", _AWS),
+    Mutant("security/aws_login.py", "        self._on_close()\n", "", _AWS),
+    Mutant("security/aws_login.py", "is_last=tries >= _TRIES", "is_last=False", _AWS),
+    Mutant("security/kerberos_login.py", "self.user == user and ", "", _GSSAPI),
+    Mutant("security/kerberos_login.py", "self.since_ms > not_before_ms and ", "", _GSSAPI),
+    Mutant("security/kerberos_login.py", " and are_valid(self.credentials)", "", _GSSAPI),
+    Mutant(
+        "security/kerberos_login.py", "        if thread.is_alive():", "        if False:", _GSSAPI
+    ),
+    Mutant(
+        "security/kerberos_login.py",
+        "            if user not in self._tickets:\n",
+        "            if not self._tickets:\n",
+        _GSSAPI,
+    ),
+    Mutant(
+        "security/mechanisms/gssapi.py",
+        'ccache": f"{self._cache}-{os.getpid()}"',
+        'ccache": self._cache',
+        _GSSAPI,
+    ),
+    Mutant(
+        "security/mechanisms/gssapi.py",
+        "if len(offer) != len(_ANSWER) or not offer[0] & _NO_LAYER:",
+        "if not offer[0] & _NO_LAYER:",
+        _GSSAPI,
+    ),
+    Mutant(
+        "security/mechanisms/gssapi.py",
+        "if len(offer) != len(_ANSWER) or not offer[0] & _NO_LAYER:",
+        "if len(offer) != len(_ANSWER):",
+        _GSSAPI,
+    ),
+    Mutant(
+        "security/mechanisms/gssapi.py",
+        "if self._state is _State.ANSWERED and not challenge:",
+        "if self._state is _State.ANSWERED:",
+        _GSSAPI,
+    ),
+    Mutant("security/mechanisms/gssapi.py", "if credentials.lifetime == 0:", "if False:", _GSSAPI),
+    Mutant("security/mechanisms/oauthbearer.py", " or key == RESERVED", "", _SASL),
+    Mutant(
+        "security/mechanisms/oauthbearer.py",
+        "            self._state = _State.REFUSED\n",
+        "",
+        _SASL,
+    ),
+    Mutant(
+        "security/mechanisms/plain.py",
+        "NUL in username or NUL in password.reveal()",
+        "NUL in username",
+        _SASL,
+    ),
+    Mutant(
+        "security/mechanisms/plain.py",
+        "        if self._is_complete:\n            raise too_much(self.mechanism)\n",
+        "",
+        _SASL,
+    ),
+    Mutant(
+        "security/mechanisms/scram.py",
+        "not nonce.startswith(self._nonce) or nonce == self._nonce",
+        "not nonce.startswith(self._nonce)",
+        _SASL,
+    ),
+    Mutant(
+        "security/mechanisms/scram.py",
+        "not nonce.startswith(self._nonce) or nonce == self._nonce",
+        "nonce == self._nonce",
+        _SASL,
+    ),
+    Mutant(
+        "security/mechanisms/scram.py", "            self._state = _State.COMPLETE\n", "", _SASL
+    ),
+    Mutant("security/tls.py", "        context.options |= ssl.OP_NO_RENEGOTIATION\n", "", _TLS),
+    Mutant("security/tls.py", "            context.verify_flags |= _PARTIAL_CHAIN\n", "", _TLS),
+    Mutant(
+        "security/tls.py",
+        '                self._told = ""\n',
+        "                pass\n",
+        _TLS_REFERENCES,
+    ),
+    Mutant(
+        "security/tls.py",
+        "status.st_mtime_ns, status.st_size, status.st_ino",
+        "status.st_mtime_ns, status.st_size, 0",
+        _TLS_REFERENCES,
+    ),
+    Mutant(
+        "security/tls.py",
+        "status.st_mtime_ns, status.st_size, status.st_ino",
+        "status.st_mtime_ns, 0, status.st_ino",
+        _TLS_REFERENCES,
+    ),
+    Mutant(
+        "security/tls.py",
+        "status.st_mtime_ns, status.st_size, status.st_ino",
+        "0, status.st_size, status.st_ino",
+        _TLS_REFERENCES,
+    ),
+    Mutant(
+        "security/tls.py",
+        "    _load(scratch, material.chain, store_options.described(store, options))\n",
+        "",
+        _TLS_REFERENCES,
+    ),
+)
