@@ -113,8 +113,10 @@ def arrow_schema(schema: StructType) -> Any:
 
 
 def _with_nulls(kind: Any) -> Any:
-    """The type with nulls wherever there is nothing else: ``array()`` has elements that are none of
-    any type and are never null, which pyarrow refuses.
+    """Return the type with nulls wherever there is nothing else.
+
+    The elements of ``array()`` have no type and are never null, which pyarrow refuses; so do the
+    keys of ``map()``, which can only be texts here.
     """
     from pyspark.sql import types
 
@@ -122,7 +124,9 @@ def _with_nulls(kind: Any) -> Any:
         inner = _with_nulls(kind.elementType)
         return types.ArrayType(inner, kind.containsNull or isinstance(inner, types.NullType))
     if isinstance(kind, types.MapType):
-        key, value = _with_nulls(kind.keyType), _with_nulls(kind.valueType)
+        is_empty = isinstance(kind.keyType, types.NullType)
+        key = types.StringType() if is_empty else _with_nulls(kind.keyType)
+        value = _with_nulls(kind.valueType)
         has_nulls = kind.valueContainsNull or isinstance(value, types.NullType)
         return types.MapType(key, value, has_nulls)
     if isinstance(kind, types.StructType):

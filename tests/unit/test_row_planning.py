@@ -355,7 +355,9 @@ def test_arrays_of_nothing_are_planned() -> None:
     void = ArrayType(NullType(), False)
     nested = StructType([StructField("x", void, False), StructField("n", NullType(), False)])
     kind = MapType(StringType(), ArrayType(nested, False), False)
-    schema = StructType([StructField("a", void, False), StructField("m", kind, False)])
+    empty = MapType(NullType(), NullType(), False)
+    fields = [("a", void), ("m", kind), ("e", empty)]
+    schema = StructType([StructField(name, one, False) for name, one in fields])
     check_encodable(planned(schema, value_format="json"))
 
 

@@ -12,6 +12,7 @@ from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.spark import task
@@ -143,3 +144,23 @@ def test_the_rows_of_a_write_that_is_done_are_only_read(monkeypatch):
     message = write_partition(rows, SinkOptions.parse(EXACTLY_ONCE), ColumnPositions(0), plan)
     assert next(rows, None) is None
     assert (message.records, message.transaction, message.plan) == (0, None, plan)
+
+
+@pytest.mark.parametrize(
+    ("told", "planned", "expected"),
+    [(None, True, True), (None, False, False), ("true", False, True), ("false", True, False)],
+)
+def test_texts_go_by_ansi_as_the_session_has_it(monkeypatch, told, planned, expected):
+    properties = {"spark.sql.ansi.enabled": told, "spark.sql.session.timeZone": "Asia/Tokyo"}
+    context = SimpleNamespace(
+        partitionId=lambda: 0, attemptNumber=lambda: 0, getLocalProperty=properties.get
+    )
+    monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
+    given = []
+    monkeypatch.setattr(task, "prepare_process", lambda tuning: None)
+    monkeypatch.setattr(task, "write_rows", lambda *arguments: given.append(arguments[-1]))
+    rows = iter([pa.record_batch({"c": [1]})])
+    made = RowsPlan(PartPlan(0, is_text=True), is_ansi=planned)
+    options = SinkOptions.parse({"kafka.bootstrap.servers": "b:1", "topic": "t"})
+    write_partition(rows, options, ColumnPositions(0), None, made=made)
+    assert given == [made._replace(is_ansi=expected, session_zone="Asia/Tokyo")]
