@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError, TopicError, error_named
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.client.blocking import _ANSWER_MS, _MOST_DOUBLINGS
 from spark_kafka_sink.client.configs import configs_or_reason
@@ -18,8 +19,10 @@ from spark_kafka_sink.client.rounds import Call, Round
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.connector import hint_at_sasl
 from spark_kafka_sink.network.interface import Address, Disconnected, Resolved
-from spark_kafka_sink.network.resolver import look_up
+from spark_kafka_sink.network.resolver import Resolver, Take, look_up
+from spark_kafka_sink.protocol.authentication import Authentication
 from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -28,6 +31,7 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
 )
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.schema import Message
+from spark_kafka_sink.security.mechanisms.plain import PlainConversation
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import Asked, ScriptedNetwork
 
@@ -104,6 +108,28 @@ def test_of_a_lost_connection_only_requests_of_others_are_completed() -> None:
     assert world.client.in_flight_count() == 0
 
 
+def test_only_who_is_not_authenticated_and_was_never_answered_is_asked_about_sasl() -> None:
+    """Else a broker that restarts would have users look at their options."""
+    world = World()
+    world.become_ready()
+    connection = world.client._connection(NODE)
+    world.network.hung.add(1)
+    world.client.send(NODE, MetadataRequest(), 0, lambda *_: None)
+    assert "kafka.security.protocol" in hint_at_sasl(connection)
+    connection.has_answered = True
+    assert hint_at_sasl(connection) == ""
+    connection.has_answered = False
+    protocol = connection.protocol
+    assert protocol is not None
+    protocol._authentication = Authentication(lambda: PlainConversation("a", Secret("p")), Middle())
+    assert hint_at_sasl(connection) == ""
+
+
+class Middle:
+    def random(self) -> float:
+        return 0.5
+
+
 def test_an_address_is_tried_once_however_often_the_name_server_tells_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -112,6 +138,20 @@ def test_an_address_is_tried_once_however_often_the_name_server_tells_it(
     found = look_up("b.example", 9092)
     assert isinstance(found, list)
     assert len(found) == 1
+
+
+def test_names_are_looked_up_for_as_long_as_a_client_lives() -> None:
+    """Threads that have ended make room for others: there are 8 at most at a time."""
+    found: list[object] = []
+
+    def begin(take: Take) -> None:
+        while (asked := take()) is not None:
+            asked.on_found(OSError("no such name"))
+
+    resolver = Resolver(begin)
+    for number in range(20):
+        resolver.resolve(f"b{number}.example", 9092, found.append)
+    assert len(found) == 20
 
 
 # --- who waits for several nodes -------------------------------------------------------------------
