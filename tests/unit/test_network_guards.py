@@ -12,16 +12,30 @@ from spark_kafka_sink.base.errors import BrokerError, TopicError, error_named
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.client.blocking import _ANSWER_MS, _MOST_DOUBLINGS
+from spark_kafka_sink.client.blocking import (
+    _ANSWER_MS,
+    _MOST_DOUBLINGS,
+    _UNREACHABLE_PATIENCE_MS,
+)
 from spark_kafka_sink.client.configs import configs_or_reason
 from spark_kafka_sink.client.rounds import Asked as AskedCall
 from spark_kafka_sink.client.rounds import Call, Round
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.network.broker_pauses import BrokerPauses
+from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.connector import hint_at_sasl
-from spark_kafka_sink.network.interface import Address, Disconnected, Resolved
+from spark_kafka_sink.network.interface import (
+    Address,
+    Connected,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    Resolved,
+)
 from spark_kafka_sink.network.resolver import Resolver, Take, look_up
+from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.authentication import Authentication
 from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -32,6 +46,7 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.mechanisms.plain import PlainConversation
+from tests.patience import PATIENCE_MS
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import Asked, ScriptedNetwork
 
@@ -154,6 +169,57 @@ def test_names_are_looked_up_for_as_long_as_a_client_lives() -> None:
     assert len(found) == 20
 
 
+def test_a_socket_that_cannot_be_secured_is_closed() -> None:
+    made: list[socket.socket] = []
+
+    def refuse(channel_id: int, sock: socket.socket, host: str) -> PlaintextChannel:
+        made.append(sock)
+        raise RefusedError("no certificate")
+
+    network = SelectorNetwork(open_channel=refuse)
+    network.connect(1, Address(socket.AF_INET, ("127.0.0.1", 1)), "b")
+    assert network.poll(0) == [Disconnected(1, "no certificate", is_refused=True)]
+    assert made[0].fileno() == -1
+    network.close()
+
+
+class EndsWithItsHandshake(PlaintextChannel):
+    """As a broker that refuses a certificate after the handshake of TLS 1.3, with bytes before."""
+
+    def go_on_connecting(self) -> bytes:
+        self.is_connected = True
+        self.failure = RefusedError("bad certificate")
+        return b"bytes"
+
+
+def test_what_ends_a_connection_with_its_handshake_is_told_at_once() -> None:
+    network = SelectorNetwork(open_channel=EndsWithItsHandshake)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        network.connect(1, Address(socket.AF_INET, listener.getsockname()), "b")
+        events: list[NetworkEvent] = []
+        while not events:
+            events = network.poll(PATIENCE_MS)
+    network.close()
+    assert events == [
+        Connected(1),
+        Received(1, b"bytes"),
+        Disconnected(1, "bad certificate", is_refused=True),
+    ]
+
+
+def test_pauses_that_overlap_are_one_and_those_of_the_past_are_forgotten() -> None:
+    """Else time would be counted twice, and a query of weeks would remember each."""
+    pauses = BrokerPauses()
+    for from_ms, until_ms in ((0, 100), (50, 80), (100, 120), (500, 600)):
+        pauses.note(1, from_ms, until_ms)
+    assert pauses.between(1, 0, 1_000) == [(0, 120), (500, 600)]
+    pauses.note(2, 0, 10)
+    assert pauses.latest_end_ms == 600
+    pauses.forget_before(130)
+    assert pauses.between(1, 0, 1_000) == [(500, 600)]
+    assert pauses.between(2, 0, 1_000) == []
+
+
 # --- who waits for several nodes -------------------------------------------------------------------
 
 
@@ -225,6 +291,14 @@ def test_settings_that_may_not_be_seen_are_no_error_and_others_are() -> None:
     world.answers = [told("INVALID_REQUEST")]
     with pytest.raises(BrokerError, match="DescribeConfigs of t"):
         world.configs()
+
+
+def test_nodes_that_cannot_be_reached_are_waited_for_some_seconds_only() -> None:
+    world = Admin()
+    world.network.unreachable.add(1)
+    nodes = world.admin.bootstrap_nodes
+    assert world.admin.await_all(nodes, world.admin.deadline_in(600_000)) == []
+    assert world.clock.now_ms() <= 2 * _UNREACHABLE_PATIENCE_MS
 
 
 def test_what_a_silent_node_is_given_does_not_grow_for_ever() -> None:
