@@ -299,6 +299,9 @@ def test_nodes_that_cannot_be_reached_are_waited_for_some_seconds_only() -> None
     nodes = world.admin.bootstrap_nodes
     assert world.admin.await_all(nodes, world.admin.deadline_in(600_000)) == []
     assert world.clock.now_ms() <= 2 * _UNREACHABLE_PATIENCE_MS
+    calls = [Call(node, MetadataRequest()) for node in nodes]
+    assert world.admin.request_all(calls, world.admin.deadline_in(600_000)) == [None]
+    assert world.clock.now_ms() <= 4 * _UNREACHABLE_PATIENCE_MS
 
 
 def test_what_a_silent_node_is_given_does_not_grow_for_ever() -> None:
