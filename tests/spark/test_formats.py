@@ -286,3 +286,37 @@ def test_a_row_that_a_message_cannot_have_is_a_dead_letter(
     assert sorted(found) == [*range(2**31 - 10, 2**31)]
     told = read_topic(kafka.bootstrap_servers, letters)
     assert sorted(json.loads(letter.value)["n"] for letter in told) == [*range(2**31, 2**31 + 990)]
+
+
+@pytest.mark.parametrize("is_ansi", ["true", "false"])
+def test_keys_of_decimals_are_what_cast_makes_of_them_in_the_session(
+    spark: SparkSession,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+    is_ansi: str,
+) -> None:
+    topic = new_topic()
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", is_ansi)
+    try:
+        frame = spark.sql("select cast(n as decimal(12, 7)) d from values '1E-7', '0', '12.5' t(n)")
+        write(frame, topic, **{"value.format": "json", "key.columns": "d"})
+        found = read(read_by_spark(topic))
+        assert found == expected(frame, "d", f.to_json(f.struct("d")))
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+def test_arrays_of_nothing_are_written(
+    spark: SparkSession,
+    new_topic: Callable[..., str],
+    write: Callable[..., None],
+    read_by_spark: Callable[..., DataFrame],
+) -> None:
+    """Their elements have no type, and are never null."""
+    topic = new_topic()
+    frame = spark.sql("select 1 n, array() a, named_struct('x', array(array())) s")
+    write(frame, topic, **{"value.format": "json", "key.columns": "n"})
+    found = read(read_by_spark(topic))
+    assert found == expected(frame, "n", f.to_json(f.struct("n", "a", "s")))
