@@ -6,7 +6,9 @@
 # make test-clusters   Spark's own clusters, Connect, every way to bring the package
 # make lost   what is missing of 20 kills each of Python workers, executors and nodes while Spark writes: an hour or two
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
-# make wheel   the package as a file, in dist/, with the kernels compiled for what this machine can link
+# make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
+#                 progress; every target that needs them does so first. With Debian's package lld for all of Linux
+# make wheel   the package as a file, in dist/, with the kernels for what this machine can link
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them;
 #                 first: apt-get install lld
 # make docs-site   README.md and docs/ as pages with a search, in build/site
@@ -56,19 +58,24 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
-# Compiled kernels, removed by `make clean`.
-export NUMBA_CACHE_DIR := $(CURDIR)/$(VENV)/numba-cache
+KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: kernels test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
+# The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
+	@$(BIN)/python -c "from spark_kafka_sink.record.compiled import library; library.check_platform()" \
+	  2> $(VENV)/kernels.txt || { echo "building kernels, about a minute"; \
+	  $(BIN)/python -m pip install --quiet --no-deps --editable .; }
 	$(BIN)/python jobs/demo.py $(DEMO_ARGUMENTS)
 
-# Types are checked beside the rest; what mypy says is shown if it is not content. Kernels are compiled
-# once, instead of by each process that runs tests.
+# For all platforms that this machine links for; those that are of these sources are left alone.
+kernels: $(VENV)/compiler.installed
+	@$(BIN)/python -m spark_kafka_sink.record.kernels.build
+
+# Types are checked beside the rest; what mypy says is shown if it is not content.
 define run-tests
 	$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	$(BIN)/pykafka-sink warm-up > $(VENV)/warm-up.txt 2>&1 || { cat $(VENV)/warm-up.txt; exit 1; }; \
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder $(1); tests=$$?; \
 	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
 	exit $$tests
@@ -94,10 +101,8 @@ test-clusters: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m "long or not long" tests/clusters tests/spark/test_cluster.py
 
 # One file, so that README's commands find this version alone.
-wheel: | $(BIN)/python
+wheel: kernels
 	rm -f dist/pykafka_sink-*.whl
-	$(BIN)/python -m pip install --quiet numba
-	$(BIN)/python -m release.kernels || echo "the wheel has not all of the kernels: they are compiled at first use"
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
@@ -132,11 +137,10 @@ test-publishing: $(RELEASE)/installed
 	$(RELEASE)/bin/python -m pytest --noconftest -m long tests/publishing
 
 # With the oldest versions that pyproject.toml allows; PYTHON may be a 3.9.
-test-lowest:
+test-lowest: kernels
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev]' -c tests/constraints-lowest.txt
-	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)-lowest/numba-cache \
-	  $(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
+	$(VENV)-lowest/bin/python -m pytest tests/unit tests/kernels tests/property tests/simulation tests/broker
 
 golden-formats: $(VENV)/registry.installed
 	$(BIN)/python -m tests.formats.generate
@@ -248,27 +252,34 @@ bench-ten-million: $(VENV)/bench.installed
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# pip does not show that kernels are built, which the demo's environment has no compiler for.
+$(VENV)/compiler.installed: $(KERNELS)/sources.py | $(BIN)/python
+	$(BIN)/python -m pip install --quiet $$($(BIN)/python -c \
+	  "import runpy; print(*runpy.run_path('$(KERNELS)/sources.py')['COMPILER'])")
+	touch $@
+
 $(VENV)/demo.installed: pyproject.toml | $(BIN)/python
+	@echo "building kernels, about a minute"
 	$(BIN)/python -m pip install --quiet --editable '.[demo]'
 	touch $@
 
-$(VENV)/dev.installed: pyproject.toml | $(BIN)/python
+$(VENV)/dev.installed: pyproject.toml | kernels
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-$(VENV)/browser.installed: pyproject.toml | $(BIN)/python
+$(VENV)/browser.installed: pyproject.toml | kernels
 	$(BIN)/python -m pip install --quiet --editable '.[dev,browser]'
 	touch $@
 
-$(VENV)/registry.installed: pyproject.toml | $(BIN)/python
+$(VENV)/registry.installed: pyproject.toml | kernels
 	$(BIN)/python -m pip install --quiet --editable '.[dev,registry]'
 	touch $@
 
-$(VENV)/bench.installed: pyproject.toml | $(BIN)/python
+$(VENV)/bench.installed: pyproject.toml | kernels
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
-$(RELEASE)/installed: pyproject.toml
+$(RELEASE)/installed: pyproject.toml | kernels
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release,docs]'
 	touch $@

@@ -19,11 +19,10 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.open_batches import OpenBatches
+from spark_kafka_sink.record.compiled.append import APPENDED_ALL, BATCH_FULL
+from spark_kafka_sink.record.compiled.records import MURMUR2, Topics, assign_slots, largest_record
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
 from spark_kafka_sink.record.kernels import compiler
-from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
-from spark_kafka_sink.record.kernels.partition import MURMUR2, Topics, assign_slots
-from spark_kafka_sink.record.kernels.sizing import largest_record
 
 # What numba is to compile here has to call what numba has compiled.
 compiler.compile_helpers()

@@ -231,7 +231,7 @@ def print_metrics(metrics: Metrics) -> None:
         f"{totals['batches']:,} record batches and {totals['requests']:,} requests, "
         f"{totals['retries']:,} retries;\n"
         f"  a request took {mean_ms:.0f} ms on average, {totals['request_latency_max_ms']:.0f} ms "
-        f"at most;\n  compiling {totals['compile_ms']:,.0f} ms, encoding "
+        f"at most;\n  encoding "
         f"{totals['encode_ms']:,.0f} ms, compressing {totals['compress_ms']:,.0f} ms\n"
     )
 

@@ -20,8 +20,6 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
-from release.kernels import PROCESSORS, build_libraries
-
 ROOT = Path(__file__).resolve().parents[1]
 # What differs between machines, and must not show in the files.
 _SURROUNDINGS = (
@@ -29,6 +27,8 @@ _SURROUNDINGS = (
     {"TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "2"},
 )
 _UMASKS = (0o022, 0o077)
+PLATFORMS = ("linux-aarch64", "linux-x86_64")
+"""Whose kernels are in the wheel."""
 SUMS = "SHA256SUMS"
 
 
@@ -63,12 +63,14 @@ def _build(source: Path, output: Path, number: int, epoch: str, *kinds: str) -> 
 
 def _add_kernels(source: Path) -> None:
     """Compile the libraries that are in the wheel but not in the commit."""
-    try:
-        built = build_libraries(source)
-    except subprocess.CalledProcessError as error:
-        raise ReleaseError(f"the kernels cannot be compiled: {error}") from error
-    if len(built) < len(PROCESSORS):
-        raise ReleaseError(f"kernels for {PROCESSORS} need LLVM's linker: apt-get install lld")
+    done = subprocess.run(
+        [sys.executable, "-m", "spark_kafka_sink.record.kernels.build", *PLATFORMS],
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+    )
+    if done.returncode:
+        raise ReleaseError("the kernels cannot be built: the reason is above")
 
 
 def build_twice(commit: str, folder: Path) -> list[Path]:

@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 
 CACHE_VARIABLE = "PYKAFKA_SINK_CACHE"
-"""The folder of everything that is kept between processes: compiled kernels, downloaded jars."""
-COMPILER_CACHE_VARIABLE = "NUMBA_CACHE_DIR"
-"""numba's own variable for compiled kernels alone. It has priority."""
+"""The folder of what is kept between processes: the jars that tests' brokers are made of."""
 
 
 def named_folder(variable: str) -> Path | None:

@@ -24,7 +24,6 @@ from spark_kafka_sink.cli.report import add_report
 from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
 from spark_kafka_sink.cli.top import add_top
 from spark_kafka_sink.cli.transactions import add_transactions
-from spark_kafka_sink.cli.warm_up import add_warm_up
 
 Command = Callable[[argparse.Namespace], int]
 Declare = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
@@ -38,7 +37,6 @@ COMMANDS: tuple[Declare, ...] = (
     add_metrics,
     add_report,
     add_top,
-    add_warm_up,
     add_package,
     add_jobs,
     add_conf,
@@ -52,7 +50,7 @@ examples:
   # a Kafka to try things with
   pykafka-sink broker --topic flights:6
   # what every command can do, with examples
-  pykafka-sink warm-up --help
+  pykafka-sink package --help
 """
 
 

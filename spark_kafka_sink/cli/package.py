@@ -14,6 +14,7 @@ import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli.exit_codes import EXIT_OK
 from spark_kafka_sink.cli.output import add_command, add_json, print_json
+from spark_kafka_sink.record.compiled.library import check_libraries
 
 _DESCRIPTION = """\
 Write the sink's own modules into a zip file, for Spark's --py-files and for addArtifacts of Spark
@@ -22,10 +23,8 @@ from a zip file. Every node's Python must have them already; they are listed whe
 Where it does not, ship a packed environment with --archives instead: docs/clusters.md.
 
 Spark does not find a sink by itself that comes this way. Call pyspark_kafka_sink.register(spark)
-once in the session. The compiled kernels of a release are in the file. Where the package has none
-for a node's platform, the first worker of the node compiles them, about 30 s, and keeps them in the
-folder of PYKAFKA_SINK_CACHE, else in the user's cache folder, else in the folder for temporary
-files.
+once in the session. The file serves the platforms whose kernels this installation has; they are
+named when the file is made. A release has them for Linux on x86_64 and aarch64.
 """
 _EXAMPLES = (
     ("the file", "pykafka-sink package --output sink.zip"),
@@ -35,7 +34,8 @@ _EXAMPLES = (
     ),
     ("with Spark Connect", 'spark.addArtifacts("sink.zip", pyfile=True)  # then register(spark)'),
 )
-_LEFT_OUT = ("share", "__pycache__")
+# The sources of the kernels are only in a checkout.
+_LEFT_OUT = ("share", "__pycache__", "kernels")
 _ENTRY = "pyspark_kafka_sink.py"
 # The earliest that a zip file can have: equal modules make equal files.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
             f"--output {output}: the name must end with .zip, else Spark does not put the file on "
             "the path of its Python processes"
         )
-    modules = list(_modules())
+    modules, platforms = list(_modules()), check_libraries()
     try:
         _write(output, modules)
     except OSError as error:
@@ -68,9 +68,11 @@ def _run(arguments: argparse.Namespace) -> int:
     needed = _needed()
     if arguments.json:
         size = output.stat().st_size
-        print_json({"path": str(output), "modules": len(modules), "bytes": size, "needs": needed})
+        made = {"path": str(output), "modules": len(modules), "bytes": size}
+        print_json({**made, "platforms": platforms, "needs": needed})
         return EXIT_OK
     print(f"{output}: {len(modules)} modules of pykafka-sink {spark_kafka_sink.__version__}")
+    print(f"it has kernels for {', '.join(platforms)}: the executors must be of these platforms")
     print(f"the Python of driver and executors must have: {', '.join(needed)}")
     print("in the session, before the first write: pyspark_kafka_sink.register(spark)")
     return EXIT_OK
@@ -88,7 +90,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
     yield _ENTRY, entry
     for path in sorted(package.rglob("*")):
         inner = path.relative_to(package)
-        if path.suffix in (".py", ".typed") and not set(inner.parts) & set(_LEFT_OUT):
+        if path.suffix in (".py", ".typed", ".so") and not set(inner.parts) & set(_LEFT_OUT):
             yield (Path(package.name) / inner).as_posix(), path
 
 

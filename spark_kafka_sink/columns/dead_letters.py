@@ -21,7 +21,7 @@ from spark_kafka_sink.columns.faults import BAD_TIMESTAMP, Fault, is_null
 from spark_kafka_sink.columns.headers import HEADERS_TYPE, repeated, with_headers
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import key_value_headers
-from spark_kafka_sink.record.kernels.sizing import MAX_RECORD_OVERHEAD, content_sizes
+from spark_kafka_sink.record.compiled.records import MAX_RECORD_OVERHEAD, content_sizes
 
 PREFIX = "__connect.errors."
 TOPIC = PREFIX + "topic"

@@ -10,7 +10,7 @@ from spark_kafka_sink.columns.record_columns import (
     key_value_headers,
     timestamps_view,
 )
-from spark_kafka_sink.record.kernels.digest import digest_rows
+from spark_kafka_sink.record.compiled.records import digest_rows
 from spark_kafka_sink.record.views import ABSENT_BYTES, ABSENT_INTEGERS
 
 _MODULUS = 2**64

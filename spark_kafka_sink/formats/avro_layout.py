@@ -17,8 +17,8 @@ from spark_kafka_sink.formats.avro_defaults import Defaults, varint
 from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
 from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
-from spark_kafka_sink.record.kernels import nodes
-from spark_kafka_sink.record.kernels.avro_rows import (
+from spark_kafka_sink.record.compiled import nodes
+from spark_kafka_sink.record.compiled.avro_rows import (
     AS_DOUBLE,
     AS_FLOAT,
     DIVIDED,

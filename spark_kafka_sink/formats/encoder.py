@@ -19,12 +19,12 @@ from spark_kafka_sink.formats.patterns import patterns_of
 from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
 from spark_kafka_sink.formats.zones import zone_table
-from spark_kafka_sink.record.kernels import avro_rows, nodes, protobuf_rows, variant
-from spark_kafka_sink.record.kernels.avro_rows import FIXED, write_avro
-from spark_kafka_sink.record.kernels.json_rows import IGNORE_NULLS, write_json
-from spark_kafka_sink.record.kernels.numbers import WIDEST_TEXT
-from spark_kafka_sink.record.kernels.patterns import WIDEST_STEP
-from spark_kafka_sink.record.kernels.protobuf_rows import WIDEST_FIELD, write_protobuf
+from spark_kafka_sink.record.compiled import avro_rows, nodes, protobuf_rows, variant
+from spark_kafka_sink.record.compiled.avro_rows import FIXED
+from spark_kafka_sink.record.compiled.calls import write_avro, write_json, write_protobuf
+from spark_kafka_sink.record.compiled.json_rows import IGNORE_NULLS, WIDEST_TEXT
+from spark_kafka_sink.record.compiled.patterns import WIDEST_STEP
+from spark_kafka_sink.record.compiled.protobuf_rows import WIDEST_FIELD
 
 Int64Array = npt.NDArray[np.int64]
 

@@ -12,8 +12,8 @@ from typing import Any
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.layout import Node, is_variant, kind_of, not_writable
 from spark_kafka_sink.formats.patterns import Steps
-from spark_kafka_sink.record.kernels import nodes
-from spark_kafka_sink.record.kernels.json_values import DAY, HOUR, MINUTE, SECOND, UNITS
+from spark_kafka_sink.record.compiled import nodes
+from spark_kafka_sink.record.compiled.json_rows import DAY, HOUR, MINUTE, SECOND, UNITS
 
 _UNITS = {"day": DAY, "hour": HOUR, "minute": MINUTE, "second": SECOND}
 _VARIANT = "variant"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.record.kernels import nodes
+from spark_kafka_sink.record.compiled import nodes
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -23,7 +23,7 @@ Int64Array = npt.NDArray[np.int64]
 class Node(NamedTuple):
     """A column or what is nested in one.
 
-    kind: one of those in ``record.kernels.nodes``; offset_bytes: for strings, lists and maps
+    kind: one of those in ``record.compiled.nodes``; offset_bytes: for strings, lists and maps
     name: the bytes that come before its value, or, of a constant, are it
     source: which column it is, or which field of the struct that it is in; -1: none
     parameter, written_as, value_branch, null_branch: numbers for the kernel
@@ -32,7 +32,7 @@ class Node(NamedTuple):
     path: what messages call it
     rules: of a Protobuf field, whose tag ``name`` is; rival: which field of the struct around it is
         the next one of the same oneof, -1 if there is none
-    pattern: steps of ``record.kernels.patterns``, where a date or time has one
+    pattern: steps of ``record.compiled.patterns``, where a date or time has one
     """
 
     kind: int

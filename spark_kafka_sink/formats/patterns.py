@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.plan import JsonOptions
 from spark_kafka_sink.formats.zones import zone_id
-from spark_kafka_sink.record.kernels import nodes, patterns
+from spark_kafka_sink.record.compiled import nodes, patterns
 
 Steps = tuple[tuple[int, int], ...]
 

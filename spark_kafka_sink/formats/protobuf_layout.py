@@ -20,9 +20,9 @@ from spark_kafka_sink.formats.protobuf_schema import (
     ProtobufMessage,
     ProtobufSchema,
 )
-from spark_kafka_sink.record.kernels import nodes
-from spark_kafka_sink.record.kernels import protobuf_rows as rows
-from spark_kafka_sink.record.kernels.protobuf_values import (
+from spark_kafka_sink.record.compiled import nodes
+from spark_kafka_sink.record.compiled import protobuf_rows as rows
+from spark_kafka_sink.record.compiled.protobuf_rows import (
     NOT_NEGATIVE,
     OF_DURATIONS,
     OF_TIMESTAMPS,

@@ -23,7 +23,7 @@ from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.json_layout import json_node
 from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
 from spark_kafka_sink.formats.zones import zone_table
-from spark_kafka_sink.record.kernels import nodes
+from spark_kafka_sink.record.compiled import nodes
 
 _NO_ZONE = "UTC"
 _MAY_BE_DAMAGED = (nodes.VARIANT, nodes.TIME)

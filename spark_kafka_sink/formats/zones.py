@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.record.kernels.json_values import ZONES_CYCLE, ZONES_REPEAT
+from spark_kafka_sink.record.compiled.json_rows import ZONES_CYCLE, ZONES_REPEAT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EVER = 2**62

@@ -30,7 +30,7 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.slot_assigner import SlotAssigner
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicRegistry, TopicSlots
 from spark_kafka_sink.producer.turns import Turns
-from spark_kafka_sink.record.kernels.append import APPENDED_ALL, BATCH_FULL
+from spark_kafka_sink.record.compiled.append import APPENDED_ALL, BATCH_FULL
 
 _MAX_OPEN_MS = 1000
 _RESERVE_PAGES = 32

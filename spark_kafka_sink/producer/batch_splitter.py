@@ -16,8 +16,8 @@ import numpy as np
 
 from spark_kafka_sink.base.model import NO_SEQUENCE
 from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence
+from spark_kafka_sink.record.compiled.records import take_records
 from spark_kafka_sink.record.compression import Compressor, decompress
-from spark_kafka_sink.record.kernels.split import take_records
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD, read_header
 from spark_kafka_sink.record.record_reader import Record, read_record, record_bounds
 

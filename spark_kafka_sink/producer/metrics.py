@@ -55,7 +55,6 @@ class ProducerMetrics:
     metadata_age_max_ms: int = 0
     buffer_total_bytes: int = 0
     buffer_used_max_bytes: int = 0
-    compile_ns: int = 0
     load_ns: int = 0
     input_wait_ns: int = 0
     encode_ns: int = 0

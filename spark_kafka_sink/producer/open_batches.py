@@ -16,9 +16,8 @@ import numpy.typing as npt
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.producer.buffer_pool import BufferPool
-from spark_kafka_sink.record.kernels import append as table
-from spark_kafka_sink.record.kernels.append import append_records, copy_chain
-from spark_kafka_sink.record.kernels.declared import address_of
+from spark_kafka_sink.record.compiled import append as table
+from spark_kafka_sink.record.compiled.calls import address_of, append_records, copy_chain
 
 _NO_ADDRESS = 0
 

@@ -26,11 +26,12 @@ import pyarrow as pa
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.record.kernels import partition as kernel
+from spark_kafka_sink.record.compiled.calls import murmur3_of
+from spark_kafka_sink.record.compiled.records import CRC32, MURMUR2, MURMUR3, NO_KEY_HASH
 
 Int32Array = npt.NDArray[np.int32]
 
-_KEY_HASHES = {"murmur3": kernel.MURMUR3, "crc32": kernel.CRC32}
+_KEY_HASHES = {"murmur3": MURMUR3, "crc32": CRC32}
 _ROUND_ROBIN = "round-robin"
 _LEAVE_TO_KEY = -1
 
@@ -50,8 +51,8 @@ class RandomSource(Protocol):
 def key_hash(config: ProducerConfig) -> int:
     """Which hash of the key decides, as the partition kernel names it."""
     if config.partitioner_ignore_keys or config.partitioner == _ROUND_ROBIN:
-        return kernel.NO_KEY_HASH
-    return _KEY_HASHES.get(config.partitioner, kernel.MURMUR2)
+        return NO_KEY_HASH
+    return _KEY_HASHES.get(config.partitioner, MURMUR2)
 
 
 class StickyPartitioner:
@@ -244,7 +245,7 @@ def _check_murmur3() -> None:
     """
     for key in (b"", b"a", b"ab", b"abc", b"abcd", b"\x80\xff\x00 longer than a word"):
         data = np.frombuffer(key or b"\0", np.uint8)
-        ours = kernel.murmur3_of(data.ctypes.data, len(key))
+        ours = murmur3_of(data.ctypes.data, len(key))
         theirs = mmh3.hash(key, signed=False)
         if ours != theirs:
             raise RuntimeError(

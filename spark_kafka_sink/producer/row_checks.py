@@ -30,8 +30,8 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, key_value_headers
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.record.kernels.encoding import BODY_OVERHEAD
-from spark_kafka_sink.record.kernels.sizing import (
+from spark_kafka_sink.record.compiled.records import (
+    BODY_OVERHEAD,
     MAX_RECORD_OVERHEAD,
     content_sizes,
     largest_record,

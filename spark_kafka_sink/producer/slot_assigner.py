@@ -18,7 +18,7 @@ from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.partitioner import computed_partitions, key_hash
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicSlots
-from spark_kafka_sink.record.kernels.partition import ALL_ASSIGNED, Topics, assign_slots
+from spark_kafka_sink.record.compiled.records import ALL_ASSIGNED, Topics, assign_slots
 
 _LEFT_TO_KEY = -1
 Int32Array = npt.NDArray[np.int32]

@@ -230,10 +230,6 @@ def _own_work(facts: Facts) -> Iterator[Finding]:
         text = f"Tasks wrote rows as records for {percent(found['encode_ms'])} of their time."
         advice = "It is CPU: more task slots, if there is CPU for them"
         yield Finding("encoding", "encoding is the limit", text, advice, found["encode_ms"])
-    if found["compile_ms"] >= STARTING:
-        text = f"Kernels were compiled for first use, {percent(found['compile_ms'])} of task time."
-        advice = "`pykafka-sink warm-up` in the image compiles them beforehand"
-        yield Finding("compiling", "kernels were compiled", text, advice, found["compile_ms"])
     if found["load_ms"] >= STARTING:
         share = percent(found["load_ms"])
         text = f"Python workers that were new loaded the sink, {share} of task time."

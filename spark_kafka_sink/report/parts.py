@@ -21,7 +21,6 @@ PARTS = (
     Part("buffer_wait_ms", "waiting for buffer memory"),
     Part("ack_wait_ms", "waiting for acknowledgements"),
     Part("transaction_begin_ms", "beginning transactions"),
-    Part("compile_ms", "compiling kernels"),
     Part("load_ms", "loading"),
 )
 OTHER = "other"

@@ -180,7 +180,7 @@ def tasks_table(total: Line) -> Html:
 
 _TASK_TIMES = (
     *("input_wait_ms", "encode_ms", "compress_ms", "metadata_wait_ms", "buffer_wait_ms"),
-    *("ack_wait_ms", "compile_ms", "load_ms"),
+    *("ack_wait_ms", "load_ms"),
 )
 
 

@@ -75,11 +75,9 @@ def load() -> None:
 
 def _import_all() -> None:
     with _environment(_JEMALLOC, *([_MIMALLOC] if _worker_mib() else [])):
-        from spark_kafka_sink.record.kernels.library import LIBRARY
         from spark_kafka_sink.spark.task import load_all
 
         load_all()
-        LIBRARY.take_compile_ns()  # no worker's task has waited for it
         for module in _OF_SPARK:
             with suppress(ModuleNotFoundError):
                 importlib.import_module(module)

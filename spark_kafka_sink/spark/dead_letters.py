@@ -4,7 +4,7 @@ So they are in the same transaction, and are committed or aborted together with 
 batch in order is appended as it is. Only one that the producer refuses is looked at row by row.
 What brokers refuse later follows when they have said so, at the end at the latest.
 
-Imported in tasks only: it loads numba and the kernels.
+Imported in tasks only: it loads NumPy and the kernels.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import RowsPlan
+from spark_kafka_sink.record.compiled.library import check_platform
 from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.envelope import Enveloped
@@ -164,6 +165,8 @@ class _Write:
         if self._df.isStreaming:
             raise ConfigError(_A_STREAM)
         time = PlanningTime()
+        if _runs_here(self._df):
+            check_platform()
         rows = plan_rows(self._df.schema, self._options)
         # A query that has begun a second micro-batch has committed one.
         is_stream = bool(self._batch_id)
@@ -337,6 +340,16 @@ def _as_text(options: Mapping[str, object]) -> dict[str, str]:
 
 def _is_connect(df: DataFrame) -> bool:
     return type(df).__module__.startswith("pyspark.sql.connect")
+
+
+def _runs_here(df: DataFrame) -> bool:
+    """Whether tasks run on this machine. Of other machines this process does not know."""
+    if _is_connect(df):
+        return False
+    try:
+        return bool((df.sparkSession.sparkContext.master or "").startswith("local"))
+    except Exception:  # a platform that keeps its context to itself
+        return False
 
 
 def _application_id(df: DataFrame) -> str | None:

@@ -1,6 +1,6 @@
 """What a task does with its rows: through a producer, and with exactly-once in a transaction.
 
-Imported in tasks only: it loads numba and the kernels.
+Imported in tasks only: it loads NumPy, pyarrow and the kernels.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import RowsPlan
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.record.kernels.library import LIBRARY
-from spark_kafka_sink.record.kernels.partition import murmur3_of
-from spark_kafka_sink.record.kernels.prepare import prepare_kernels
+from spark_kafka_sink.record.compiled.calls import load_kernels
 from spark_kafka_sink.spark.arrow_sizes import ARROW_SIZES
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import DeadLetters
@@ -44,14 +42,13 @@ logger = logging.getLogger(__name__)
 def load_all() -> None:
     """Load now what a task would load later.
 
-    Kernels are loaded, or compiled for first use, of which the log tells. numba fills its
-    registries, 50,000 objects, when the first kernel is called; pyarrow imports pandas, if there is
-    one, 25,000 objects, when it makes an array of Python objects, as Spark does of the commit
-    message.
+    pyarrow imports pandas, if there is one, 25,000 objects, when it makes an array of Python
+    objects, as Spark does of the commit message.
+
+    Raises ConfigError where the package has no kernels for this platform.
     """
     ensure_log_handler()
-    prepare_kernels()
-    murmur3_of(0, 0)
+    load_kernels()
     pa.array([b""])
 
 
@@ -134,7 +131,7 @@ def _note_figures(
     message: KafkaCommitMessage, producer: ThreadedProducer, rows: TimedInput
 ) -> None:
     """Copies: the producer goes on counting for the next task."""
-    message.metrics = replace(producer.metrics, compile_ns=LIBRARY.take_compile_ns())
+    message.metrics = replace(producer.metrics)
     rows.note_in(message.metrics)
     message.started_at_ms = rows.started_at_ms
     message.nodes = {

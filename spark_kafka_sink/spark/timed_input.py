@@ -60,7 +60,7 @@ class TimedInput:
         return arrow_batch
 
     def note_in(self, metrics: ProducerMetrics) -> None:
-        """How long the task has taken until now, loaded, but for compiling, and waited for rows."""
+        """How long the task has taken until now, loaded, and waited for rows."""
         metrics.task_ns = self._clock.perf_ns() - self._started_ns
-        metrics.load_ns = max(self._loaded_ns - metrics.compile_ns, 0)
+        metrics.load_ns = self._loaded_ns
         metrics.input_wait_ns = self._waited_ns

@@ -167,7 +167,7 @@ def test_other_python_code_of_the_application_runs_in_these_workers(spark: Spark
 def test_what_cannot_be_loaded_fails_no_other_python_code(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    (tmp_path / "numba.py").write_text("raise ImportError('broken')\n")
+    (tmp_path / "crc32c.py").write_text("raise ImportError('broken')\n")
 
     @udf("string", useArrow=False)
     def parent(_: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,10 +30,8 @@ def hadoop_conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def submit(hadoop_conf: Path, job: Job, mode: str) -> None:
-    """Python, this checkout and the compiled kernels are named in the environment of containers."""
+    """Python and this checkout are named in the environment of containers."""
     own = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(REPOSITORY)}
-    if "NUMBA_CACHE_DIR" in os.environ:
-        own["NUMBA_CACHE_DIR"] = os.environ["NUMBA_CACHE_DIR"]
     conf = {
         **QUICK_CONF,
         "spark.yarn.jars": f"local:{SPARK_HOME}/jars/*",

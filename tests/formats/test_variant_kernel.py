@@ -26,8 +26,8 @@ from spark_kafka_sink.formats.protobuf_schema import (
     ProtobufMessage,
     ProtobufSchema,
 )
-from spark_kafka_sink.record.kernels import variant as kernel
-from spark_kafka_sink.record.kernels.json_rows import write_json
+from spark_kafka_sink.record.compiled import variant as kernel
+from spark_kafka_sink.record.kernels import json_rows, variant
 from tests.formats import variant_twin
 from tests.formats.guarded_memory import Guarded
 from tests.formats.variant_strategies import (
@@ -149,7 +149,7 @@ def test_numbers_stand_for_the_same_faults_in_both():
     assert variant_twin.UNKNOWN_TYPE == kernel.UNKNOWN_TYPE
     assert variant_twin.TOO_DEEP == kernel.TOO_DEEP
     assert variant_twin.MOST_LEVELS == kernel.MOST_LEVELS
-    assert variant_twin.MOST_BYTES == kernel.MOST_BYTES
+    assert variant_twin.MOST_BYTES == variant.MOST_BYTES
 
 
 def nested(levels: int) -> bytes:
@@ -304,7 +304,7 @@ def test_many_rows_need_more_room_than_there_was():
 def interpreted(schema: pa.Schema) -> RowEncoder:
     """With the kernel as Python runs it."""
     made = encoder(schema)
-    made._kernel = write_json.source
+    made._kernel = json_rows.write_json
     return made
 
 
@@ -323,7 +323,7 @@ def test_step_by_step_it_does_the_same(found):
 
 def test_more_text_than_java_has_strings_for(monkeypatch):
     """A name of many fields: stepped through with less, for two gigabytes take a minute."""
-    monkeypatch.setattr(kernel, "MOST_TEXT", 1000)
+    monkeypatch.setattr(variant, "MOST_TEXT", 1000)
     row = Variant(written(Inner(["n" * 90] * 12, [primitive(0)] * 12, 1, False), ["n" * 90]),
                   metadata_of(["n" * 90]))  # fmt: skip
     batch = pa.record_batch([array_of([row])], ["c"])

@@ -200,7 +200,9 @@ def _checked() -> dict[Callable[..., Any], Any]:
 def _folder() -> str:
     """For compiled code of exactly these sources: numba itself looks at one file alone."""
     digest = hashlib.sha256()
-    for source in [*sorted(Path(memory.__file__).parent.glob("*.py")), Path(__file__)]:
+    kernels = Path(memory.__file__).parent
+    sources = sorted([*kernels.glob("*.py"), *kernels.with_name("compiled").glob("*.py")])
+    for source in [*sources, Path(__file__)]:
         digest.update(source.read_bytes())
     root = Path(__file__).parents[2]
     return str(root / "build" / "checked-kernels" / digest.hexdigest()[:16])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
-from spark_kafka_sink.record.kernels import append
+from spark_kafka_sink.record.compiled import append
 from spark_kafka_sink.record.views import ABSENT_INTEGERS
 from tests.kernels.checked import Regions, checked_kernels
 from tests.kernels.checked_formats import add_column

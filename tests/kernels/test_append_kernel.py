@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
-from spark_kafka_sink.record.kernels import append as kernel
-from spark_kafka_sink.record.kernels.declared import address_of
-from spark_kafka_sink.record.kernels.sizing import largest_record
+from spark_kafka_sink.record.compiled import append as kernel
+from spark_kafka_sink.record.compiled.calls import address_of, append_records, copy_chain
+from spark_kafka_sink.record.compiled.records import largest_record
+from spark_kafka_sink.record.kernels import append as source
 from tests import twin
 
 BINARY = pa.binary()
@@ -49,7 +50,7 @@ class Arena:
         state[kernel.NEXT_PAGE] = address_of(self.next_page)
         state[kernel.RESERVE] = address_of(self.reserve)
         state[kernel.SPILL] = address_of(self.spill)
-        status = (kernel.append_records.source if interpreted else kernel.append_records)(
+        status = (source.append_records if interpreted else append_records)(
             first_row,
             records.rows_count,
             address_of(slots),
@@ -248,7 +249,7 @@ def test_copy_chain_reads_any_part_of_a_batch():
         for count in (1, 10, len(whole) - start):
             count = min(count, len(whole) - start)
             out = np.zeros(count + 1, np.uint8)
-            kernel.copy_chain(
+            copy_chain(
                 address_of(arena.state),
                 int(arena.table[0, kernel.FIRST_PAGE]),
                 kernel.RECORD_BATCH_OVERHEAD + start,

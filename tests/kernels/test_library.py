@@ -1,116 +1,79 @@
-"""The library of kernels: never out of date, never an error, and compiled once.
+"""The kernels' libraries: made of these sources alone, the same on each machine, and only loaded.
 
-Each test runs Python processes with cache folders of their own. Most compile one small kernel, in a
-copy of the package that has no other.
+What is compiled here is one small kernel, in a copy of the package that has no other.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
-import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from spark_kafka_sink.record.kernels.cache_folders import FOLDER_PREFIX, KEPT_FOLDERS
-from spark_kafka_sink.record.kernels.library import FILE_NAME, packaged_name, platform_name
+from spark_kafka_sink.record.compiled.calls import KERNELS
+from spark_kafka_sink.record.compiled.library import library_name, platform_name
+from spark_kafka_sink.record.kernels import declared
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
+from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
-PACKAGE = Path(__file__).parents[2] / "spark_kafka_sink"
-KERNELS = PACKAGE / "record" / "kernels"
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spark_kafka_sink"
+FOLDER = PACKAGE / "record" / "kernels"
+BUILD = "spark_kafka_sink.record.kernels.build"
 ONE_KERNEL = """
 from spark_kafka_sink.record.kernels.declared import kernel
-from spark_kafka_sink.record.kernels.hashing import murmur3
+from spark_kafka_sink.record.kernels.memory import int64_array
 
 @kernel
-def hash_of(address: int, length: int) -> int:
-    return murmur3(address, length)
+def sum_of(address: int, count: int) -> int:
+    numbers = int64_array(address, count)
+    total = 0
+    for number in range(count):
+        total += numbers[number] ^ number
+    return total
 """
 ONLY_THAT = """
-from spark_kafka_sink.record.kernels import hashing, one
+from spark_kafka_sink.record.kernels import one
 MODULES = (one,)
-SHARED = (hashing,)
+SHARED = ()
 """
-HASH_ONE_KEY = """
-import json, logging, sys
-logging.basicConfig(level=logging.INFO, format="%(message)s")
-import numpy as np
-from spark_kafka_sink.record.kernels.library import LIBRARY
-from spark_kafka_sink.record.kernels.one import hash_of
-key = np.frombuffer(b"key", np.uint8)
-result = int(hash_of(key.ctypes.data, 3))
-print(json.dumps({
-    "result": result,
-    "folder": None if LIBRARY.folder is None else str(LIBRARY.folder),
-    "taken": [LIBRARY.take_compile_ns(), LIBRARY.take_compile_ns()],
-    "compilers": sorted({"numba", "llvmlite"} & set(sys.modules)),
-    **LIBRARY.totals._asdict(),
-}))
+ITS_CALL = """
+import ctypes
+from spark_kafka_sink.record.compiled.library import address_in_library
+class Kernel:
+    parameters_count = 2
+KERNELS = {"sum_of": Kernel()}
+def sum_of(*numbers):
+    pointer = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+    return pointer(address_in_library("sum_of"))(*numbers)
 """
-MURMUR3_OF_KEY = 3801901636  # mmh3.hash("key", signed=False), checked below
-IMPORT_WHAT_A_TASK_DOES = """
-import json, sys
-from spark_kafka_sink.record.kernels.library import LIBRARY
-from spark_kafka_sink.spark.task import load_all
-load_all()
-print(json.dumps({"compilers": sorted({"numba", "llvmlite"} & set(sys.modules)),
-                  **LIBRARY.totals._asdict(),
-                  "of C": [n for n in ("memcpy", "memmove") if n.encode() in LIBRARY._data]}))
+SUM = """
+import array, sys
+from spark_kafka_sink.record.compiled.calls import sum_of
+numbers = array.array("q", range(1000))
+print(sum_of(numbers.buffer_info()[0], 1000), *sorted({"numba", "llvmlite"} & set(sys.modules)))
 """
+THE_SUM = "0"  # each number is combined with itself
+# As the build starts the compiler, on a machine with another processor.
+OTHER_PROCESSOR = """
+import runpy, sys
+import llvmlite.binding as llvm
+llvm.get_host_cpu_name = lambda: "{name}"
+llvm.get_host_cpu_features = lambda: llvm.FeatureMap({features})
+sys.argv[0] = "compiler"
+runpy.run_module("spark_kafka_sink.record.kernels.compiler", run_name="__main__", alter_sys=True)
+"""
+WIDE = dict.fromkeys(["avx", "avx2", "avx512f", "avx512vl", "avx512dq", "fma", "bmi2"], True)
 
 # Compiling takes as long as the machine's other work allows.
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
-
-
-class Run(NamedTuple):
-    told: dict[str, Any]
-    log: str
-
-
-def environment(folder: Path, **variables: str | None) -> dict[str, str]:
-    """Caches and temporary files within ``folder``; None removes a variable."""
-    temporary = folder / "tmp"
-    temporary.mkdir(exist_ok=True)
-    wanted = {
-        "NUMBA_CACHE_DIR": str(folder / "cache"),
-        "PYKAFKA_SINK_CACHE": None,
-        "XDG_CACHE_HOME": None,
-        "TMPDIR": str(temporary),
-        "PYTHONPATH": str(folder / "copy"),
-        **variables,
-    }
-    kept = {name: value for name, value in os.environ.items() if name not in wanted}
-    return {**kept, **{name: value for name, value in wanted.items() if value is not None}}
-
-
-def started(code: str, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env=variables,
-        # The working directory is looked into first, before PYTHONPATH.
-        cwd=variables["TMPDIR"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def run(code: str, variables: dict[str, str]) -> Run:
-    done = started(code, variables)
-    assert done.returncode == 0, done.stderr
-    return Run(json.loads(done.stdout), done.stderr)
-
-
-def counted(one: Run) -> tuple[int, int]:
-    return one.told["compiled"], one.told["loaded"]
+compiles = pytest.mark.skipif(sys.version_info < (3, 10), reason="the compiler needs Python 3.10")
 
 
 @pytest.fixture
@@ -119,264 +82,174 @@ def copied(tmp_path: Path) -> Path:
     root = tmp_path / "copy"
     target = root / "spark_kafka_sink"
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
-    shutil.copytree(PACKAGE / "base", target / "base", ignore=ignored)
-    shutil.copytree(PACKAGE / "record", target / "record", ignore=ignored)
+    for room in ("base", "record"):
+        shutil.copytree(PACKAGE / room, target / room, ignore=ignored)
     shutil.copy(PACKAGE / "__init__.py", target)
     (target / "record" / "kernels" / "one.py").write_text(ONE_KERNEL)
     (target / "record" / "kernels" / "modules.py").write_text(ONLY_THAT)
+    (target / "record" / "compiled" / "calls.py").write_text(ITS_CALL)
     return root
 
 
-@pytest.fixture
-def filled(tmp_path: Path, copied: Path) -> dict[str, str]:
-    """An environment in whose cache the kernel is."""
-    variables = environment(tmp_path)
-    first = run(HASH_ONE_KEY, variables)
-    assert counted(first) == (1, 0)
-    assert first.log.count("compiling kernels for first use, about") == 1
-    assert first.told["taken"] == [first.told["compile_ns"], 0]
-    assert first.told["compile_ns"] > 0
-    assert first.told["compilers"] == []
-    return variables
-
-
-class TestFresh:
-    def test_a_second_process_compiles_nothing_and_says_nothing(self, filled: dict[str, str]):
-        mmh3 = pytest.importorskip("mmh3")
-        second = run(HASH_ONE_KEY, filled)
-        assert counted(second) == (0, 1)
-        assert second.told["compile_ns"] == 0
-        assert second.told["result"] == MURMUR3_OF_KEY == mmh3.hash("key", signed=False)
-        assert second.log == ""
-
-    def test_a_change_in_a_helper_of_equal_time_and_size_is_seen(
-        self, copied: Path, filled: dict[str, str]
-    ):
-        inlined = copied / "spark_kafka_sink" / "record" / "kernels" / "hashing.py"
-        times = inlined.stat()
-        text = inlined.read_text(encoding="utf-8")
-        changed = text.replace("0xCC9E2D51", "0xCC9E2D53")
-        assert changed != text
-        inlined.write_text(changed, encoding="utf-8")
-        os.utime(inlined, ns=(times.st_atime_ns, times.st_mtime_ns))
-        after = run(HASH_ONE_KEY, {**filled, "PYTHONDONTWRITEBYTECODE": "1"})
-        assert counted(after) == (1, 0)
-        assert after.told["result"] != MURMUR3_OF_KEY
-
-    def test_settings_of_the_compiler_change_nothing(self, tmp_path: Path, copied: Path):
-        """The library is for the platform; and a compiler that is switched off compiles it."""
-        variables = environment(tmp_path, NUMBA_DISABLE_JIT="1", NUMBA_OPT="0")
-        assert run(HASH_ONE_KEY, variables).told["result"] == MURMUR3_OF_KEY
-
-    def test_the_key_covers_every_file_that_kernels_import(self):
-        allowed = (
-            "base.clock",
-            "base.environment",
-            "base.errors",
-            "record.kernels",
-            "record.views",
-        )
-        for path in KERNELS.glob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("spark_kafka"):
-                    module = str(node.module).removeprefix("spark_kafka_sink.")
-                    assert module.startswith(allowed), f"{path.name} imports {module}"
-
-    @pytest.mark.parametrize(
-        ("modules", "marks"),
-        [(MODULES, ["\n@kernel\n"]), ((*MODULES, *SHARED), ["\n@inlined\n", "\n@called\n"])],
-        ids=["kernels", "helpers"],
+def run(root: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        # The working directory is looked into first, before PYTHONPATH.
+        cwd=root if root.is_dir() else root.parent,
+        env={**os.environ, "PYTHONPATH": str(root), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    def test_every_module_that_declares_is_compiled(self, modules: Any, marks: list[str]):
-        names = {module.__name__.rpartition(".")[2] for module in modules}
-        for path in KERNELS.glob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            if any(mark in text for mark in marks):
-                assert path.stem in names
-
-    def test_unused_folders_are_removed(self, tmp_path: Path, copied: Path):
-        variables = environment(tmp_path)
-        for number in range(KEPT_FOLDERS + 3):
-            old = tmp_path / "cache" / f"{FOLDER_PREFIX}{number}"
-            old.mkdir(parents=True)
-            os.utime(old, (number, number))
-        other = tmp_path / "cache" / "kernels-of-others"
-        other.mkdir()
-        own = Path(run(HASH_ONE_KEY, variables).told["folder"])
-        left = {path.name for path in (tmp_path / "cache").glob(f"{FOLDER_PREFIX}*")}
-        newest = range(KEPT_FOLDERS + 3 - (KEPT_FOLDERS - 1), KEPT_FOLDERS + 3)
-        assert left == {own.name, *(f"{FOLDER_PREFIX}{number}" for number in newest)}
-        assert other.is_dir()
 
 
-class TestPackaged:
-    """A release has the library for this platform in it."""
-
-    @pytest.fixture
-    def library(self, copied: Path, filled: dict[str, str]) -> Path:
-        [kept] = Path(filled["NUMBA_CACHE_DIR"]).glob(f"{FOLDER_PREFIX}*/{FILE_NAME}")
-        digest = kept.parent.name.rpartition("-")[2]
-        folder = copied / "spark_kafka_sink" / "record" / "kernels"
-        path = folder / f"kernels-{platform_name()}-{digest}.so"
-        path.write_bytes(kept.read_bytes()[hashlib.sha256().digest_size :])
-        shutil.rmtree(filled["NUMBA_CACHE_DIR"])
-        return path
-
-    def test_nothing_is_compiled_or_kept(self, library: Path, filled: dict[str, str]):
-        only = run(HASH_ONE_KEY, filled)
-        assert (counted(only), only.log) == ((0, 1), "")
-        assert only.told["folder"] == str(library.parent)
-        assert not Path(filled["NUMBA_CACHE_DIR"]).exists()
-
-    def test_out_of_a_zip_file(self, library: Path, filled: dict[str, str], tmp_path: Path):
-        archive = shutil.make_archive(str(tmp_path / "package"), "zip", library.parents[3])
-        only = run(HASH_ONE_KEY, {**filled, "PYTHONPATH": archive})
-        assert (counted(only), only.log) == ((0, 1), "")
-
-    def test_that_of_other_sources_is_not_taken(self, library: Path, filled: dict[str, str]):
-        with (library.parent / "one.py").open("a") as file:
-            file.write("# changed")
-        assert counted(run(HASH_ONE_KEY, filled)) == (1, 0)
-
-    def test_a_damaged_one_is_told_and_compiled(self, library: Path, filled: dict[str, str]):
-        library.write_bytes(library.read_bytes()[:100])
-        only = run(HASH_ONE_KEY, filled)
-        assert counted(only) == (1, 0)
-        assert only.log.count("a file with compiled kernels cannot be used") == 1
-
-    def test_its_name_has_platform_and_sources(self):
-        assert packaged_name().startswith(f"kernels-{sys.platform}-")
+@pytest.fixture
+def built(copied: Path) -> Path:
+    """The copy with its library."""
+    done = run(copied, "-m", BUILD, platform_name())
+    assert done.returncode == 0, done.stderr
+    assert "1 of 1  sum_of" in done.stdout
+    return copied
 
 
-class TestCompiling:
-    def test_without_a_linker_llvm_loads_an_object_file(self, tmp_path: Path, copied: Path):
-        variables = environment(tmp_path, PATH=str(tmp_path))
-        for expected in ((1, 0), (0, 1)):
-            one = run(HASH_ONE_KEY, variables)
-            assert counted(one) == expected
-            assert one.told["result"] == MURMUR3_OF_KEY
-            assert one.told["compilers"] == ["llvmlite"]
+def library_of(root: Path) -> Path:
+    return root / "spark_kafka_sink" / "record" / "compiled" / library_name(platform_name())
 
-    def test_without_the_compiler_it_is_an_error_with_advice(self, tmp_path: Path, copied: Path):
-        (copied / "numba.py").write_text("raise ImportError('numba is not there')")
-        done = started(HASH_ONE_KEY, environment(tmp_path))
+
+@compiles
+class TestBuilt:
+    def test_a_process_loads_it_and_no_compiler(self, built: Path):
+        done = run(built, "-c", SUM)
+        assert (done.stdout, done.stderr) == (f"{THE_SUM}\n", "")
+
+    def test_it_is_not_built_twice(self, built: Path):
+        before = library_of(built).stat()
+        assert "building" not in run(built, "-m", BUILD, platform_name()).stdout
+        assert library_of(built).stat() == before
+
+    def test_out_of_a_zip_file(self, built: Path, tmp_path: Path):
+        archive = shutil.make_archive(str(tmp_path / "package"), "zip", built)
+        assert run(Path(archive), "-c", SUM).stdout == f"{THE_SUM}\n"
+
+    def test_without_the_sources_it_is_taken_as_it_is(self, built: Path):
+        """As in a wheel, which leaves them out."""
+        shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
+        assert run(built, "-c", SUM).stdout == f"{THE_SUM}\n"
+
+    def test_that_of_other_sources_is_refused_with_the_command_that_builds_it(self, built: Path):
+        path = built / "spark_kafka_sink" / "record" / "kernels" / "one.py"
+        times = path.stat()
+        path.write_text(ONE_KERNEL.replace("^", "&"))
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        done = run(built, "-c", SUM)
         assert done.returncode == 1
-        last = done.stderr.splitlines()[-1]
-        assert "ConfigError: the kernels of this sink cannot be compiled: " in last
-        assert "numba is not there" in last
-        assert last.endswith("or install numba")
+        assert "is of other sources than those of this checkout" in done.stderr
+        assert f"make kernels, or python -m {BUILD}" in done.stderr
+        assert run(built, "-m", BUILD, platform_name()).returncode == 0
+        assert run(built, "-c", SUM).stdout == f"{sum(range(1000))}\n"
 
-    def test_processes_that_need_it_at_the_same_time_compile_once(
-        self, tmp_path: Path, copied: Path
-    ):
-        variables = environment(tmp_path)
-        with ThreadPoolExecutor(4) as threads:
-            runs = list(threads.map(lambda _: run(HASH_ONE_KEY, variables), range(4)))
-        assert {one.told["result"] for one in runs} == {MURMUR3_OF_KEY}
-        assert not any("cannot" in one.log for one in runs)
-        assert sorted(map(counted, runs)) == [(0, 1), (0, 1), (0, 1), (1, 0)]
+    def test_a_platform_without_one_is_named_with_those_that_have_one(self, built: Path):
+        other = 'import platform; platform.machine = lambda: "riscv64"\n'
+        done = run(built, "-c", other + SUM)
+        assert done.returncode == 1
+        known = f"no kernels for {sys.platform}-riscv64, it has them for {platform_name()}"
+        assert known in done.stderr
+        shutil.rmtree(built / "spark_kafka_sink" / "record" / "kernels")
+        assert "install pykafka-sink from its sdist" in run(built, "-c", other + SUM).stderr
 
+    def test_a_damaged_one_is_an_error_that_names_it(self, built: Path):
+        library_of(built).write_bytes(b"not a library")
+        done = run(built, "-c", SUM)
+        assert f"the kernels' library {library_of(built)} cannot be loaded" in done.stderr
 
-class TestDamaged:
-    @pytest.mark.parametrize("damage", ["empty", "cut", "altered", "folder", "no-library"])
-    def test_a_damaged_file_is_compiled_again_and_said_once(
-        self, damage: str, filled: dict[str, str]
-    ):
-        [file] = Path(filled["NUMBA_CACHE_DIR"]).glob(f"{FOLDER_PREFIX}*/{FILE_NAME}")
-        content = file.read_bytes()
-        if damage == "empty":
-            file.write_bytes(b"")
-        elif damage == "cut":
-            file.write_bytes(content[: len(content) // 2])
-        elif damage == "altered":
-            file.write_bytes(content[:-100] + bytes([content[-100] ^ 1]) + content[-99:])
-        elif damage == "folder":
-            file.unlink()
-            file.mkdir()
-        else:
-            nonsense = content[32:128]
-            file.write_bytes(hashlib.sha256(nonsense).digest() + nonsense)
-        again = run(HASH_ONE_KEY, filled)
-        assert counted(again) == (1, 0)
-        assert again.told["result"] == MURMUR3_OF_KEY
-        assert again.log.count("a file with compiled kernels cannot be used") == 1
-        if damage != "folder":
-            assert counted(run(HASH_ONE_KEY, filled)) == (0, 1)
+    def test_settings_of_the_compiler_change_nothing(self, built: Path):
+        before = library_of(built).read_bytes()
+        library_of(built).unlink()
+        foreign = {"NUMBA_OPT": "0", "NUMBA_DISABLE_JIT": "1", "NUMBA_CPU_NAME": "generic"}
+        assert run(built, "-m", BUILD, platform_name(), **foreign).returncode == 0
+        assert library_of(built).read_bytes() == before
 
-
-class TestFolders:
-    def test_a_named_folder_that_cannot_be_used_is_said_and_replaced(
-        self, tmp_path: Path, copied: Path
-    ):
-        (tmp_path / "file").write_text("")
-        named = tmp_path / "file" / "cache"
-        variables = environment(tmp_path, NUMBA_CACHE_DIR=str(named))
-        first = run(HASH_ONE_KEY, variables)
-        assert first.log.count(f"compiled kernels cannot be kept in {named}") == 1
-        assert Path(first.told["folder"]).is_relative_to(tmp_path / "tmp")
-        assert counted(run(HASH_ONE_KEY, variables)) == (0, 1)
-
-    def test_where_nothing_can_be_written_it_compiles(self, tmp_path: Path, copied: Path):
-        (tmp_path / "file").write_text("")
-        variables = environment(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
-        blocked = tmp_path / "tmp" / f"pykafka-sink-{os.geteuid()}"
-        blocked.write_text("not a folder")
-        only = run(HASH_ONE_KEY, variables)
-        assert counted(only) == (1, 0)
-        assert only.told["folder"] is None
-        assert only.log.count("every Python worker compiles them again") == 1
-        assert "Set PYKAFKA_SINK_CACHE to a folder that can be written" in only.log
-
-    def test_a_folder_in_which_others_may_write_is_not_read(self, tmp_path: Path, copied: Path):
-        (tmp_path / "file").write_text("")
-        variables = environment(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "file" / "cache"))
-        run(HASH_ONE_KEY, variables)
-        [root] = (tmp_path / "tmp").glob("pykafka-sink-*")
-        assert root.stat().st_mode & 0o777 == 0o700
-        root.chmod(0o777)
-        again = run(HASH_ONE_KEY, variables)
-        assert counted(again) == (1, 0)
-        assert "others may write to it" in again.log
-
-    def test_without_a_home_the_package_keeps_its_kernels(self, tmp_path: Path, copied: Path):
-        variables = environment(tmp_path, NUMBA_CACHE_DIR=None, HOME=None)
-        first = run(HASH_ONE_KEY, variables)
-        in_package = copied / "spark_kafka_sink" / "record" / "kernels" / "__pycache__"
-        assert Path(first.told["folder"]).parent == in_package
-        assert counted(run(HASH_ONE_KEY, variables)) == (0, 1)
-
-    def test_a_package_that_is_not_writable_leaves_them_to_the_user(
-        self, tmp_path: Path, copied: Path
-    ):
-        (copied / "spark_kafka_sink" / "record" / "kernels" / "__pycache__").write_text("")
-        variables = environment(
-            tmp_path,
-            NUMBA_CACHE_DIR=None,
-            HOME=str(tmp_path / "home"),
-            PYTHONDONTWRITEBYTECODE="1",
-        )
-        first = run(HASH_ONE_KEY, variables)
-        assert Path(first.told["folder"]).parent == tmp_path / "home" / ".cache" / "pykafka-sink"
-        assert "cannot" not in first.log
-        assert counted(run(HASH_ONE_KEY, variables)) == (0, 1)
-
-    def test_one_variable_names_the_folder_of_everything(self, tmp_path: Path, copied: Path):
-        variables = environment(
-            tmp_path, NUMBA_CACHE_DIR=None, PYKAFKA_SINK_CACHE=str(tmp_path / "all")
-        )
-        assert Path(run(HASH_ONE_KEY, variables).told["folder"]).parent == tmp_path / "all"
-
-    def test_out_of_a_zip_file(self, tmp_path: Path, copied: Path):
-        archive = shutil.make_archive(str(tmp_path / "package"), "zip", copied)
-        variables = environment(tmp_path, PYTHONPATH=archive)
-        assert counted(run(HASH_ONE_KEY, variables)) == (1, 0)
-        assert counted(run(HASH_ONE_KEY, variables)) == (0, 1)
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="two processors of x86_64")
+    def test_two_processors_make_the_same_code(self, copied: Path, tmp_path: Path):
+        """Fails if numba vectorises for the processor that it runs on."""
+        codes = []
+        for name, features in (("skylake-avx512", WIDE), ("nehalem", {"sse4.2": True})):
+            (tmp_path / name).mkdir()
+            code = OTHER_PROCESSOR.format(name=name, features=features)
+            start = (
+                f"from {BUILD} import _compilers_environment as made, TARGETS\n"
+                "import os, subprocess, sys; from pathlib import Path\n"
+                f"folder = Path({str(tmp_path / name)!r})\n"
+                "one = '{}={}={}'.format('x', *TARGETS['linux-x86_64'][:2])\n"
+                f"command = [sys.executable, '-c', {code!r}, str(folder), one]\n"
+                "sys.exit(subprocess.run(command, env=made(folder)).returncode)\n"
+            )
+            done = run(copied, "-c", start)
+            assert done.returncode == 0, done.stderr
+            codes.append((tmp_path / name / "x.o").read_bytes())
+        assert codes[0] == codes[1]
 
 
-def test_a_task_loads_all_kernels_and_no_compiler():
-    variables = {"TMPDIR": tempfile.gettempdir(), "PYTHONPATH": str(PACKAGE.parent)}
-    run(IMPORT_WHAT_A_TASK_DOES, {**os.environ, **variables})
-    second = run(IMPORT_WHAT_A_TASK_DOES, {**os.environ, **variables}).told
-    # glibc has an older memcpy for libraries that name no version, slower for large copies.
-    assert second.pop("of C") == ["memmove"]
-    assert second == {"compilers": [], "compiled": 0, "loaded": 1, "compile_ns": 0}
+class TestRefused:
+    def test_without_a_linker_the_build_fails_and_names_what_to_install(self, copied: Path):
+        done = run(copied, "-m", BUILD, PATH=str(copied))
+        assert done.returncode == 1
+        assert f"no linker for {platform_name()}: install" in done.stderr
+        assert not list(copied.rglob("*.so"))
+        assert not list(copied.rglob("*.o"))
+
+    def test_a_platform_that_is_not_made_is_told(self, copied: Path):
+        done = run(copied, "-m", BUILD, "plan9-mips")
+        assert done.returncode == 1
+        assert "there is no plan9-mips: kernels are made for linux-x86_64, " in done.stderr
+
+    @compiles
+    def test_another_compiler_is_refused(self, copied: Path):
+        (copied / "numba.py").write_text("raise ImportError('numba is not there')")
+        done = run(copied, "-m", BUILD, platform_name())
+        assert done.returncode == 1
+        assert f"the kernels cannot be compiled: {' '.join(COMPILER)} has failed" in done.stderr
+        assert not list(copied.rglob("*.so"))
+
+
+def test_the_library_of_this_checkout_is_of_its_sources():
+    path = library_of(ROOT)
+    assert symbol().encode() in path.read_bytes(), f"python -m {BUILD}"
+
+
+def test_every_kernel_has_a_name_and_a_count():
+    counts = {name: source.__code__.co_argcount for name, source in declared.KERNELS.items()}
+    assert {name: kernel.parameters_count for name, kernel in KERNELS.items()} == counts
+
+
+def test_the_sources_of_a_library_are_all_that_kernels_import():
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("spark_kafka"):
+                module = str(node.module).removeprefix("spark_kafka_sink.")
+                allowed = ("record.compiled", "record.kernels", "record.views")
+                assert module.startswith(allowed), f"{path.name} imports {module}"
+
+
+@pytest.mark.parametrize(
+    ("modules", "marks"),
+    [(MODULES, ["\n@kernel\n"]), ((*MODULES, *SHARED), ["\n@inlined\n", "\n@called\n"])],
+    ids=["kernels", "helpers"],
+)
+def test_every_module_that_declares_is_compiled(modules: Any, marks: list[str]):
+    names = {module.__name__.rpartition(".")[2] for module in modules}
+    for path in FOLDER.glob("*.py"):
+        if any(mark in path.read_text(encoding="utf-8") for mark in marks):
+            assert path.stem in names
+
+
+def test_a_task_imports_no_kernel_s_source():
+    code = (
+        "import sys\nfrom spark_kafka_sink.spark.task import load_all\nload_all()\n"
+        "import spark_kafka_sink.formats.written_rows\n"
+        "print(*(n for n in sys.modules if n.startswith('spark_kafka_sink.record.kernels.')),"
+        " *({'numba', 'llvmlite'} & set(sys.modules)))"
+    )
+    done = run(ROOT, "-c", code)
+    # The digest of the sources, in a checkout.
+    assert done.stdout.split() == ["spark_kafka_sink.record.kernels.sources"], done.stderr

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.record_columns import bytes_view, integers_view
-from spark_kafka_sink.record.kernels.partition import (
+from spark_kafka_sink.record.compiled.records import (
     ALL_ASSIGNED,
     CRC32,
     MURMUR2,

@@ -8,8 +8,8 @@ import pytest
 from spark_kafka_sink.producer import batch_splitter
 from spark_kafka_sink.producer.batch_splitter import BatchSplitter
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.record.compiled.records import take_records
 from spark_kafka_sink.record.compression import create_compressor
-from spark_kafka_sink.record.kernels.split import take_records
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from tests import twin
 from tests.unit.batches import T0

@@ -23,7 +23,7 @@ from tests.parity.expected import EXPECTED, SKIPPED, Expected
 from tests.parity.results import Result
 from tests.parity.world import CASES, OURS, SPARKS, topic_name
 from tests.reading import Read, read_topic
-from tests.versions.environments import FOLDER, ROOT, Pair, environment, interpreter
+from tests.versions.environments import ROOT, Pair, environment, interpreter
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -105,7 +105,6 @@ def _program(
     joined = ",".join(map(str, jars))
     words = ("-m", "tests.parity.program", broker.bootstrap_servers, folder, prefix, joined)
     variables = {
-        "NUMBA_CACHE_DIR": str(FOLDER / "numba-cache"),
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": str(python),
     }

@@ -16,11 +16,10 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
 
-from release.dist import ROOT, ReleaseError, build_twice, check_metadata, sums
-from release.kernels import PROCESSORS
+from release.dist import PLATFORMS, ROOT, ReleaseError, build_twice, check_metadata, sums
 from release.sbom import write_sbom
 from release.version import package_version
-from spark_kafka_sink.record.kernels.library import packaged_name
+from spark_kafka_sink.record.compiled.library import library_name
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 USER = """\
@@ -78,9 +77,8 @@ def test_the_wheel_has_the_kernels_for_both_processors(files: dict[str, Path]) -
     """And the sdist, from which that wheel was built."""
     with zipfile.ZipFile(files["wheel"]) as archive:
         found = {name for name in archive.namelist() if name.endswith(".so")}
-    folder = "spark_kafka_sink/record/kernels"
-    digest = packaged_name("any").rpartition("-")[2]
-    assert found == {f"{folder}/kernels-linux-{kind}-{digest}" for kind in PROCESSORS}
+    folder = "spark_kafka_sink/record/compiled"
+    assert found == {f"{folder}/{library_name(platform)}" for platform in PLATFORMS}
 
 
 def test_two_builds_are_the_same_and_the_package_index_takes_them(files: dict[str, Path]) -> None:
@@ -117,7 +115,8 @@ def test_the_sdist_holds_every_file_of_the_commit(unpacked: Path) -> None:
         ["git", "ls-tree", "-r", "--name-only", "HEAD"], cwd=ROOT, check=True, capture_output=True
     ).stdout.decode()
     packed = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
-    assert set(listed.splitlines()) == packed - {"PKG-INFO"}
+    kernels = {f"spark_kafka_sink/record/compiled/{library_name(one)}" for one in PLATFORMS}
+    assert set(listed.splitlines()) == packed - {"PKG-INFO"} - kernels
 
 
 def test_unit_tests_run_from_the_sdist(unpacked: Path, tmp_path: Path) -> None:

@@ -115,7 +115,4 @@ def test_a_batch_job_of_the_wheel(
     assert sorted(int(record.key) for record in written if record.key) == list(range(20))
     [line] = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     metrics = json.loads(line)["metrics"]
-    # Compiled or loaded: it is not counted as encoding.
-    compiled = "compiling kernels for first use" in done.stderr
-    assert (metrics["compile_ms"] > 0) == compiled
     assert metrics["load_ms"] > 0

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import TracebackType
 
 import pytest
@@ -16,7 +13,6 @@ from spark_kafka_sink import localkafka
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.cli.broker import TopicArgument
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafkaError
-from spark_kafka_sink.record.kernels.library import FILE_NAME
 
 
 class FakeKafka:
@@ -109,7 +105,6 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
     "command",
     [
         ["broker"],
-        ["warm-up"],
         ["package"],
         ["jobs"],
         ["job"],
@@ -133,51 +128,8 @@ def test_every_help_ends_with_examples(
 def test_every_command_is_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr().err
-    for command in ("broker", "transactions", "warm-up", "package", "jobs", "job", "conf", "docs"):
+    for command in ("broker", "transactions", "package", "jobs", "job", "conf", "docs"):
         assert re.search(rf"^    {command}\b", shown, re.MULTILINE)
-
-
-class TestWarmUp:
-    def test_a_folder_is_filled_and_found_again(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """In a process of its own each, as what was loaded stays loaded."""
-        command = [sys.executable, "-m", "spark_kafka_sink", "warm-up", "--json"]
-        # numba's own variable has priority, and is what `make` sets.
-        monkeypatch.setenv(
-            "NUMBA_CACHE_DIR", os.environ.get("NUMBA_CACHE_DIR", str(tmp_path / "c"))
-        )
-        monkeypatch.delenv("PYKAFKA_SINK_CACHE", raising=False)
-        shown = subprocess.run(command, capture_output=True, text=True, check=True)
-        first = json.loads(shown.stdout)
-        folder = Path(first["folder"])
-        assert first["compiled"] + first["loaded"] == 1
-        assert (folder / FILE_NAME).is_file()
-        shown = subprocess.run(command, capture_output=True, text=True, check=True)
-        again = {"compiled": 0, "loaded": 1, "compile_ms": 0, "folder": str(folder)}
-        assert json.loads(shown.stdout) == again
-        # What is in the folder for temporary files goes where it lasts; and --cache has priority
-        # over what the variable of the compiler says.
-        monkeypatch.setenv("TMPDIR", str(tmp_path))
-        temporary = tmp_path / f"pykafka-sink-{os.geteuid()}"
-        temporary.mkdir(mode=0o700)
-        shutil.copytree(folder, temporary / folder.name)
-        shown = subprocess.run(
-            [*command, "--cache", str(tmp_path / "a")], capture_output=True, text=True, check=True
-        )
-        filled = tmp_path / "a" / folder.name
-        assert json.loads(shown.stdout) == {**again, "folder": str(filled)}
-        assert (filled / FILE_NAME).is_file()
-        # A folder that cannot be written is no success.
-        (tmp_path / "file").write_text("")
-        shown = subprocess.run(
-            [*command, "--cache", str(tmp_path / "file" / "b")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert shown.returncode == 1
-        assert f"cannot be kept in {tmp_path / 'file' / 'b'} (Not a directory)" in shown.stderr
 
 
 class TestBroker:

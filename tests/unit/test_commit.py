@@ -62,9 +62,9 @@ def test_counters_add_up_and_maxima_do_not() -> None:
 
 def test_times_are_reported_in_milliseconds() -> None:
     report = ProducerMetrics(
-        records=5, compile_ns=15_000_000_000, encode_ns=1_234_567, ack_wait_ns=2_000_000_000
+        records=5, load_ns=15_000_000_000, encode_ns=1_234_567, ack_wait_ns=2_000_000_000
     ).report()
-    assert report["compile_ms"] == 15_000.0
+    assert report["load_ms"] == 15_000.0
     assert report["records"] == 5
     assert report["encode_ms"] == 1.2
     assert report["ack_wait_ms"] == 2000.0

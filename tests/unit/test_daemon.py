@@ -185,7 +185,7 @@ def test_what_cannot_be_loaded_leaves_sparks_own_daemon(tmp_path, crc32c, reason
 
 def test_workers_that_plan_load_nothing(tmp_path):
     """The driver's: they must start at once, and need no kernels."""
-    (tmp_path / "numba.py").write_text("raise ImportError('not for planning')\n")
+    (tmp_path / "crc32c.py").write_text("raise ImportError('not for planning')\n")
     with daemon("pyspark.sql.worker.plan_data_source_read", path=tmp_path) as process:
         assert new_worker(process) > 0
         assert "not loaded" not in said_by(process)

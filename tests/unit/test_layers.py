@@ -23,11 +23,10 @@ ALLOWED: dict[str, set[str]] = {
     "record": {"protocol.types"},
     "columns": {
         "config",
-        "record.kernels.digest",
-        "record.kernels.sizing",
+        "record.compiled.records",
         "record.views",
     },
-    "formats": {"columns", "record.kernels"},
+    "formats": {"columns", "record.compiled"},
     "registry": {"config", "security"},
     "client": {"config", "network", "protocol", "security"},
     "producer": {"columns", "record", "protocol", "config", "network", "client", "security"},
@@ -57,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
         "jobs.settings",
         "localkafka",
         "metrics",
-        "record.kernels.prepare",
+        "record.compiled.library",
         "report",
         "transactions",
     },
@@ -69,7 +68,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.versions": set(),
     "spark.worker": set(),
     "spark.envelope": set(),
-    "spark.daemon": {"record.kernels.library", "spark.task"},
+    "spark.daemon": {"spark.task"},
     "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.row_planning": {
         *("columns.positions", "config", "formats", "spark.descriptors", "spark.input_schema"),
@@ -116,7 +115,10 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.writer": {
         *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),
     },
-    "spark.frames": {"columns.positions", "config", "formats.rows", "spark", "transactions"},
+    "spark.frames": {
+        *("columns.positions", "config", "formats.rows", "record.compiled.library", "spark"),
+        "transactions",
+    },
     "spark.task": {
         *("columns", "config", "formats", "producer", "record", "spark", "transactions"),
     },
@@ -129,7 +131,7 @@ ONLY_IN: dict[str, set[str]] = {
     "opentelemetry": {"metrics.otlp"},
     "google": {"formats.protobuf_descriptors"},
     "requests": {"metrics.otlp.exporting"},
-    "time": {"base.clock"},
+    "time": {"base.clock", "record.kernels"},
     "socket": {
         "base.http",
         "network.channels",
@@ -157,11 +159,10 @@ ONLY_IN: dict[str, set[str]] = {
         "metrics.otlp",
         "report.following",
         "report.keyboard",
-        "record.kernels.library",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels.compiler"},
-    "llvmlite": {"record.kernels.compiler", "record.kernels.loading"},
+    "llvmlite": {"record.kernels.compiler"},
     "pyarrow": {
         "check.probe",
         "metrics.files",
@@ -177,7 +178,7 @@ ONLY_IN: dict[str, set[str]] = {
         "spark.timed_input",
         "spark.writer",
     },
-    "numpy": {"record.kernels", "columns", "formats", "producer", "report", "spark.dead_letters"},
+    "numpy": {"record", "columns", "formats", "producer", "report", "spark.dead_letters"},
 }
 """Module of others -> the only places that may import it."""
 

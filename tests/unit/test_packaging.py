@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_sink.record.compiled.library import library_name, platform_name
+from spark_kafka_sink.record.kernels.sources import COMPILER
+
 REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES_OF_KERNELS = REPOSITORY / "spark_kafka_sink" / "record" / "kernels"
 
 FAKE_PYSPARK = """
 __version__ = "{version}"
@@ -28,7 +32,9 @@ def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
     assert expected < tops
     assert tops - expected == {top for top in tops if top.endswith(".dist-info")}
     modules = {
-        str(p.relative_to(REPOSITORY)) for p in (REPOSITORY / "spark_kafka_sink").rglob("*.py")
+        str(p.relative_to(REPOSITORY))
+        for p in (REPOSITORY / "spark_kafka_sink").rglob("*.py")
+        if not p.is_relative_to(SOURCES_OF_KERNELS)
     }
     assert modules <= set(names)
     assert "spark_kafka_sink/py.typed" in names
@@ -38,6 +44,25 @@ def test_the_wheel_holds_the_package_and_the_module_that_spark_looks_for(wheel):
         files = {p.relative_to(REPOSITORY) for p in (REPOSITORY / folder).rglob("*.*")}
         files = {path for path in files if "__pycache__" not in path.parts}
         assert {f"spark_kafka_sink/share/{path}" for path in files} <= set(names)
+
+
+def test_the_wheel_holds_the_kernels_of_the_platforms_that_its_name_tells(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    libraries = {name.rpartition("/")[2] for name in names if name.endswith(".so")}
+    both = {"kernels-linux-aarch64.so", "kernels-linux-x86_64.so"}
+    assert library_name(platform_name()) in libraries
+    assert wheel.name.endswith("-py3-none-any.whl") == (libraries >= both)
+    assert not any(name.startswith("spark_kafka_sink/record/kernels/") for name in names)
+
+
+def test_the_compiler_is_the_one_that_the_sources_name():
+    tomllib = pytest.importorskip("tomllib")  # Python 3.11
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    for extra in ("dev", "bench", "release"):
+        requirements = project["optional-dependencies"][extra]
+        named = {one.partition(";")[0] for one in requirements}
+        assert set(COMPILER) <= named
+    assert not any(one.startswith(("numba", "llvmlite")) for one in project["dependencies"])
 
 
 def test_the_install_commands_of_the_readme_work(wheel, tmp_path):
@@ -71,7 +96,6 @@ def test_pyspark_is_only_an_extra(wheel):
     assert always == {
         "pyarrow",
         "numpy",
-        "numba",
         "lz4",
         "zstandard",
         "crc32c",

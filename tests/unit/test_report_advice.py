@@ -120,7 +120,6 @@ def test_a_task_that_is_longer_than_the_others() -> None:
 def test_other_limits() -> None:
     assert of(task(0, EVEN, **times(1000, input_wait=800))) == ["spark"]
     assert of(task(0, EVEN, **times(1000, encode=800))) == ["encoding"]
-    assert of(task(0, EVEN, **times(20_000, compile=15_000))) == ["compiling"]
     assert of(task(0, EVEN, **times(2_000, load=500))) == ["loading"]
     assert of(task(0, EVEN, **times(1000, metadata_wait=500))) == ["metadata"]
     assert of(task(0, EVEN), commit_ms=900, transactions=1) == ["committing"]

@@ -36,7 +36,3 @@ def test_loading_is_a_part_of_the_first_task_s_time() -> None:
 
 def test_a_task_that_has_nothing_to_load_has_no_such_time() -> None:
     assert task(ProducerMetrics(), loads=False).load_ns == 0
-
-
-def test_compiling_is_told_by_itself() -> None:
-    assert task(ProducerMetrics(compile_ns=3_600 * 10**9), loads=True).load_ns == 0

@@ -17,7 +17,7 @@ from tests.clusters.connect import client_environment, start_server
 from tests.clusters.standalone import StandaloneCluster
 from tests.clusters.working import REPOSITORY, WORK, Job, check_and_record, clean_environment, run
 from tests.reading import read_topic
-from tests.versions.environments import FOLDER, ON_CLUSTERS, Pair, environment, interpreter
+from tests.versions.environments import ON_CLUSTERS, Pair, environment, interpreter
 from tests.versions.test_versions import ALL, COMMAND, STREAMED
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
@@ -60,14 +60,6 @@ class Spark:
             module = f"org.apache.spark:spark-connect_2.12:{self.pair.spark}"
             return fetch_jars([module], f"spark-connect-{self.pair.spark}", transitive=False)
         return []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def kernels() -> Iterator[None]:
-    """A folder for those of all versions, in the environment of every process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("NUMBA_CACHE_DIR", str(FOLDER / "numba-cache"))
-        yield
 
 
 @pytest.fixture(scope="module", params=ON_CLUSTERS, ids=str)

@@ -7,7 +7,6 @@ found goes into docs/compatibility.md.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from tests.compatibility import results
 from tests.compatibility.refused import NOT_IN_3_5
 from tests.local_kafka import PatientKafka
 from tests.reading import read_topic
-from tests.versions.environments import FOLDER, PAIRS, Pair, environment, interpreter
+from tests.versions.environments import PAIRS, Pair, environment, interpreter
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -102,7 +101,6 @@ def run(request: pytest.FixtureRequest, broker: LocalKafka, tmp_path_factory) ->
     command = [environment(pair, python), PROGRAM, broker.bootstrap_servers, folder, prefix]
     done = subprocess.run(
         [str(part) for part in command],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(FOLDER / "numba-cache")},
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
-from spark_kafka_sink.record.kernels.encoding import load_offset, put_varint
-from spark_kafka_sink.record.kernels.memory import (
-    copy_bytes,
-    int64_array,
-    load_float32,
-    load_uint8,
-    load_uint32,
-    load_uint64,
-    store_float32,
-    store_float64,
-    store_uint8,
-    store_uint32,
-    store_uint64,
+from spark_kafka_sink.record.compiled.avro_rows import (
+    AS_DOUBLE,
+    DIVIDED,
+    ENUM,
+    FAULT_CAUSES,
+    FIXED,
+    NO_NULLS,
+    NO_SYMBOL,
+    NULL_VALUE,
+    PLAIN,
+    WRONG_SIZE,
 )
-from spark_kafka_sink.record.kernels.nodes import (
+from spark_kafka_sink.record.compiled.nodes import (
     AFTER,
     ALL_WRITTEN,
     AT_KEY,
@@ -68,6 +65,23 @@ from spark_kafka_sink.record.kernels.nodes import (
     VALIDITY,
     VALUE_BRANCH,
     WRITTEN_AS,
+)
+from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
+from spark_kafka_sink.record.kernels.encoding import load_offset, put_varint
+from spark_kafka_sink.record.kernels.memory import (
+    copy_bytes,
+    int64_array,
+    load_float32,
+    load_uint8,
+    load_uint32,
+    load_uint64,
+    store_float32,
+    store_float64,
+    store_uint8,
+    store_uint32,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import (
     field,
     frame_at,
     integer_at,
@@ -75,24 +89,6 @@ from spark_kafka_sink.record.kernels.nodes import (
     put_frame,
     symbol_of,
 )
-
-# In NULL_BRANCH.
-NO_NULLS = -1
-NOTHING = -2  # the type is null itself
-
-# In WRITTEN_AS.
-PLAIN = 0  # integers as varints, floating point as it is, strings and bytes with their length
-DIVIDED = 1  # an integer over PARAMETER
-AS_FLOAT = 2
-AS_DOUBLE = 3
-FIXED = 4  # bytes, as many as PARAMETER says; of decimals, too
-ENUM = 5  # PARAMETER: address of int64[]: count, then address and length of each symbol
-
-# Why a row could not be written: FAULT_CAUSES times the node's number, and one of these.
-NULL_VALUE = 1
-WRONG_SIZE = 2
-NO_SYMBOL = 3
-FAULT_CAUSES = 8
 
 _WIDEST_VALUE = 16
 

@@ -1,4 +1,7 @@
-"""Compiles all kernels into one object file. The only place that knows numba.
+"""``python -m spark_kafka_sink.record.kernels.compiler FOLDER PLATFORM=TRIPLE=PROCESSOR …``.
+
+Compile all kernels into one object file for each platform, FOLDER/PLATFORM.o. The only place that
+knows numba. ``build`` starts it, in an environment that is the same on each machine.
 
 What numba makes of a kernel is taken as LLVM's code, given the kernel's own name, and compiled with
 all others into one object: plain functions of int64, that need nothing but C's memmove. A kernel in
@@ -9,10 +12,14 @@ Source: ``numba.core.ccallback`` for C's calling convention.
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 import numba
 from llvmlite import ir
@@ -21,34 +28,44 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from spark_kafka_sink.record.compiled import calls
 from spark_kafka_sink.record.kernels import memory
-from spark_kafka_sink.record.kernels.declared import HELPERS, KERNELS, Kernel
+from spark_kafka_sink.record.kernels.declared import HELPERS, KERNELS
 from spark_kafka_sink.record.kernels.modules import MODULES, SHARED
+from spark_kafka_sink.record.kernels.sources import COMPILER, symbol
 
 ALLOWED_EXTERNALS = frozenset(["memcpy", "memmove", "memset"])
 """Functions of C that machine code may call."""
-
-# Of every processor of a kind since about 2009; NumPy asks for no less.
-_PROCESSORS = {"x86_64": "x86-64-v2"}
 _OPTIMISATION = 3
+_MARK = "define i64 @{name}() {{ ret i64 0 }}"
 
 
-def object_code(triple: str | None = None) -> bytes:
-    """The object file with all kernels.
-
-    triple: LLVM's name of the platform, this machine's if None
-    """
+def compiled_kernels() -> dict[str, str]:
+    """Return LLVM's code of each kernel, by name; what numba makes, for no platform yet."""
     compile_helpers()
+    codes = {}
+    for name, source in KERNELS.items():
+        started = time.monotonic()
+        codes[name] = _code_of(name, source)
+        took = time.monotonic() - started
+        print(f"  {len(codes):2} of {len(KERNELS)}  {name}, {took:.1f} s", flush=True)
+    return codes
+
+
+def object_code(codes: dict[str, str], triple: str, processor: str) -> bytes:
+    """Return the object file with all kernels.
+
+    codes: of ``compiled_kernels``
+    triple, processor: LLVM's names of the platform and of its oldest processor
+    """
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    triple = triple or llvm.get_default_triple()
-    processor = _PROCESSORS.get(triple.partition("-")[0], "")
     target = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=processor, opt=_OPTIMISATION, reloc="pic", codemodel="default"
+        cpu=processor, features="", opt=_OPTIMISATION, reloc="pic", codemodel="default"
     )
-    whole = llvm.parse_assembly("")
-    for kernel in KERNELS.values():
-        whole.link_in(_module_of(kernel, triple, target))
+    whole = _parsed(_MARK.format(name=symbol()), triple, target)
+    for name, code in codes.items():
+        whole.link_in(_module_of(name, code, triple, target))
     _optimise(whole, target)
     _refuse_externals(whole)
     return bytes(target.emit_object(whole))
@@ -71,17 +88,20 @@ def _replace(module: ModuleType, compiled: dict[Any, Any]) -> None:
             setattr(module, name, compiled[value])
 
 
-def _module_of(kernel: Kernel, triple: str, target: Any) -> Any:
-    """LLVM's module with the kernel under its own name; everything else in it is private."""
-    signature = types.int64(*[types.int64] * kernel.parameters_count)
-    callback = numba.cfunc(signature, nopython=True, error_model="numpy")(kernel.source)
-    text = str(callback._library._final_module)
+def _code_of(name: str, source: Callable[..., int]) -> str:
+    """LLVM's code of a kernel under its own name."""
+    parameters_count = source.__code__.co_argcount
+    signature = types.int64(*[types.int64] * parameters_count)
+    callback = numba.cfunc(signature, nopython=True, error_model="numpy")(source)
     mangled = callback._wrapper_name
-    module = llvm.parse_assembly(text.replace(f"@{mangled}(", f"@{kernel.name}("))
-    module.triple = triple
-    module.data_layout = str(target.target_data)
+    return str(callback._library._final_module).replace(f"@{mangled}(", f"@{name}(")
+
+
+def _module_of(name: str, code: str, triple: str, target: Any) -> Any:
+    """LLVM's module with the kernel; everything else in it is private."""
+    module = _parsed(code, triple, target)
     for function in module.functions:
-        if not function.is_declaration and function.name != kernel.name:
+        if not function.is_declaration and function.name != name:
             function.linkage = "internal"
     for variable in module.global_variables:
         if not variable.is_declaration:
@@ -89,27 +109,19 @@ def _module_of(kernel: Kernel, triple: str, target: Any) -> Any:
     return module
 
 
+def _parsed(code: str, triple: str, target: Any) -> Any:
+    module = llvm.parse_assembly(code)
+    module.triple = triple
+    module.data_layout = str(target.target_data)
+    return module
+
+
 def _optimise(module: Any, target: Any) -> None:
-    if not hasattr(llvm, "create_pipeline_tuning_options"):
-        _optimise_as_before(module, target)
-        return
     options = llvm.create_pipeline_tuning_options(speed_level=_OPTIMISATION)
     options.loop_vectorization = True
     options.slp_vectorization = True
     builder = llvm.create_pass_builder(target, options)
     builder.getModulePassManager().run(module, builder)
-
-
-def _optimise_as_before(module: Any, target: Any) -> None:
-    """With llvmlite before 0.44, the newest that Python 3.9 has."""
-    builder = llvm.create_pass_manager_builder()
-    builder.opt_level = _OPTIMISATION
-    builder.loop_vectorize = True
-    builder.slp_vectorize = True
-    passes = llvm.create_module_pass_manager()
-    target.add_analysis_passes(passes)
-    builder.populate(passes)
-    passes.run(module)
 
 
 def _refuse_externals(module: Any) -> None:
@@ -283,3 +295,33 @@ _INTRINSICS: dict[Callable[..., Any], Any] = {
     memory.uint64_array: _array_at(types.uint64),
     memory.int64_table: _int64_table,
 }
+
+
+# --- command line --------------------------------------------------------------------------------
+
+
+def _check() -> None:
+    """Raises RuntimeError for another compiler, or for kernels that nobody could call."""
+    found = (f"numba=={numba.__version__}", f"llvmlite=={llvmlite.__version__}")
+    if found != COMPILER:
+        raise RuntimeError(f"install {' '.join(COMPILER)}: this is {' '.join(found)}")
+    sources = {name: source.__code__.co_argcount for name, source in KERNELS.items()}
+    named = {name: kernel.parameters_count for name, kernel in calls.KERNELS.items()}
+    if sources != named:
+        different = sorted(name for name, _ in sources.items() ^ named.items())
+        raise RuntimeError(f"record/compiled/calls.py declares these otherwise: {different}")
+
+
+def main(arguments: list[str]) -> None:
+    """Write the object files."""
+    _check()
+    codes = compiled_kernels()
+    for one in arguments[1:]:
+        platform, triple, processor = one.split("=")
+        code = object_code(codes, triple, processor)
+        Path(arguments[0], f"{platform}.o").write_bytes(code)
+        print(f"  {platform}, processor {processor}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import address_of, called, inlined, int64s, kernel
+from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import (
     BYTES_FIELDS,
     INTEGERS_FIELDS,
@@ -40,7 +40,6 @@ from spark_kafka_sink.record.kernels.memory import (
     multiply_wide,
     uint64_array,
 )
-from spark_kafka_sink.record.views import BytesView, IntegersView, RecordColumns
 
 _SECRET_0 = np.uint64(0x2D358DCCAA6C78A5)
 _SECRET_1 = np.uint64(0x8BB84B93962EACC9)
@@ -136,26 +135,6 @@ def _add_integer(hashed: Any, kind: Any, value: int) -> Any:
 def _is_there(column: Any, row: int) -> bool:
     is_absent = column.values_address == 0
     return not is_absent and is_valid(column.validity_address, column.validity_offset, row)
-
-
-def digest_rows(
-    rows_count: int,
-    columns: RecordColumns,
-    topic: BytesView,
-    partition: IntegersView,
-    timestamp: IntegersView,
-) -> tuple[int, int]:
-    """The sum of the hashes of rows ``0 … rows_count-1``, and their bytes.
-
-    topic: BytesView, absent if an option names the topic; partition: IntegersView of int32, the
-        explicit one; timestamp: IntegersView of int64 µs since 1970
-
-    Returns (uint64, int64 bytes of keys, values, headers' keys and values, and topics).
-    """
-    fields = int64s([*columns.fields(), *topic, *partition, *timestamp])
-    contents = np.empty(1, np.uint64)
-    data_bytes = add_rows_digest(rows_count, address_of(fields), address_of(contents))
-    return int(contents[0]), data_bytes
 
 
 @kernel

@@ -39,8 +39,6 @@ _HEADER_VALUES = _HEADER_KEYS + BYTES_FIELDS
 INTEGERS_FIELDS = 3
 RECORD_FIELDS = _HEADER_VALUES + BYTES_FIELDS
 RECORD_ATTRIBUTES = 0
-BODY_OVERHEAD = 3
-"""Attributes, timestamp delta and offset delta of a batch's first record."""
 _INT32_BYTES = 4
 
 

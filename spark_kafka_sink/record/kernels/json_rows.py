@@ -7,31 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
-from spark_kafka_sink.record.kernels.encoding import load_offset
-from spark_kafka_sink.record.kernels.json_values import (
-    escaped_bytes,
-    put_interval,
-    put_json_double,
-    put_json_float,
-    put_word,
-    within_table,
-    zone_of,
-)
-from spark_kafka_sink.record.kernels.memory import (
-    copy_bytes,
-    int64_array,
-    int64_table,
-    load_int32,
-    load_int64,
-    load_uint8,
-    load_uint32,
-    load_uint64,
-    store_uint8,
-    store_uint32,
-    store_uint64,
-)
-from spark_kafka_sink.record.kernels.nodes import (
+from spark_kafka_sink.record.compiled.json_rows import IGNORE_NULLS
+from spark_kafka_sink.record.compiled.nodes import (
     AFTER,
     ALL_WRITTEN,
     AT_KEY,
@@ -84,12 +61,33 @@ from spark_kafka_sink.record.kernels.nodes import (
     VARIANT,
     ZONES,
     ZONES_COUNT,
-    field,
-    frame_at,
-    integer_at,
-    is_set,
-    put_frame,
 )
+from spark_kafka_sink.record.compiled.variant import FAULT_CAUSES, NO_ROOM, NO_TIME
+from spark_kafka_sink.record.kernels.declared import called, inlined, kernel
+from spark_kafka_sink.record.kernels.encoding import load_offset
+from spark_kafka_sink.record.kernels.json_values import (
+    escaped_bytes,
+    put_interval,
+    put_json_double,
+    put_json_float,
+    put_word,
+    within_table,
+    zone_of,
+)
+from spark_kafka_sink.record.kernels.memory import (
+    copy_bytes,
+    int64_array,
+    int64_table,
+    load_int32,
+    load_int64,
+    load_uint8,
+    load_uint32,
+    load_uint64,
+    store_uint8,
+    store_uint32,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import field, frame_at, integer_at, is_set, put_frame
 from spark_kafka_sink.record.kernels.numbers import (
     put_date,
     put_decimal,
@@ -100,10 +98,7 @@ from spark_kafka_sink.record.kernels.numbers import (
 )
 from spark_kafka_sink.record.kernels.patterns import put_by_pattern
 from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
-from spark_kafka_sink.record.kernels.variant import FAULT_CAUSES, NO_ROOM, NO_TIME, put_variant
-
-IGNORE_NULLS = 1
-"""In FLAGS: fields of structs that are null are left out."""
+from spark_kafka_sink.record.kernels.variant import put_variant
 
 _NULL = 0x6C6C756E
 _TRUE = 0x65757274

@@ -6,6 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.record.compiled.json_rows import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    UNITS,
+    ZONES_CYCLE,
+    ZONES_REPEAT,
+)
+from spark_kafka_sink.record.compiled.nodes import BINARY
 from spark_kafka_sink.record.kernels.declared import called, inlined
 from spark_kafka_sink.record.kernels.floating import put_double, put_float
 from spark_kafka_sink.record.kernels.memory import (
@@ -13,18 +23,7 @@ from spark_kafka_sink.record.kernels.memory import (
     store_uint8,
     store_uint64,
 )
-from spark_kafka_sink.record.kernels.nodes import BINARY
 from spark_kafka_sink.record.kernels.numbers import put_fraction, put_integer
-
-# In PARAMETER of an INTERVAL: its first unit times UNITS, and its last one.
-DAY, HOUR, MINUTE, SECOND = 0, 1, 2, 3
-UNITS = 4
-
-ZONES_REPEAT = 16_725_225_600
-"""2500-01-01 in seconds since 1970. From here on a time zone is as 400 years before, and so on. The
-last changes that follow no yearly rule, Morocco's, are in 2087.
-"""
-ZONES_CYCLE = 400 * 31_556_952
 
 _NAN = 0x224E614E22  # with quotes
 _MICROS = 1_000_000

@@ -20,7 +20,6 @@ from spark_kafka_sink.record.kernels.memory import (
     store_uint16,
 )
 
-WIDEST_TEXT = 128
 SCRATCH = 48
 
 _PAIRS = np.frombuffer(b"".join(b"%02d" % i for i in range(100)), "<u2").astype(np.uint16)

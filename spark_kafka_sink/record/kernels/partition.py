@@ -5,12 +5,16 @@ Source: ``KafkaProducer.partition``, ``BuiltInPartitioner.partitionForKey``.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 
-from spark_kafka_sink.record.kernels.declared import address_of, int64s, kernel
+from spark_kafka_sink.record.compiled.records import (
+    ALL_ASSIGNED,
+    CRC32,
+    MURMUR2,
+    MURMUR3,
+    NO_KEY_HASH,
+)
+from spark_kafka_sink.record.kernels.declared import kernel
 from spark_kafka_sink.record.kernels.encoding import (
     BYTES_FIELDS,
     NULL_LENGTH,
@@ -22,66 +26,12 @@ from spark_kafka_sink.record.kernels.encoding import (
 )
 from spark_kafka_sink.record.kernels.hashing import crc32, murmur2, murmur3
 from spark_kafka_sink.record.kernels.memory import int32_array, load_int32
-from spark_kafka_sink.record.views import BytesView, IntegersView
-
-Int32Array = npt.NDArray[np.int32]
-
-ALL_ASSIGNED = -1
-_NO_ADDRESS = 0
-
-# How a key decides. Without a hash, rows with a key stick like rows without.
-NO_KEY_HASH = 0
-MURMUR2 = 1
-MURMUR3 = 2
-CRC32 = 3
 
 
 @kernel
 def murmur3_of(address: int, length: int) -> int:
     """murmur3 of one key, for comparison with other implementations."""
     return np.int64(murmur3(address, length))
-
-
-class Topics(NamedTuple):
-    """The topics of an Arrow batch. Row ``r`` has topic ``indices[r]``, or 0 without indices.
-
-    indices: int32[n] or None; first_slots, partitions_counts: int32[topics]
-    """
-
-    indices: Int32Array | None
-    first_slots: Int32Array
-    partitions_counts: Int32Array
-
-
-def assign_slots(
-    topics: Topics,
-    partition: IntegersView,
-    computed: Int32Array | None,
-    key: BytesView,
-    key_hash: int,
-    out_slots: Int32Array,
-) -> int:
-    """Fill ``out_slots`` (int32[n]) with each row's slot: topic's first slot + partition.
-
-    partition: the explicit partition; a valid entry decides
-    computed: int32[n] or None; else an entry >= 0 decides
-    key: else a non-null key decides by ``key_hash``; CRC32 takes an empty key for none
-    A row that nothing decides on gets ``-1 - topic``: its topic's sticky partition.
-
-    Returns the first row whose explicit or computed partition does not exist, or ALL_ASSIGNED.
-    """
-    fields = int64s([*key, *partition])
-    return fill_slots(
-        len(out_slots),
-        _NO_ADDRESS if topics.indices is None else address_of(topics.indices),
-        len(topics.first_slots),
-        address_of(topics.first_slots),
-        address_of(topics.partitions_counts),
-        _NO_ADDRESS if computed is None else address_of(computed),
-        address_of(fields),
-        key_hash,
-        address_of(out_slots),
-    )
 
 
 @kernel

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from spark_kafka_sink.record.compiled.protobuf_rows import (
+    OF_DURATIONS,
+    OF_TIMESTAMPS,
+    SIGNED_32,
+    UNSIGNED_32,
+)
 from spark_kafka_sink.record.kernels.declared import called, inlined
 from spark_kafka_sink.record.kernels.memory import leading_zeros, load_int64, store_uint8
-
-# Ranges of integers, the last two of microseconds.
-SIGNED_32 = 1
-UNSIGNED_32 = 2
-NOT_NEGATIVE = 3
-OF_TIMESTAMPS = 4  # google.protobuf.Timestamp: the years 1 to 9999
-OF_DURATIONS = 5  # google.protobuf.Duration: 10,000 years in both directions
 
 _MICROS = 1_000_000
 _FIRST_TIMESTAMP = -62_135_596_800 * _MICROS

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import address_of, inlined, kernel
+from spark_kafka_sink.record.compiled.records import _RESULTS
+from spark_kafka_sink.record.kernels.declared import inlined, kernel
 from spark_kafka_sink.record.kernels.encoding import RECORD_ATTRIBUTES, put_varint, varint_size
 from spark_kafka_sink.record.kernels.memory import (
     copy_bytes,
@@ -20,8 +21,6 @@ from spark_kafka_sink.record.kernels.memory import (
     load_uint8,
     store_uint8,
 )
-
-_RESULTS = 5
 
 
 @inlined
@@ -38,26 +37,6 @@ def _get_varint(address: int) -> Any:
         shift += np.uint64(7)
     value = np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1))
     return value, address
-
-
-def take_records(
-    address: int, records_count: int, base_timestamp: int, limit_bytes: int, out_address: int
-) -> list[int]:
-    """Copy records from ``address`` until ``limit_bytes`` are written, one at least.
-
-    base_timestamp: of the batch that the records come from
-    out_address: of a buffer for ``limit_bytes``, or for the first record if that is larger. The
-        first record does not grow, as both its deltas become 0. Later ones may: a timestamp delta
-        counts from the first record taken, and may take nine bytes more than before.
-
-    Returns (records taken, bytes read, bytes written, base timestamp, max timestamp).
-    """
-    results = np.empty(_RESULTS, np.int64)
-    take_records_at(
-        address, records_count, base_timestamp, limit_bytes, out_address, address_of(results)
-    )
-    numbers: list[int] = results.tolist()
-    return numbers
 
 
 @kernel

@@ -13,18 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from spark_kafka_sink.record.kernels.declared import called, inlined
-from spark_kafka_sink.record.kernels.encoding import load_offset
-from spark_kafka_sink.record.kernels.json_values import escaped_bytes
-from spark_kafka_sink.record.kernels.memory import (
-    int64_array,
-    load_int16,
-    load_uint8,
-    load_uint32,
-    store_uint8,
-    store_uint64,
-)
-from spark_kafka_sink.record.kernels.nodes import (
+from spark_kafka_sink.record.compiled.nodes import (
     BINARY,
     DATA,
     FIRST,
@@ -38,8 +27,28 @@ from spark_kafka_sink.record.kernels.nodes import (
     STATE_FIELDS,
     STRING,
     ZONES_COUNT,
-    field,
 )
+from spark_kafka_sink.record.compiled.variant import (
+    MALFORMED,
+    MOST_LEVELS,
+    NO_ROOM,
+    NO_ZONE,
+    TOO_DEEP,
+    TOO_LONG,
+    UNKNOWN_TYPE,
+)
+from spark_kafka_sink.record.kernels.declared import called, inlined
+from spark_kafka_sink.record.kernels.encoding import load_offset
+from spark_kafka_sink.record.kernels.json_values import escaped_bytes
+from spark_kafka_sink.record.kernels.memory import (
+    int64_array,
+    load_int16,
+    load_uint8,
+    load_uint32,
+    store_uint8,
+    store_uint64,
+)
+from spark_kafka_sink.record.kernels.nodes import field
 from spark_kafka_sink.record.kernels.text import MOST_ESCAPED, put_base64, put_string
 from spark_kafka_sink.record.kernels.variant_values import (
     BYTES,
@@ -49,22 +58,11 @@ from spark_kafka_sink.record.kernels.variant_values import (
     put_primitive,
 )
 
-MOST_LEVELS = 2000
-"""Objects and arrays that may be in one another: ``parse_json`` makes up to 1000."""
 MOST_BYTES = 2**24
 """Of a value and of metadata: Spark takes no more."""
 MOST_TEXT = 2**31 - 1
 """Bytes of text that may be written of one variant, but for its last string."""
 
-# What ``put_variant`` returns in place of an address: NO_ROOM, or the negative of a fault.
-NO_ROOM = 0
-MALFORMED = 1
-UNKNOWN_TYPE = 2
-TOO_DEEP = 3
-TOO_LONG = 4
-NO_ZONE = 5
-NO_TIME = 6  # of columns of times, not of variants: nanoseconds that no day has
-FAULT_CAUSES = 8
 
 # The lower two bits of a value's first byte. Of PRIMITIVE the upper six are its type.
 PRIMITIVE = 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from spark_kafka_sink.record.compiled.nodes import STATE_FIELDS, ZONES, ZONES_COUNT
 from spark_kafka_sink.record.kernels.declared import called
 from spark_kafka_sink.record.kernels.json_values import (
     put_json_double,
@@ -30,7 +31,6 @@ from spark_kafka_sink.record.kernels.memory import (
     load_uint64,
     store_uint8,
 )
-from spark_kafka_sink.record.kernels.nodes import STATE_FIELDS, ZONES, ZONES_COUNT
 from spark_kafka_sink.record.kernels.numbers import (
     SCRATCH,
     local_day,

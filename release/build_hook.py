@@ -1,0 +1,72 @@
+"""The hook of hatchling that has the kernels' libraries made when the package is built.
+
+A library of these sources that is there already is taken: wheels and environments made from an
+sdist need no compiler. Otherwise the one for this platform is made; ``make kernels`` makes all.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import runpy
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_PACKAGE = Path("spark_kafka_sink")
+_RECORD = _PACKAGE / "record"
+_BUILD = "spark_kafka_sink.record.kernels.build"
+_EVERYWHERE = {"kernels-linux-aarch64.so", "kernels-linux-x86_64.so"}
+"""With these a wheel serves all that the project names: Linux on both processors."""
+
+
+class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Makes what is missing, and says which platforms a wheel is for."""
+
+    def dependencies(self) -> list[str]:
+        """Return the compiler's packages, where there is something to compile."""
+        sources = self._sources()
+        if self._own().name in self._current() or sys.version_info < sources["OLDEST_PYTHON"]:
+            return []
+        return list(sources["COMPILER"])
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Make the library of this platform; stop the build where that cannot be done."""
+        own = self._own()
+        if own.name not in self._current():
+            self.app.display_waiting("building kernels, about a minute")
+            done = subprocess.run(
+                [sys.executable, "-m", _BUILD, own.stem.partition("-")[2]],
+                cwd=self.root,
+                env={**os.environ, "PYTHONPATH": self.root},
+                check=False,
+            )
+            if done.returncode:
+                self.app.abort("the kernels of pykafka-sink cannot be built: the reason is above")
+        current = self._current()
+        for path in self._libraries():
+            if path.name not in current:
+                path.unlink()
+        if self.target_name == "wheel" and version == "standard" and not current >= _EVERYWHERE:
+            here = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+            build_data.update(pure_python=False, tag=f"py3-none-{here}")
+
+    def _sources(self) -> dict[str, Any]:
+        """What ``sources`` of the kernels defines: the package itself cannot be imported yet."""
+        return runpy.run_path(str(Path(self.root, _RECORD, "kernels", "sources.py")))
+
+    def _libraries(self) -> list[Path]:
+        return sorted(Path(self.root, _RECORD, "compiled").glob("kernels-*.so"))
+
+    def _current(self) -> set[str]:
+        """The names of the libraries that are of these sources."""
+        symbol = self._sources()["symbol"](Path(self.root, _RECORD)).encode()
+        return {path.name for path in self._libraries() if symbol in path.read_bytes()}
+
+    def _own(self) -> Path:
+        """As in ``library``, which cannot be imported yet."""
+        return Path(f"kernels-{sys.platform}-{platform.machine().lower()}.so")

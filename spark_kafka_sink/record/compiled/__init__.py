@@ -1,0 +1,1 @@
+"""What a process has of the kernels: names, constants, and the library with their machine code."""

@@ -1,0 +1,39 @@
+"""Of which sources a library is: a digest that the library has as the name of a symbol.
+
+Python 3.9 without any package runs this module, as the build does before it has a compiler.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+from pathlib import Path
+from typing import Any
+
+COMPILER = ("numba==0.68.1", "llvmlite==0.50.0")
+"""The packages that compile, exactly: other versions make other machine code."""
+OLDEST_PYTHON = (3, 10)
+"""Of those packages."""
+_FOLDERS = ("compiled", "kernels")
+_LOADER = "library.py"
+_DIGEST_DIGITS = 32
+
+
+def symbol(record: Path | None = None) -> str:
+    """Return the name of the symbol that a library of these sources has.
+
+    record: the folder ``spark_kafka_sink/record``, that of this package if None
+    """
+    at: Any = record or importlib.resources.files("spark_kafka_sink.record")
+    files = [
+        (f"{folder}/{file.name}", file)
+        for folder in _FOLDERS
+        for file in sorted((at / folder).iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".py") and file.name != _LOADER
+    ]
+    digest = hashlib.sha256()
+    for name, file in [*files, ("views.py", at / "views.py")]:
+        source = file.read_bytes()
+        digest.update(f"\n{name} {len(source)}\n".encode())
+        digest.update(source)
+    return f"pykafka_sink_sources_{digest.hexdigest()[:_DIGEST_DIGITS]}"
