@@ -8,6 +8,8 @@
 # make test-fast   the same without Kafka, Spark and most simulated lives: under 2 minutes
 # make kernels   compile the kernels of a checkout, where they are missing or of other sources: a minute, with
 #                 progress; every target that needs them does so first. With Debian's package lld for all of Linux
+# make test-aarch64   the tests of the kernels on the library for aarch64, emulated: 10 minutes; first, as root:
+#                 dpkg --add-architecture arm64 && apt-get update && apt-get install --no-install-recommends qemu-user lld
 # make wheel   the package as a file, in dist/, with the kernels for what this machine can link
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them;
 #                 first: apt-get install lld
@@ -60,7 +62,7 @@ RELEASE := $(VENV)-release
 FAST_TESTS := tests/unit tests/kernels tests/property tests/golden tests/simulation
 KERNELS := spark_kafka_sink/record/kernels
 
-.PHONY: kernels test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
+.PHONY: kernels test-aarch64 test-formats golden-formats test-registry test-report test-report-cases test-parity demo test dist sbom docs-site test-publishing test-long test-versions test-clusters test-fast wheel test-lowest golden simulate simulate-queries mutants exactly-once lost epoch-boundary kernels-checked chaos fuzz outage security security-life kerberos prometheus soak scale lint types bench bench-quick bench-kernels bench-exactly-once bench-ten-million bench-tls clean java-metrics telemetry
 
 # The compiler itself is not in the environment: pip fetches it for the build, if there is one to do.
 demo: $(VENV)/demo.installed
@@ -72,6 +74,10 @@ demo: $(VENV)/demo.installed
 # For all platforms that this machine links for; those that are of these sources are left alone.
 kernels: $(VENV)/compiler.installed
 	@$(BIN)/python -m spark_kafka_sink.record.kernels.build
+
+# Under emulation; what it leaves out is said there.
+test-aarch64: $(VENV)/dev.installed
+	$(BIN)/python -m tests.kernels.aarch64
 
 # Types are checked beside the rest; what mypy says is shown if it is not content.
 define run-tests
@@ -285,4 +291,4 @@ $(RELEASE)/installed: pyproject.toml | kernels
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest $(VENV)-versions $(VENV)-clusters $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-aarch64 spark_kafka_sink/record/compiled/kernels-*.so $(VENV)-versions $(VENV)-clusters $(RELEASE) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -53,7 +53,10 @@ class Tree:
             check=True,
             stdout=subprocess.PIPE,
         ).stdout.decode()
-        for name in filter(None, listed.split("\0")):
+        # Of these sources: a mutant of a kernel would have to be compiled.
+        built = "spark_kafka_sink/record/compiled/kernels-*.so"
+        kernels = [str(path.relative_to(repository)) for path in repository.glob(built)]
+        for name in [*filter(None, listed.split("\0")), *kernels]:
             source, target = repository / name, folder / name
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,90 @@
+"""``make test-aarch64``: the tests of the kernels on the library for aarch64, by qemu's emulation.
+
+An interpreter for aarch64 is put together of Debian's packages and of wheels, in .venv-aarch64; this
+machine's own stays as it is. First, as root: ``dpkg --add-architecture arm64 && apt-get update`` and
+``apt-get install --no-install-recommends qemu-user lld``.
+
+Not run there: what starts processes of its own (``test_library``: an emulated process cannot start
+another one), what needs the compiler (``test_checked_kernels``), and all that needs Java, so neither
+Kafka nor Spark. Speed is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".venv-aarch64"
+TESTS = (
+    *("tests/kernels/test_append_kernel.py", "tests/kernels/test_digest_kernel.py"),
+    *("tests/kernels/test_partition_kernel.py", "tests/kernels/test_split_kernel.py"),
+    *("tests/formats/test_avro_kernel.py", "tests/formats/test_json_kernel.py"),
+    *("tests/formats/test_protobuf_kernel.py", "tests/formats/test_variant_kernel.py"),
+    "tests/golden/test_partitions_of_keys.py",
+)
+_OF_DEBIAN = (
+    *("libc6", "libgcc-s1", "libstdc++6", "zlib1g", "libexpat1", "libssl3"),
+    *("libffi8", "libbz2-1.0", "liblzma5", "libsqlite3-0", "libuuid1", "libcrypt1"),
+)
+_WHEELS = (
+    *("pytest", "pytest-timeout", "hypothesis", "numpy", "pyarrow", "lz4", "zstandard", "crc32c"),
+    *("isal", "mmh3", "cryptography", "protobuf", "jsonschema", "psutil"),
+)
+_PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64")
+
+
+def _python() -> Path:
+    [found] = (FOLDER / "root" / "usr" / "bin").glob("python3.*[0-9]")
+    return found
+
+
+def prepare() -> None:
+    """Fetch the interpreter and the packages, unless they are there."""
+    if (FOLDER / "installed").exists():
+        return
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    debs = FOLDER / "debs"
+    debs.mkdir(parents=True)
+    depends = subprocess.run(
+        ["apt-cache", "depends", "python3-minimal:arm64"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout
+    [version] = {
+        word for word in depends.replace(":arm64", "").split() if word.startswith("python3.")
+    }
+    name = version.removesuffix("-minimal")
+    packages = [f"{name}-minimal", f"lib{name}-minimal", f"lib{name}-stdlib", *_OF_DEBIAN]
+    fetch = ["apt-get", "download", "-q", *(f"{package}:arm64" for package in packages)]
+    subprocess.run(fetch, cwd=debs, check=True)
+    for deb in debs.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", str(deb), str(FOLDER / "root")], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
+    where = ["--implementation", "cp", "--python-version", name.removeprefix("python")]
+    for platform in _PLATFORMS:
+        where += ["--platform", platform]
+    subprocess.run([*pip, *where, "--target", str(FOLDER / "site"), *_WHEELS], check=True)
+    (FOLDER / "installed").touch()
+
+
+def main() -> int:
+    """Run the tests. Returns pytest's exit code."""
+    prepare()
+    command = ["qemu-aarch64", "-L", str(FOLDER / "root"), str(_python()), "-m", "pytest", "-q"]
+    without = ["-p", "no:cacheprovider", "-o", "addopts=", "-m", "not long", "--noconftest"]
+    path = os.pathsep.join((str(FOLDER / "site"), str(ROOT)))
+    return subprocess.run(
+        [*command, *without, *(sys.argv[1:] or TESTS)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
