@@ -18,6 +18,7 @@ from spark_kafka_sink.client.blocking import (
     _UNREACHABLE_PATIENCE_MS,
 )
 from spark_kafka_sink.client.configs import configs_or_reason
+from spark_kafka_sink.client.coordinators import Coordinators
 from spark_kafka_sink.client.rounds import Asked as AskedCall
 from spark_kafka_sink.client.rounds import Call, Round
 from spark_kafka_sink.client.topics import create_missing
@@ -37,6 +38,10 @@ from spark_kafka_sink.network.interface import (
 from spark_kafka_sink.network.resolver import Resolver, Take, look_up
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.authentication import Authentication
+from spark_kafka_sink.protocol.messages.api_versions import (
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
 from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
@@ -340,3 +345,27 @@ def test_a_topic_that_somebody_else_has_created_meanwhile_is_there() -> None:
     create_missing(Creating({"a": None, "b": "TOPIC_ALREADY_EXISTS"}), ["a", "b"], creation)  # type: ignore[arg-type]
     with pytest.raises(TopicError, match="topic 'b' cannot be created"):
         create_missing(Creating({"a": None, "b": "POLICY_VIOLATION"}), ["a", "b"], creation)  # type: ignore[arg-type]
+
+
+class Asking:
+    """Stands in for the client that asks coordinators: what each node answers."""
+
+    def __init__(self, answers: dict[Node, Message]) -> None:
+        self._answers = answers
+        self.asked: list[Node] = []
+
+    def request_all(self, calls: list[Call], *_: object) -> list[Message]:
+        self.asked += [call.node for call in calls]
+        return [self._answers[call.node] for call in calls]
+
+
+def test_each_coordinator_is_asked_once_and_one_that_fails_tells_no_version() -> None:
+    """Version 0 of one that does not tell would leave transactions open."""
+    failing, telling = Node(1, "a", 1), Node(2, "b", 1)
+    told = ApiVersionsResponse(finalized_features=[FinalizedFeatureKey("transaction.version", 2)])
+    told.finalized_features[0].max_version_level = 2
+    admin = Asking({failing: ApiVersionsResponse(error_code=35), telling: told})
+    coordinators = Coordinators(admin)  # type: ignore[arg-type]
+    coordinators._nodes.update({"i": failing, "j": telling, "k": telling})
+    assert coordinators.transaction_versions(["i", "j", "k"], 0) == {telling: 2}
+    assert sorted(admin.asked) == [failing, telling]
