@@ -1,0 +1,85 @@
+"""Network and client: second checks, forgetting, limits, and what is replaced while connections live."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_GUARDS = ("unit/test_network_guards.py",)
+_ROTATION = ("unit/test_rotation.py",)
+_SIZES = ("unit/test_authentication.py",)
+
+PLANTED: tuple[str, ...] = ()
+
+MUTANTS = (
+    Mutant(
+        "network/client.py",
+        "        if connection.is_connected:\n            connection.addresses = []",
+        "        if False:\n            connection.addresses = []",
+        _GUARDS,
+    ),
+    Mutant("network/client.py", "if not request.is_own]", "]", _GUARDS),
+    Mutant(
+        "network/connector.py",
+        "if (node.host, node.port) != (connection.node.host, connection.node.port):",
+        "if False:",
+        _GUARDS,
+    ),
+    Mutant(
+        "network/connector.py",
+        "protocol.is_authenticated or connection.has",
+        "connection.has",
+        _GUARDS,
+    ),
+    Mutant(
+        "network/resolver.py",
+        "            self._threads_count -= 1\n            return None",
+        "            return None",
+        _GUARDS,
+    ),
+    Mutant("network/transport.py", "            sock.close()\n", "", _GUARDS),
+    Mutant(
+        "network/broker_pauses.py",
+        "                del pauses[0]",
+        "                break",
+        _GUARDS,
+    ),
+    Mutant(
+        "client/blocking.py",
+        "        deadline_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))\n",
+        "",
+        _GUARDS,
+    ),
+    Mutant(
+        "client/blocking.py",
+        "patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))",
+        "patience_ms = deadline_ms",
+        _GUARDS,
+    ),
+    Mutant("client/blocking.py", " or self._api_versions.get(node)", "", _GUARDS),
+    Mutant("client/configs.py", " if c.value is not None}", "}", _GUARDS),
+    Mutant("client/coordinators.py", " and answer.error_code == 0:", ":", _GUARDS),
+    Mutant(
+        "producer/producer.py",
+        "            self.client.renew_connections()\n",
+        "            pass\n",
+        _ROTATION,
+    ),
+    Mutant(
+        "protocol/connection.py",
+        "(MOST_BYTES_OF_OWN if is_own else MAX_RESPONSE_BYTES)",
+        "MAX_RESPONSE_BYTES",
+        _SIZES,
+    ),
+    Mutant(
+        "protocol/api.py",
+        "_decode_once if len(body) <= _MOST_REMEMBERED_BYTES else _decode_api_versions",
+        "_decode_once",
+        _SIZES,
+    ),
+    Mutant(
+        "spark/preflight.py",
+        "producer.bootstrap_servers, producer.security, ",
+        "producer.bootstrap_servers, ",
+        ("unit/test_preflight_notes.py",),
+    ),
+)
