@@ -90,7 +90,8 @@ def _check(
     described: MetadataResponseTopic,
     deadline_ms: int,
 ) -> None:
-    replicas = len(described.partitions[LOG_PARTITION].replica_nodes)
+    (log,) = (p for p in described.partitions if p.partition_index == LOG_PARTITION)
+    replicas = len(log.replica_nodes)
     if replicas < config.log_replication_factor:
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has {replicas} replica(s), less than "
@@ -155,7 +156,9 @@ def _describe(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataRespo
         return None
     if described.error_code:
         raise BrokerError(error, f"topic '{topic}', the decision log")
-    return described
+    # A broker may know of a topic that was just created before it knows its partitions.
+    is_there = any(p.partition_index == LOG_PARTITION for p in described.partitions)
+    return described if is_there else None
 
 
 def _await(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic:

@@ -13,6 +13,7 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic, warn_of_weak_topic
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
 
@@ -102,6 +103,27 @@ def test_brokers_that_do_not_know_the_new_log_yet(made: Prefix, known: int) -> N
     made.world.cluster.on_describe = lambda topic: next(answers, "NONE")
     prepare(made)
     assert "new-log" in made.world.cluster.topics
+
+
+@pytest.mark.parametrize("known", range(3))
+def test_brokers_that_do_not_know_the_new_logs_partition_yet(made: Prefix, known: int) -> None:
+    """The topic is in their answer, its partitions are not."""
+    handle, left = made.world.cluster.handle, iter([False] * known + [True])
+
+    def handle_others(broker, request, version, reply):
+        def without_partitions(response):
+            for topic in response.topics:
+                if topic.name == "new-log" and topic.partitions and next(left, False):
+                    topic.partitions = []
+            reply(response)
+
+        is_metadata = isinstance(request, MetadataRequest)
+        handle(broker, request, version, without_partitions if is_metadata else reply)
+
+    made.world.cluster.handle = handle_others
+    for _ in range(3):
+        prepare(made)
+    assert next(left, None) is None
 
 
 def test_a_log_that_may_have_an_unclean_leader_is_warned_of(
