@@ -108,14 +108,19 @@ class Readable(NamedTuple):
     faults: RowFaults
 
 
-def content_faults(arrow_batch: ArrowBatch, positions: ColumnPositions) -> Readable:
-    """Faults of headers, topics and timestamps. Raises SchemaError for a type of a column."""
+def content_faults(
+    arrow_batch: ArrowBatch, positions: ColumnPositions, decision_log: str | None = None
+) -> Readable:
+    """Faults of headers, topics and timestamps. Raises SchemaError for a type of a column.
+
+    decision_log: the topic that no row may go to, with exactly-once
+    """
     check_types(arrow_batch, positions)
     faults = RowFaults(arrow_batch.num_rows)
     if positions.headers is not None:
         arrow_batch = _with_keys(arrow_batch, positions.headers, faults)
     if positions.topic_option is None and positions.topic is not None:
-        _find_topics(arrow_batch.column(positions.topic), faults)
+        _find_topics(arrow_batch.column(positions.topic), faults, decision_log)
     if positions.timestamp is not None:
         _find_timestamps(arrow_batch.column(positions.timestamp), faults)
     return Readable(arrow_batch, faults)
@@ -145,17 +150,27 @@ def illegal_topic(topic: str) -> str:
     )
 
 
-def _find_topics(column: Any, faults: RowFaults) -> None:
+def decision_log_topic(topic: str) -> str:
+    """Return what is said of a row that names the query's own decision log."""
+    return (
+        f"Invalid topic '{topic}': it is the decision log, transaction.log.topic, where a row may "
+        "be taken for a decision. Name another topic in one of the two"
+    )
+
+
+def _find_topics(column: Any, faults: RowFaults, decision_log: str | None) -> None:
     faults.add(is_null(column), NULL_TOPIC, lambda row: "null topic present in the data")
     encoded = column.dictionary_encode()
     # Those of a dictionary: a row without a topic has none.
     names = shown_texts(encoded.dictionary)
-    is_illegal = np.array([not is_legal(name) for name in names], np.bool_)
-    if is_illegal.any():
+
+    def told(name: str) -> str:
+        return decision_log_topic(name) if name == decision_log else illegal_topic(name)
+
+    is_wrong = np.array([name == decision_log or not is_legal(name) for name in names], np.bool_)
+    if is_wrong.any():
         indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        faults.add(
-            is_illegal[indices], INVALID_TOPIC, lambda row: illegal_topic(names[indices[row]])
-        )
+        faults.add(is_wrong[indices], INVALID_TOPIC, lambda row: told(names[indices[row]]))
 
 
 def _find_timestamps(column: Any, faults: RowFaults) -> None:

@@ -79,6 +79,8 @@ class ProducerConfig:
     topic_creation: TopicCreation | None = None
     # Nor this: max.bytes.per.second.per.task; None: there is no limit.
     max_bytes_per_second: int | None = None
+    # Nor this: transaction.log.topic with exactly-once, which no row may go to.
+    decision_log: str | None = None
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> ProducerConfig:

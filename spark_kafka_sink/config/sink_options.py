@@ -165,10 +165,12 @@ def _with_effect(kafka: Mapping[str, str]) -> dict[str, str]:
 
 def _with_own(producer: ProducerConfig, sink: Mapping[str, Any]) -> ProducerConfig:
     """What the sink's own options say to the producer."""
+    is_exactly_once = sink["delivery_guarantee"] == EXACTLY_ONCE
     return replace(
         producer,
         topic_creation=_topic_creation(sink),
         max_bytes_per_second=sink["max_bytes_per_second_per_task"],
+        decision_log=sink["transaction_log_topic"] if is_exactly_once else None,
     )
 
 
@@ -238,6 +240,17 @@ def _check_write(write_id: str | None, version: int | None) -> None:
         )
 
 
+def _check_decision_log(sink: Mapping[str, Any]) -> None:
+    """Raise ConfigError where all rows, or all dead letters, would go to the decision log."""
+    log = sink["transaction_log_topic"]
+    for option in ("topic", "errors.deadletterqueue.topic.name"):
+        if sink[option.replace(".", "_")] == log:
+            raise ConfigError(
+                f"option '{option}' names the decision log, transaction.log.topic = '{log}': a "
+                "record there may be taken for a decision. Name another topic in one of the two"
+            )
+
+
 def _defaults_for(guarantee: str) -> dict[str, str]:
     """Defaults of ``kafka.*`` that a guarantee needs."""
     if guarantee == EXACTLY_ONCE:
@@ -259,6 +272,7 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
         raise ConfigError(
             f"{_ASKED_FOR} needs kafka.acks=all and kafka.enable.idempotence=true: leave both away"
         )
+    _check_decision_log(sink)
     replicas, min_isr = sink["transaction_log_replication_factor"], sink["transaction_log_min_isr"]
     if min_isr is None:
         min_isr = min(2, replicas)

@@ -156,8 +156,8 @@ class KafkaProducer:
             return
         timestamp_ms = self._clock.timestamp_ms()
         records = arrow_records(arrow_batch, positions, timestamp_ms)
-        if rules is not None and positions.topic_option is None:
-            self._row_checks.check_topics(records.topics)
+        if positions.topic_option is None:
+            self._row_checks.check_topics(records.topics, names_too=rules is not None)
         cluster = self._topics.wait_for(records.topics, highest_partitions(records))
         most_bytes = self._row_checks.check(records, rules or UNKNOWN_RULES)
         self._appender.append(records, cluster, timestamp_ms, most_bytes)
@@ -169,7 +169,7 @@ class KafkaProducer:
 
         Raises what is no fault of a row, such as TopicError for a topic that does not exist.
         """
-        rows, faults = content_faults(arrow_batch, positions)
+        rows, faults = content_faults(arrow_batch, positions, self._config.decision_log)
         faults.add_those_of(self._row_checks.find(rows, positions, rules))
         numbers = faults.good
         if len(numbers):

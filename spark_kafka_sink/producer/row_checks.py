@@ -22,6 +22,7 @@ from spark_kafka_sink.columns.faults import (
     NULL_KEY,
     TOO_LARGE,
     RowFaults,
+    decision_log_topic,
     illegal_topic,
     is_legal,
     is_null,
@@ -51,11 +52,17 @@ class RowChecks:
             "buffer.memory": memory_bytes,
         }
         self._is_compressed = config.compression_type != "none"
+        self._decision_log = config.decision_log
         self._legal_topics: set[str] = set()
 
-    def check_topics(self, topics: list[str]) -> None:
-        """Raise RecordError for a name that no topic can have."""
-        for topic in topics:
+    def check_topics(self, topics: list[str], names_too: bool) -> None:
+        """Raise RecordError for the decision log, and for a name that no topic can have.
+
+        names_too: otherwise brokers judge such a name
+        """
+        if self._decision_log in topics:
+            raise RecordError(decision_log_topic(self._decision_log))
+        for topic in topics if names_too else ():
             if topic not in self._legal_topics:
                 if not is_legal(topic):
                     raise RecordError(illegal_topic(topic))

@@ -44,10 +44,15 @@ class Simulation:
     """World and producer of one test."""
 
     def __init__(
-        self, seed: int = 0, brokers: int = 3, bytes_per_second: int | None = None, **options: str
+        self,
+        seed: int = 0,
+        brokers: int = 3,
+        bytes_per_second: int | None = None,
+        decision_log: str | None = None,
+        **options: str,
     ) -> None:
-        """bytes_per_second: ``max.bytes.per.second.per.task``. options: the producer's, with ``_``
-        for ``.``
+        """bytes_per_second, decision_log: of the sink's own options. options: the producer's, with
+        ``_`` for ``.``
         """
         self.rng = random.Random(seed)
         self.clock = SimClock()
@@ -57,13 +62,13 @@ class Simulation:
             self.network, self.scheduler, random.Random(self.rng.random()), brokers
         )
         self.options = options
-        self._bytes_per_second = bytes_per_second
+        self._own = {"max_bytes_per_second": bytes_per_second, "decision_log": decision_log}
         self.producer = self._create_producer()
 
     def _create_producer(self) -> KafkaProducer:
         values = {"bootstrap.servers": self.cluster.bootstrap_servers}
         values.update({name.replace("_", "."): value for name, value in self.options.items()})
-        config = replace(ProducerConfig.parse(values), max_bytes_per_second=self._bytes_per_second)
+        config = replace(ProducerConfig.parse(values), **self._own)
         monitor = SimMonitor(self.clock, self.scheduler, self.network)
         rng = random.Random(self.rng.random())
         producer = KafkaProducer(config, self.network, self.clock, rng, monitor)

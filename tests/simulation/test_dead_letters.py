@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 from spark_kafka_sink import RefusedRowsError
-from spark_kafka_sink.base.errors import KafkaSinkError, TopicError
+from spark_kafka_sink.base.errors import KafkaSinkError, RecordError, TopicError
 from spark_kafka_sink.columns import faults
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.dead_letters import RowRules
@@ -116,10 +116,11 @@ class Task:
         }
         kafka = {n.removeprefix("kafka."): v for n, v in given.items() if n.startswith("kafka.")}
         kafka.pop("bootstrap.servers")
-        self.simulation: Simulation = simulate(**kafka)
-        for topic in ("t0", "t1", "dead"):
-            self.simulation.cluster.create_topic(topic, 2)
         options = SinkOptions.parse(given)
+        log = options.producer.decision_log
+        self.simulation: Simulation = simulate(decision_log=log, **kafka)
+        for topic in ("t0", "t1", "dead", "decisions"):
+            self.simulation.cluster.create_topic(topic, 2)
         config = options.dead_letters
         if config is not None:
             object.__setattr__(options, "dead_letters", config._replace(target=rules))
@@ -329,6 +330,42 @@ def test_a_partitioner_that_fails_fails_the_task() -> None:
     given = Task(kafka_partitioner=f"{HERE}:broken")
     with pytest.raises(KafkaSinkError, match="the user's own mistake"):
         given.write(arrow_batch([row(0, set()), row(1, {faults.NULL_TOPIC})]))
+
+
+OF_DECISIONS = {
+    "delivery_guarantee": "exactly-once",
+    "transactional_id_prefix": "q",
+    "transaction_log_topic": "decisions",
+}
+
+
+def decision(number: int) -> dict[str, object]:
+    """A row that would be a decision of the query with this prefix, in its decision log."""
+    return row(number, set()) | {"topic": "decisions", "key": b"q", "partition": 0}
+
+
+def test_a_row_for_the_querys_own_decision_log_is_a_dead_letter() -> None:
+    given = Task(**OF_DECISIONS, errors_deadletterqueue_max_ratio="1")
+    given.write(arrow_batch([row(0, set()), decision(1), row(2, set())]))
+    (letter,) = given.records("dead")
+    assert headers_of(letter)[f"{PREFIX}topic"] == "decisions"
+    assert given.message.dead_letters == {faults.INVALID_TOPIC: 1}
+    assert "it is the decision log, transaction.log.topic" in str(headers_of(letter))
+    assert given.records("decisions") == []
+    assert sorted(number_of(r.value) for r in given.records("t0")) == [0, 2]
+
+
+def test_a_row_for_the_querys_own_decision_log_fails_the_task_without_a_tolerance() -> None:
+    given = Task(**OF_DECISIONS, errors_tolerance="none")
+    with pytest.raises(RecordError, match=r"'decisions'.*transaction\.log\.topic"):
+        given.write(arrow_batch([row(0, set()), decision(1)]))
+    assert given.records("decisions") == given.records("t0") == []
+
+
+def test_without_exactly_once_no_topic_is_the_decision_log() -> None:
+    given = Task(transaction_log_topic="decisions")
+    given.write(arrow_batch([decision(0)]))
+    assert len(given.records("decisions")) == 1
 
 
 def test_without_a_tolerance_rows_that_are_refused_fail_the_task() -> None:

@@ -290,6 +290,18 @@ def test_exactly_once_takes_what_is_given() -> None:
         ({**EXACTLY_ONCE, "transaction.replay": "ignore"}, "compare, drop"),
         ({**EXACTLY_ONCE, "write.id": "etl"}, "write.id and write.version belong together"),
         ({**EXACTLY_ONCE, "write.version": "7"}, "write.id and write.version belong together"),
+        (
+            {**EXACTLY_ONCE, "topic": "d", "transaction.log.topic": "d"},
+            "option 'topic' names the decision log, transaction.log.topic = 'd'",
+        ),
+        (
+            {
+                **EXACTLY_ONCE,
+                "errors.tolerance": "all",
+                "errors.deadletterqueue.topic.name": "pykafka-sink-transactions",
+            },
+            "option 'errors.deadletterqueue.topic.name' names the decision log",
+        ),
         ({"delivery.guarantee": "twice"}, "at-least-once, exactly-once, none"),
         ({"kafka.transactional.id": "mine"}, "would fence each other"),
     ],
