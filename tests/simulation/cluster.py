@@ -160,7 +160,8 @@ class SimCluster:
         topic = self.topics[name]
         for old in topic.partitions:
             old.drop_waiters_of(old.leader_id, "UNKNOWN_TOPIC_OR_PARTITION")
-        del topic.partitions[partitions:]
+        if partitions is not None:
+            del topic.partitions[partitions:]
         for index, old in enumerate(topic.partitions):
             new = Partition(old.replicas, old.min_insync)
             new.elect(old.leader_id)
