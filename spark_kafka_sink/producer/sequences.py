@@ -217,6 +217,9 @@ class ProducerState:
             # batch failed and the second did not, their order would be lost.
             if sequences.in_flight and sequences.last_acked_sequence == NO_SEQUENCE:
                 return True
+            # Of one that may be appended, the broker must not have forgotten that when it is asked.
+            if sequences.in_flight and sequences.in_flight[0].may_be_appended:
+                return True
             return len(sequences.in_flight) >= _MAX_IN_FLIGHT_PER_PARTITION
         # A retry goes out only when nothing before it is open.
         return sequences.in_flight[0] is not batch

@@ -74,6 +74,25 @@ def test_a_batch_that_a_later_one_has_overtaken_fails_at_once():
     assert [v[:1] for v in simulation.values()[0]][:2] == [b"f", b"1"]
 
 
+def test_no_more_is_sent_behind_a_batch_that_may_be_appended_than_a_broker_remembers():
+    """Its answers are lost, those of the batches behind it are not: brokers remember five."""
+    simulation = simulate(partitions=1, batch_size="100", linger_ms="0", retry_backoff_ms="0")
+    simulation.append_to(0, [b"first"])
+    simulation.producer.flush()
+    values = [b"%02d" % n + bytes(90) for n in range(40)]
+
+    def lose_answers_of_second(broker, topic, index, batch):
+        is_second = batch.header.base_sequence == 1 and attempts.append(1) is None
+        simulation.cluster.omit_answers = 1.0 if is_second and len(attempts) < 12 else 0.0
+
+    attempts: list[int] = []
+    simulation.cluster.on_produce = lose_answers_of_second
+    simulation.append_to(0, values)
+    simulation.producer.flush()
+    assert len(attempts) == 12
+    assert simulation.values()[0] == [b"first", *values]
+
+
 def test_two_truncations_in_a_row_lose_what_they_took_and_nothing_else():
     simulation = simulate(partitions=1, batch_size="100")
     partition = simulation.cluster.topics["t"].partitions[0]
