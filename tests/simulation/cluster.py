@@ -88,6 +88,7 @@ class SimCluster:
         # How often an answer to a produce request lacks one of its partitions, and of which it did.
         self.omit_answers = 0.0
         self.omitted: set[TopicPartition] = set()
+        self.repeat_answers = False
         self.published = 0
         self.rejects_unknown_producers = False
         self.replication = Replication(self)

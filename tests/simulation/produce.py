@@ -136,6 +136,8 @@ class Produce:
 
     def _omit_some(self) -> None:
         """No Kafka does so. What is not mentioned is not acknowledged."""
+        if self._cluster.repeat_answers:
+            self._answers += self._answers
         if (
             not self._cluster.omit_answers
             or self._cluster.rng.random() >= self._cluster.omit_answers

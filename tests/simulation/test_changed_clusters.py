@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, TopicError
+from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from tests.simulation.harness import Simulation, keyed, partition_of, simulate
 from tests.simulation.partition_log import PartitionLog
@@ -177,6 +178,48 @@ def test_a_producer_with_a_topic_that_it_cannot_use_any_more_is_not_kept():
     simulation.run_for(1_000)
     assert simulation.producer.accumulator.failure is None
     assert not simulation.producer.is_clean
+
+
+def test_a_topic_that_may_not_be_used_any_more_fails_its_batches_at_once():
+    """Its leader is lost, and metadata tells why it will not be known again."""
+    simulation = simulate(partitions=1)
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+
+    def lose_right(*_):
+        simulation.cluster.on_describe = lambda topic: "TOPIC_AUTHORIZATION_FAILED"
+        return "LEADER_NOT_AVAILABLE"
+
+    simulation.cluster.on_produce = lose_right
+    simulation.append_to(0, [b"b"])
+    began_ms = simulation.clock.ms
+    with pytest.raises(DeliveryError, match="TOPIC_AUTHORIZATION_FAILED"):
+        simulation.producer.flush()
+    assert simulation.clock.ms - began_ms < _SOON_MS
+
+
+def test_an_answer_that_comes_after_the_failure_changes_nothing():
+    simulation = simulate(partitions=1)
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    simulation.network.faults.delay_next_response_ms = 500
+    simulation.append_to(0, [b"b"])
+    simulation.producer._appender.finish_open()
+    simulation.run_for(20)
+    before = simulation.producer.metrics.report()
+    simulation.producer.sender.fail(DeliveryError("another batch"))
+    simulation.run_for(1_000)
+    assert simulation.values()[0] == [b"a", b"b"]
+    assert simulation.producer.metrics.report() == before
+    assert simulation.producer._totals.report[TopicPartition("t", 0)].records == 1
+
+
+def test_a_partition_that_an_answer_mentions_twice_is_acknowledged_once():
+    simulation = simulate(partitions=1)
+    simulation.cluster.repeat_answers = True
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    assert simulation.producer.report[TopicPartition("t", 0)].records == 1
 
 
 _IDLE_MS = 5_000
