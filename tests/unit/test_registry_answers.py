@@ -18,9 +18,11 @@ from tests.unit.registry_asking import (
     TEXT,
     found,
     fresh_registry,
+    jwt,
     options,
     paths,
     refusal,
+    serving_token,
 )
 from tests.unit.registry_server import Registry, serving
 
@@ -133,6 +135,22 @@ def test_the_address_that_answered_is_asked_first(registry: Registry) -> None:
         for _ in range(3):
             asking.check_answers()
     assert (len(away.asked), len(registry.asked)) == (1, 3)
+
+
+def test_a_token_is_asked_for_once(registry: Registry) -> None:
+    """Of one planning: its requests are many, and an issuer may be slow."""
+    bearer = "schema_registry_bearer_auth"
+    more = {f"{bearer}_client_id": "i", f"{bearer}_client_secret": "s"}
+    with serving_token(200, {"access_token": jwt()}) as issuer:
+        more[f"{bearer}_issuer_endpoint_url"] = f"{issuer}/token"
+        given = options(registry.url, schema_registry_timeout_ms="500", **more)
+        assert given.registry is not None
+        assert given.registry.config is not None
+        asking = client.RegistryClient(given.registry.config)
+        asking.check_answers()
+    asking.check_answers()
+    first, second = (asked.headers["Authorization"] for asked in registry.asked)
+    assert first == second == f"Bearer {jwt()}"
 
 
 @pytest.mark.parametrize(
