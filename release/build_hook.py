@@ -39,10 +39,12 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
         own = self._own()
         if own.name not in self._current():
             self.app.display_waiting("building kernels, about a minute")
+            # pip names the compiler's packages there.
+            path = os.pathsep.join(filter(None, (self.root, os.environ.get("PYTHONPATH"))))
             done = subprocess.run(
                 [sys.executable, "-m", _BUILD, own.stem.partition("-")[2]],
                 cwd=self.root,
-                env={**os.environ, "PYTHONPATH": self.root},
+                env={**os.environ, "PYTHONPATH": path},
                 check=False,
             )
             if done.returncode:

@@ -32,7 +32,7 @@ _OF_DEBIAN = (
 )
 _WHEELS = (
     *("pytest", "pytest-timeout", "hypothesis", "numpy", "pyarrow", "lz4", "zstandard", "crc32c"),
-    *("isal", "mmh3", "cryptography", "protobuf", "jsonschema", "psutil"),
+    *("isal", "mmh3", "cryptography", "protobuf", "jsonschema", "psutil", "cramjam"),
 )
 _PLATFORMS = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64")
 

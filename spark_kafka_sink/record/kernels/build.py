@@ -121,7 +121,8 @@ def _compilers_environment(folder: Path) -> dict[str, str]:
         "NUMBA_CPU_FEATURES": "",
         "NUMBA_LOOP_VECTORIZE": "0",
         "NUMBA_SLP_VECTORIZE": "0",
-        "PYTHONPATH": str(ROOT),
+        # pip names the packages that a build needs there.
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         # Compiled Python goes by time and size of its source, which may be the same.
         "PYTHONPYCACHEPREFIX": str(folder / "pycache"),
     }
