@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from threading import Event
 from typing import Any
@@ -63,6 +64,14 @@ def _no_places() -> Iterator[None]:
 
 def line(**more: Any) -> dict[str, Any]:
     return {"event": "commit", "time_ms": 0, **more}
+
+
+def test_a_fork_does_not_wait_for_a_thread_that_it_has_not() -> None:
+    with module._guard:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if module._guard.acquire(blocking=False) else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_places_that_are_not_used_any_more_are_left() -> None:

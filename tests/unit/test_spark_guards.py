@@ -5,18 +5,21 @@ Nothing else fails without one of these, as the first check or the usual case hi
 
 from __future__ import annotations
 
+import os
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.base.errors import ConfigError, TopicError
 from spark_kafka_sink.columns import positions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import VALUE
 from spark_kafka_sink.formats.written_rows import RowsEncoder
-from spark_kafka_sink.spark import preflight, task
+from spark_kafka_sink.spark import encodable, frames, preflight, task
+from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.transactions import session
@@ -100,6 +103,64 @@ def test_tasks_do_not_get_the_registrys_configuration() -> None:
         _, of_tasks = plan_schemas(plan_rows(schema, given), given)
     assert of_tasks.registry is not None
     assert of_tasks.registry.config is None
+
+
+class TestCallsOfOneProcess:
+    """Writes that a prefix would take for one another."""
+
+    def test_one_that_failed_does_not_forget_the_one_that_came_after_it(self) -> None:
+        calls = Calls()
+        first, second = Call("p", 1, "t", query_id="q"), Call("p", 1, "t", query_id="q")
+        calls.begin(first)
+        calls.begin(second)
+        calls.forget(first)
+        with pytest.raises(ConfigError, match="a second time"):
+            calls.check(Call("p", 1, "t", query_id="q"))
+
+    def test_names_have_numbers_of_their_own(self) -> None:
+        calls = Calls()
+        calls.finish(Call("p", 7, "t", write_id="a"))
+        calls.check_dropped(Call("p", 7, "u", write_id="b"))
+
+    def test_an_earlier_number_in_one_call_is_a_repetition(self) -> None:
+        calls = Calls()
+        calls.finish(Call("p", 7, "t", write_id="a", execution_id="1"))
+        calls.check_dropped(Call("p", 6, "t", write_id="a", execution_id="1"))
+
+
+def test_a_fork_has_no_turn_of_the_process_that_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever has it there does not give it back here."""
+    monkeypatch.setitem(frames._turns, "p", Lock())
+    child = os.fork()
+    if child == 0:
+        os._exit(len(frames._turns))
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class TestWhatWasFoundEncodable:
+    """Plans and schemas that are not looked at again, in this process."""
+
+    @pytest.fixture(autouse=True)
+    def looked_at(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+        done: list[object] = []
+        monkeypatch.setattr(encodable, "_checked", [])
+        monkeypatch.setattr(encodable, "RowEncoder", lambda plan, schema: done.append(schema))
+        return done
+
+    def test_another_schema_is_looked_at(self, looked_at: list[object]) -> None:
+        whole = StructType([StructField("a", LongType())])
+        planned = plan_rows(whole, options(value_format="json"))
+        for schema in (whole, whole, StructType([StructField("a", StringType())])):
+            encodable.check_encodable(planned._replace(schema=schema))
+        assert len(looked_at) == 2
+
+    def test_only_the_latest_are_kept(self) -> None:
+        for number in range(encodable._MOST_CHECKED + 3):
+            schema = StructType([StructField(f"a{number}", LongType())])
+            encodable.check_encodable(plan_rows(schema, options(value_format="json")))
+        assert len(encodable._checked) == encodable._MOST_CHECKED
 
 
 class TestCachedVerdict:

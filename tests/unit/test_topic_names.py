@@ -36,5 +36,13 @@ def test_their_rows_are_refused_and_no_others(kind: Any) -> None:
     assert [faults.found[row].cause for row in (1, 3)] == [INVALID_TOPIC] * 2
 
 
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [(".", False), ("..", False), ("...", True), ("a" * 249, True), ("a" * 250, False)],
+)
+def test_which_names_are_legal(topic: str, expected: bool) -> None:
+    assert is_legal(topic) is expected
+
+
 def test_slices() -> None:
     assert shown_texts(pa.array(["a", "b", "c"]).slice(1, 1)) == ["b"]

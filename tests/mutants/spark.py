@@ -1,0 +1,104 @@
+"""The rooms spark, columns and metrics: second checks, keys of caches, forgetting, and limits."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+PLANTED = ()
+
+_GUARDS = ("unit/test_spark_guards.py",)
+_LETTERS = ("simulation/test_dead_letters.py",)
+_NAMES = ("unit/test_topic_names.py",)
+_OPTIONS = ("unit/test_sink_options.py",)
+_KEY = "producer.bootstrap_servers, producer.security, options.topic, options.dead_letters"
+
+_DECISION_LOG = (
+    Mutant(
+        "producer/row_checks.py",
+        "if self._decision_log in topics:",
+        "if names_too and self._decision_log in topics:",
+        _LETTERS,
+    ),
+    Mutant(
+        "producer/producer.py",
+        "content_faults(arrow_batch, positions, self._config.decision_log)",
+        "content_faults(arrow_batch, positions)",
+        _LETTERS,
+    ),
+    Mutant("config/sink_options.py", "    _check_decision_log(sink)\n", "", _OPTIONS),
+    Mutant(
+        "config/sink_options.py",
+        '("topic", "errors.deadletterqueue.topic.name")',
+        '("topic",)',
+        _OPTIONS,
+    ),
+    Mutant("columns/faults.py", ' and topic not in (".", "..")', "", _NAMES),
+)
+
+_CALLS = (
+    Mutant(
+        "spark/calls.py",
+        "if self._begun.get(call.scope) is call:",
+        "if call.scope in self._begun:",
+        _GUARDS,
+    ),
+    Mutant(
+        "spark/calls.py", "return self.prefix, self.write_id", "return self.prefix, None", _GUARDS
+    ),
+    Mutant(
+        "spark/calls.py",
+        "is_same_call and call.number == earlier.number",
+        "is_same_call",
+        _GUARDS,
+    ),
+)
+
+_CACHES = (
+    Mutant(
+        "spark/encodable.py",
+        "if one not in _checked)",
+        "if one[0] not in [plan for plan, _ in _checked])",
+        _GUARDS,
+    ),
+    Mutant("spark/encodable.py", "        del _checked[:-_MOST_CHECKED]\n", "", _GUARDS),
+    Mutant("spark/preflight.py", _KEY, _KEY.replace(", options.dead_letters", ""), _GUARDS),
+    Mutant(
+        "spark/preflight.py",
+        " and now_ms - passed_at_ms < producer.metadata_max_age_ms",
+        "",
+        _GUARDS,
+    ),
+    Mutant("spark/preflight.py", "if not _is_transient(error) or (", "if (", _GUARDS),
+)
+
+_FORKS = (
+    Mutant(
+        "spark/frames.py",
+        "os.register_at_fork(after_in_child=_turns.clear)\n",
+        "",
+        _GUARDS,
+    ),
+    Mutant(
+        "metrics/background.py",
+        "    _guard = Lock()\n    _senders.clear()\n",
+        "    _senders.clear()\n",
+        ("unit/test_background.py",),
+    ),
+)
+
+_TASKS = (
+    Mutant(
+        "spark/task.py",
+        "        TRANSACTIONAL_IDS.retire(self._transactional_id)\n",
+        "",
+        _GUARDS,
+    ),
+    Mutant(
+        "spark/planning.py",
+        "registry=replace(options.registry, config=None)",
+        "registry=options.registry",
+        _GUARDS,
+    ),
+)
+
+MUTANTS = _DECISION_LOG + _CALLS + _CACHES + _FORKS + _TASKS
