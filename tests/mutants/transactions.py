@@ -84,7 +84,7 @@ _CLAIMS = (
         "transactions/client.py",
         "return [t for t in listed if is_task_id(prefix, t.transactional_id)]",
         "return listed",
-        ("simulation/test_operations.py", *_PROTOCOL),
+        _CUT_OFF,
     ),
     Mutant(
         "transactions/client.py",
@@ -96,7 +96,7 @@ _CLAIMS = (
         "transactions/client.py",
         "if not is_ending or not self.admin.pause(attempts, deadline_ms):\n                return state",
         "if True:\n                return state",
-        _PROTOCOL,
+        _CUT_OFF,
     ),
 )
 

@@ -5,6 +5,8 @@ another one coordinates now, and does not know their latest transactions.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
@@ -269,23 +271,56 @@ def test_whether_somebody_has_taken_an_id(known, epoch, is_it):
     assert is_taken(world.client.admin, name, WRITTEN.producer, MINUTE_MS) is is_it
 
 
+def listing(answer_list: Callable[[Asked], ListTransactionsResponse]) -> TransactionClient:
+    """Brokers that are asked what is open, the first version of that request alone."""
+    world = World(FENCED, None)
+
+    def answer(asked: Asked) -> schema.Message:
+        is_listing = isinstance(asked.request, ListTransactionsRequest)
+        return answer_list(asked) if is_listing else world._answer(asked)
+
+    offered = {**OFFERED, ListTransactionsRequest: (0, 0)}
+    network = ScriptedNetwork(NODES, world.clock, answer, offered)
+    bootstrap = [(node.host, node.port) for node in NODES.values()]
+    admin = AdminClient(bootstrap, DEFAULT_SETTINGS, network, world.clock, random.Random(1))
+    return TransactionClient(admin)
+
+
 def test_a_coordinator_that_still_loads_is_asked_again_what_is_open():
     """Else what it coordinates is not swept."""
     codes = iter([COORDINATOR_LOAD_IN_PROGRESS] + [0] * 100)
     listed = ListedTransaction(WRITTEN.transactional_id, WRITTEN.producer_id, "Ongoing")
-    world = World(FENCED, None)
 
-    def answer(asked: Asked) -> schema.Message:
-        if not isinstance(asked.request, ListTransactionsRequest):
-            return world._answer(asked)
+    def answer(asked: Asked) -> ListTransactionsResponse:
         is_coordinator = asked.node_id == COORDINATOR
         code = next(codes) if is_coordinator else 0
         states = [listed] if is_coordinator and not code else []
         return ListTransactionsResponse(error_code=code, transaction_states=states)
 
-    offered = {**OFFERED, ListTransactionsRequest: (0, 2)}
-    network = ScriptedNetwork(NODES, world.clock, answer, offered)
-    bootstrap = [(node.host, node.port) for node in NODES.values()]
-    admin = AdminClient(bootstrap, DEFAULT_SETTINGS, network, world.clock, random.Random(1))
-    found = TransactionClient(admin).open_tasks("q", MINUTE_MS)
+    found = listing(answer).open_tasks("q", MINUTE_MS)
     assert [t.transactional_id for t in found] == [WRITTEN.transactional_id]
+
+
+def test_only_tasks_of_the_prefix_are_swept_where_brokers_filter_nothing():
+    """Kafka before 4.1 has no pattern in ListTransactions."""
+    names = (WRITTEN.transactional_id, "q.driver", "q.0", "other", f"p.{WRITTEN.transactional_id}")
+    listed = [ListedTransaction(name, n, "Ongoing") for n, name in enumerate(names)]
+    answer = ListTransactionsResponse(transaction_states=listed)
+    found = listing(lambda asked: answer).open_tasks("q", MINUTE_MS)
+    assert {t.transactional_id for t in found} == {WRITTEN.transactional_id}
+
+
+def test_a_transaction_that_is_being_completed_is_waited_for():
+    """Its epoch is the one before or after."""
+    known = state_of("PrepareCommit", WRITTEN.producer_epoch)
+    world = World(FENCED, known)
+    pause = world.client.admin.pause
+
+    def complete(attempts: int, deadline_ms: int) -> bool:
+        known.transaction_state = "CompleteCommit"
+        return pause(attempts, deadline_ms)
+
+    with mock.patch.object(world.client.admin, "pause", complete):
+        state = world.client.settled_state(WRITTEN.transactional_id, MINUTE_MS)
+    assert state is not None
+    assert state.transaction_state == "CompleteCommit"
