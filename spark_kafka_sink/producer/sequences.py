@@ -136,6 +136,8 @@ class _PartitionSequences:
 
     gap: the first number that the broker will not get, as its record was refused; what is in flight
     from there on is to be numbered anew
+    acked_out_of_turn: batches behind the first in flight that were acknowledged before it, by
+        another leader. They count among the five of which a broker remembers the numbers
     """
 
     topic_id: UUID = ZERO_UUID
@@ -144,6 +146,7 @@ class _PartitionSequences:
     last_acked_sequence: int = NO_SEQUENCE
     last_acked_offset: int = NO_OFFSET
     gap: int = NO_SEQUENCE
+    acked_out_of_turn: int = 0
     in_flight: list[ProducerBatch] = field(default_factory=list)
 
     def is_of_another_topic(self, batch: ProducerBatch) -> bool:
@@ -217,10 +220,9 @@ class ProducerState:
             # batch failed and the second did not, their order would be lost.
             if sequences.in_flight and sequences.last_acked_sequence == NO_SEQUENCE:
                 return True
-            # Of one that may be appended, the broker must not have forgotten that when it is asked.
-            if sequences.in_flight and sequences.in_flight[0].may_be_appended:
-                return True
-            return len(sequences.in_flight) >= _MAX_IN_FLIGHT_PER_PARTITION
+            # Of one whose answer is lost, the broker must remember the numbers when it is asked.
+            remembered = len(sequences.in_flight) + sequences.acked_out_of_turn
+            return bool(sequences.in_flight) and remembered >= _MAX_IN_FLIGHT_PER_PARTITION
         # A retry goes out only when nothing before it is open.
         return sequences.in_flight[0] is not batch
 
@@ -239,6 +241,8 @@ class ProducerState:
             sequences.next_sequence = 0
             sequences.last_acked_sequence = NO_SEQUENCE
         transactional_id = None if self.transaction is None else self.transaction.transactional_id
+        if not sequences.in_flight:
+            sequences.acked_out_of_turn = 0
         batch.set_producer_state(self.producer, sequences.next_sequence, transactional_id)
         sequences.next_sequence = increment_sequence(sequences.next_sequence, batch.records_count)
         sequences.in_flight.append(batch)
@@ -255,6 +259,8 @@ class ProducerState:
         if base_offset != NO_OFFSET:
             last_offset = base_offset + batch.records_count - 1
             sequences.last_acked_offset = max(sequences.last_acked_offset, last_offset)
+        if sequences.in_flight[0] is not batch:
+            sequences.acked_out_of_turn += 1
         sequences.in_flight.remove(batch)
         sequences.close_gap()
 

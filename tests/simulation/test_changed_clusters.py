@@ -94,6 +94,35 @@ def test_no_more_is_sent_behind_a_batch_that_may_be_appended_than_a_broker_remem
     assert simulation.values()[0] == [b"first", *values]
 
 
+def test_no_more_is_sent_behind_a_batch_without_answer_than_the_next_leader_remembers():
+    """The leader moves before its answer, which is lost; the next leader answers at once."""
+    simulation = simulate(batch_size="100", linger_ms="0", retry_backoff_ms="0")
+    for partition in range(3):  # connections to all brokers
+        simulation.append_to(partition, [b"first"])
+    simulation.producer.flush()
+    values = [b"%02d" % n + bytes(90) for n in range(40)]
+    leader_id = simulation.cluster.topics["t"].partitions[0].leader_id
+    to = next(node_id for node_id in simulation.cluster.brokers if node_id != leader_id)
+
+    def move() -> None:
+        simulation.cluster.move_leader("t", 0, to)
+        simulation.producer._metadata.request_update_now()
+        simulation.network.wakeup()
+
+    def lose_answer(*_):
+        simulation.cluster.on_produce = None
+        simulation.network.faults.delay_next_response_ms = 60_000
+        simulation.scheduler.after(5, move)
+
+    simulation.cluster.on_produce = lose_answer
+    simulation.append_to(0, values[:1])
+    simulation.run_for(100)
+    simulation.append_to(0, values[1:])
+    simulation.producer.flush()
+    assert simulation.producer.metrics.retries == 1
+    assert simulation.values()[0] == [b"first", *values]
+
+
 def test_two_truncations_in_a_row_lose_what_they_took_and_nothing_else():
     simulation = simulate(partitions=1, batch_size="100")
     partition = simulation.cluster.topics["t"].partitions[0]
