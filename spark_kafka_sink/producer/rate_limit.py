@@ -84,12 +84,16 @@ class RateLimit:
         return -(-missing // self._bytes_per_second)
 
     def check_transaction(self, queued_bytes: int, now_ms: int) -> None:
-        """Raise TransactionError if the transaction times out before all that is queued is sent."""
-        timeout_ms = self._transaction_timeout_ms
+        """Raise TransactionError if the transaction times out before all that is queued is sent.
+
+        A batch must be held. The last one is taken to be as large, and is paid for afterwards.
+        """
+        timeout_ms, wait_ms = self._transaction_timeout_ms, self.wait_ms
         if timeout_ms is None:
             return
-        since_ms = now_ms if self._sent_since_ms is None else self._sent_since_ms
-        needed_ms = (queued_bytes * _MS_PER_S - self._tokens) // self._bytes_per_second
+        since_ms = now_ms + wait_ms if self._sent_since_ms is None else self._sent_since_ms
+        others_bytes = queued_bytes - self.held[0].size_bytes
+        needed_ms = wait_ms + others_bytes * _MS_PER_S // self._bytes_per_second
         if now_ms + needed_ms > since_ms + timeout_ms:
             raise TransactionError(
                 f"{queued_bytes} bytes of this task are still to be sent, which takes "

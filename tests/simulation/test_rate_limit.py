@@ -146,6 +146,17 @@ def test_a_transaction_that_cannot_end_in_time_fails_at_once() -> None:
     assert simulation.clock.ms - began_ms < 2_000
 
 
+def test_a_transaction_has_until_its_last_batch_is_sent_not_paid_for() -> None:
+    """One batch of 16 s, and the same again when the first is to be paid for: 10 s are enough."""
+    simulation = limited(1_000)
+    simulation.cluster.enable_transactions(2)
+    for task in range(2):
+        simulation.producer.begin_task(["t"])
+        simulation.producer.begin_transaction("t-0", 10_000)
+        write(simulation, 14, at=14 * task)
+    assert len(simulation.all_values()) == 28
+
+
 def test_the_next_task_is_not_judged_by_the_transaction_before() -> None:
     simulation = limited(20_000)
     simulation.cluster.enable_transactions(2)
