@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 from spark_kafka_sink.base.errors import LocalProtocolError, UnsupportedVersionError
 from spark_kafka_sink.base.model import ZERO_UUID, Node, PreparedTransaction
-from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.produce import (
@@ -28,7 +27,6 @@ from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, read_header
 
 def produce_request(
     batches: Sequence[ProducerBatch],
-    cluster: ClusterSnapshot,
     acks: int,
     timeout_ms: int,
     transaction: PreparedTransaction | None,
@@ -43,7 +41,7 @@ def produce_request(
         name = batch.topic_partition.topic
         topic = topics.get(name)
         if topic is None:
-            topic = topics[name] = TopicProduceData(name, cluster.topic_id(name))
+            topic = topics[name] = TopicProduceData(name, batch.topic_id)
         records = Records(batch.buffers, batch.size_bytes)
         topic.partition_data.append(PartitionProduceData(batch.topic_partition.partition, records))
     return ProduceRequest(

@@ -260,7 +260,6 @@ class Sender:
         try:
             request = produce_request(
                 batches,
-                self._metadata.snapshot,
                 config.acks,
                 config.request_timeout_ms,
                 transaction,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from spark_kafka_sink.base.errors import LocalProtocolError, UnsupportedVersionError
@@ -14,12 +16,11 @@ from spark_kafka_sink.producer.produce_requests import (
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
-from tests.unit.batches import NODES, T0, T1, make_batch, make_cluster
+from tests.unit.batches import NODES, T0, T1, make_batch
 
 TRANSACTION = PreparedTransaction("flights.0", 42, 3, 2)
 OLD_TRANSACTION = TRANSACTION._replace(transaction_version=1)
 PRODUCER = ProducerIdAndEpoch(42, 3)
-CLUSTER = make_cluster({"t": [(1, 0), (2, 0)]})
 
 
 def sealed(
@@ -32,7 +33,7 @@ def sealed(
 
 
 def request_of(transaction: PreparedTransaction | None, *batches: ProducerBatch) -> ProduceRequest:
-    return produce_request(batches, CLUSTER, -1, 30_000, transaction)
+    return produce_request(batches, -1, 30_000, transaction)
 
 
 def offering(first: int, last: int) -> BrokerApiVersions:
@@ -44,6 +45,16 @@ def test_id_bit_and_producer_come_together():
     request = request_of(TRANSACTION, *batches)
     assert request.transactional_id == "flights.0"
     assert [p.index for t in request.topic_data for p in t.partition_data] == [0, 1]
+
+
+def test_a_topic_has_the_id_that_its_batches_were_found_ready_with():
+    """The task thread may forget an idle topic's metadata before the request is made."""
+    topic_id = UUID(int=7)
+    batch = sealed(PRODUCER, None)
+    batch.topic_id = topic_id
+    request = request_of(None, batch)
+    assert [topic.topic_id for topic in request.topic_data] == [topic_id]
+    assert highest_version(request, None) is None
 
 
 @pytest.mark.parametrize("producer", [PRODUCER, NO_PRODUCER])
