@@ -15,13 +15,12 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
-from prometheus_client.parser import text_string_to_metric_families
 
 from spark_kafka_sink.base.latencies import count_up_to
 from spark_kafka_sink.metrics.names import Values, measurements
 from spark_kafka_sink.metrics.own_names import OWN_METRICS, OwnMetric
-from spark_kafka_sink.metrics.text import Labels, Sample, family_text
 
+Labels = tuple[tuple[str, str], ...]
 Family = Union[CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily]
 
 LATENCY = "pykafka_sink_request_latency_seconds"
@@ -100,31 +99,6 @@ class Exposition:
         self._docs[name] = doc
         self._note(name, labels, value, is_total=True)
 
-    # --- going on ------------------------------------------------------------------------------
-
-    def go_on_from(self, text: str) -> None:
-        """Begin with the totals that an earlier process has written. Raises ValueError."""
-        for family in text_string_to_metric_families(text):
-            self._docs[family.name] = family.documentation
-            for sample in family.samples:
-                labels = _key(sample.labels)
-                if family.type == "counter":
-                    self._docs[sample.name] = family.documentation
-                    self._totals[_Series(sample.name, labels)] = sample.value
-                elif family.type == "histogram":
-                    self._go_on_with_latencies(sample)
-
-    def _go_on_with_latencies(self, sample: Any) -> None:
-        labels = {name: value for name, value in sample.labels.items() if name != "le"}
-        key = _key(labels)
-        if sample.name.endswith("_sum"):
-            self._latency_sums[key] = sample.value
-        elif sample.name.endswith("_bucket"):
-            bounds = [_bound(doublings) for doublings in _DOUBLINGS]
-            bound = sample.labels["le"]
-            index = bounds.index(bound) if bound != _INFINITY else len(bounds)
-            self._histograms.setdefault(key, {})[index] = sample.value
-
     # --- giving out ----------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Family]:
@@ -133,24 +107,6 @@ class Exposition:
         yield from self._families(self._gauges, GaugeMetricFamily)
         if self._histograms:
             yield self._latency_family()
-
-    def text(self) -> str:
-        """What the library makes of ``collect`` as text, sooner."""
-        parts = [
-            *_text(self._totals, "counter", self._docs),
-            *_text(self._gauges, "gauge", self._docs),
-        ]
-        if self._histograms:
-            samples = (sample for key in self._histograms for sample in self._latency_samples(key))
-            parts += family_text(LATENCY, _LATENCY_DOC, "histogram", samples)
-        return "".join(parts)
-
-    def _latency_samples(self, key: Labels) -> Iterator[Sample]:
-        buckets = self._histograms[key]
-        for index, bound in enumerate([*map(_bound, _DOUBLINGS), _INFINITY]):
-            yield f"{LATENCY}_bucket", (*key, ("le", bound)), buckets[index]
-        yield f"{LATENCY}_count", key, buckets[len(_DOUBLINGS)]
-        yield f"{LATENCY}_sum", key, self._latency_sums[key]
 
     def _latency_family(self) -> HistogramMetricFamily:
         """One for all label sets: a second one of the same name is an error for Prometheus."""
@@ -173,21 +129,13 @@ class Exposition:
             yield family
 
 
-def _text(series: Mapping[_Series, float], kind: str, docs: Mapping[str, str]) -> Iterator[str]:
-    families: dict[str, list[Sample]] = {}
-    for (name, labels), value in series.items():
-        families.setdefault(name, []).append((name, labels, value))
-    for name, samples in families.items():
-        yield from family_text(name, docs[name], kind, samples)
-
-
 def prometheus_name(group: str, name: str) -> str:
     """As jmx_exporter names an attribute of an MBean of Kafka's, without rules."""
     return f"{_DOMAIN}_{group}_{name}".replace("-", "_")
 
 
 def _key(labels: Mapping[str, str]) -> Labels:
-    """One for the same labels in any order: a text has them sorted, a line as they are noted."""
+    """Return the same key for the same labels, in whatever order they were noted."""
     return tuple(sorted(labels.items()))
 
 

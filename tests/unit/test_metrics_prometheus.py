@@ -114,17 +114,6 @@ def test_what_failed_is_counted_though_nothing_is_known_of_it() -> None:
     assert read(SENT, client_id="c") == 2200
 
 
-def test_the_text_is_the_librarys_own() -> None:
-    exposition = Exposition()
-    exposition.add(a_line())
-    exposition.add(of_query(a_line(), query_name='a "quoted"\\ name\nof two lines'))
-    exposition.add(BatchSummary(tasks=None, failed_tasks=None).line("abort", 3, note=""))
-    exposition.set_gauge("plain", "Of no label,\nin two \\ lines", {}, 1e22)
-    registry = CollectorRegistry()
-    registry.register(exposition)
-    assert exposition.text() == generate_latest(registry).decode()
-
-
 # --- a push gateway -------------------------------------------------------------------------------
 
 
