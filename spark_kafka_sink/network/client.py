@@ -379,6 +379,11 @@ class NetworkClient:
     def _handle_response(
         self, connection: NodeConnection, received: ResponseReceived, now_ms: int
     ) -> None:
+        if connection.is_sending and not connection.in_flight:
+            what = type(received.sent.request).__name__
+            reason = f"the answer to {what} came before all of it was sent"
+            self._complete(connection.node, received.sent, now_ms, failure=reason)
+            raise RemoteProtocolError(reason)
         connection.note_response(now_ms)
         throttle_time_ms = getattr(received.response, "throttle_time_ms", 0)
         sent = received.sent

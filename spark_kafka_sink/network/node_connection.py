@@ -135,6 +135,7 @@ _NEXT = {(state, event): next_state for state, event, next_state, _ in TRANSITIO
 
 _PREPARING = frozenset({_S.RESOLVING, _S.CONNECTING, _S.NEGOTIATING})
 _PAUSING = frozenset(t.state for t in TRANSITIONS if t.event is _E.PAUSE_OVER)
+_SENDING = frozenset({_S.SENDING, _S.SENDING_THROTTLED})
 _WITHOUT_CHANNEL = frozenset({_S.DISCONNECTED, _S.BACKING_OFF})
 
 
@@ -202,6 +203,11 @@ class NodeConnection:
     def is_connected(self) -> bool:
         """Whether requests can be sent, now or after those before them or a pause."""
         return self.state not in _PREPARING and self.state not in _WITHOUT_CHANNEL
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a request is being written: what it writes must stay as it is until then."""
+        return self.state in _SENDING
 
     @property
     def is_connecting(self) -> bool:

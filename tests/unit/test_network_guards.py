@@ -35,6 +35,7 @@ from spark_kafka_sink.network.interface import (
     Received,
     Resolved,
 )
+from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.network.resolver import Resolver, Take, look_up
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.authentication import Authentication
@@ -126,6 +127,25 @@ def test_of_a_lost_connection_only_requests_of_others_are_completed() -> None:
     world.lose()
     assert world.client.last_failure(NODE) is not None
     assert world.client.in_flight_count() == 0
+
+
+@pytest.mark.parametrize("throttle_time_ms", [0, 5000])
+def test_an_answer_before_the_request_is_sent_loses_the_connection(throttle_time_ms: int) -> None:
+    """Its memory may be used again as soon as it is completed, and it is still being written."""
+    world = World()
+    world.become_ready()
+    answer = MetadataResponse(throttle_time_ms=throttle_time_ms)
+    world.network._script = lambda asked: answer
+    done: list[ClientResponse] = []
+    world.client.send(NODE, MetadataRequest([]), 0, lambda response, now_ms: done.append(response))
+    world.network._events = [e for e in world.network._events if isinstance(e, Received)]
+    world.client.poll(0, 0)
+    assert [r.failure for r in done] == [
+        "the answer to MetadataRequest came before all of it was sent"
+    ]
+    world.client.renew_connections()
+    world.client.poll(0, 0)
+    assert not world.client._by_channel
 
 
 def test_only_who_is_not_authenticated_and_was_never_answered_is_asked_about_sasl() -> None:
