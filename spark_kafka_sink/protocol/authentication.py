@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.backoff import RandomSource
 from spark_kafka_sink.base.errors import AuthenticationError, RemoteProtocolError, error_for_code
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -97,7 +98,7 @@ class Authentication:
         conversation = self._current()
         error = error_for_code(response.error_code)
         if error.name == _MECHANISM_NOT_THERE:
-            enabled = ", ".join(response.mechanisms) or "none"
+            enabled = shown(", ".join(response.mechanisms)) or "none"
             raise AuthenticationError(
                 f"this listener does not have the SASL mechanism {conversation.mechanism}; enabled "
                 f"there: {enabled}. Set kafka.sasl.mechanism to one of these"

@@ -108,6 +108,7 @@ def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
     """Read a ``cls`` from ``data``. Raises RemoteProtocolError for whatever is not one."""
     flexible_from: int = cls.flexible_from  # type: ignore[attr-defined]
     _, decode = _codec(cls, version, version >= flexible_from)
+    t.TEXTS.begin()
     try:
         message, _ = decode(data, at)
     except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:

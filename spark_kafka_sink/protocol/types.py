@@ -15,14 +15,13 @@ Source: Kafka protocol guide; KIP-482 for compact and tagged forms.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, Union
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.base.printable import shown
-from spark_kafka_sink.base.secret import known_secrets
 
 Buffer = Union[bytes, bytearray, memoryview]
 Decoder = Callable[[bytes, int], tuple[Any, int]]
@@ -244,18 +243,42 @@ def text_decoder(compact: bool, nullable: bool) -> Decoder:
 
     def decode(data: bytes, at: int) -> tuple[str | None, int]:
         text, at = decode_string(data, at)
-        return None if text is None else _shown(text, frozenset(known_secrets())), at
+        told = None if text is None else TEXTS.shown(text)
+        return (told if nullable else told or ""), at
 
     return decode
 
 
-@lru_cache(maxsize=16)
-def _shown(text: str, _: frozenset[str]) -> str:
-    """Return ``shown(text)``: a broker says the same of each of 10,000 records that it refuses.
+_MOST_CLEANED, _EACH = 250_000, 100
 
-    _: the secrets that are known, for another one may be in the same text later
+
+class _Texts(threading.local):
+    """The texts of the answer that this thread decodes.
+
+    To clean one takes up to 100 ms, and an answer may hold 20,000: a peer could keep this process
+    from looking at its deadlines. So of one answer at most ``_MOST_CLEANED`` characters are
+    cleaned, each text as if it had ``_EACH`` more, and the other texts count as not there.
     """
-    return shown(text)
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Another answer."""
+        self._left = _MOST_CLEANED
+        self._known: dict[str, str] = {}
+
+    def shown(self, text: str) -> str | None:
+        """Return ``text`` as it may be shown; None for what is not cleaned."""
+        # A broker says the same of each of 10,000 records that it refuses.
+        found = self._known.get(text)
+        if found is None and self._left > 0:
+            self._left -= len(text) + _EACH
+            found = self._known[text] = shown(text)
+        return found
+
+
+TEXTS = _Texts()
 
 
 def bytes_encoder(compact: bool, nullable: bool) -> Encoder:

@@ -10,6 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.printable import MOST_SHOWN
 from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol import schema, types
@@ -130,13 +131,35 @@ def text_fields(message: type) -> Iterator[tuple[type, str, schema.WireField]]:
             yield from text_fields(wire_type)
 
 
-def test_a_text_is_cleaned_again_when_another_secret_is_known() -> None:
+def decoded(told: Message) -> Message:
     out = types.Writer()
-    types.string_encoder(compact=True, nullable=True)("refused: marked-later", out)
-    decode = types.text_decoder(compact=True, nullable=True)
-    assert decode(bytes(out.tail), 0)[0] == "refused: marked-later"
+    schema.encode_message(told, 1, out)
+    return schema.decode_message(type(told), 1, bytes(out.tail))
+
+
+def test_a_text_is_cleaned_again_when_another_secret_is_known() -> None:
+    told = SaslAuthenticateResponse(error_message="refused: marked-later")
+    assert decoded(told).error_message == "refused: marked-later"  # type: ignore[attr-defined]
     secret = Secret("marked-later")
-    assert decode(bytes(out.tail), 0)[0] == f"refused: {HIDDEN}", secret
+    assert decoded(told).error_message == f"refused: {HIDDEN}", secret  # type: ignore[attr-defined]
+
+
+def test_of_an_answer_full_of_texts_only_some_are_cleaned() -> None:
+    """A text takes long: without a limit, one answer would stop the network's thread."""
+    same, others = (
+        ["SCRAM-SHA-512"] * 10_000,
+        [f"M-{number}-{'%2541' * 700}" for number in range(99)],
+    )
+    cleaned = decoded(SaslHandshakeResponse(33, [*same, *others])).mechanisms  # type: ignore[attr-defined]
+    assert cleaned[:10_000] == same
+    assert [text[:4] for text in cleaned[10_000:10_060]] == [f"M-{n}-"[:4] for n in range(60)]
+    assert not any(cleaned[10_080:])
+
+
+def test_an_error_names_only_so_many_mechanisms() -> None:
+    world = Hostile(PlainConversation("alice", Secret(PASSWORD)))
+    world.answers[SaslHandshakeRequest] = lambda asked: SaslHandshakeResponse(33, ["M" * 30] * 9999)
+    assert len(world.refusal()) < 2 * MOST_SHOWN
 
 
 def test_no_words_of_a_broker_are_decoded_as_they_are() -> None:
