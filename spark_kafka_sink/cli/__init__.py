@@ -8,6 +8,7 @@ runs.
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Callable, Sequence
 
@@ -59,6 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 1 failed with a message on stderr, 2 wrong usage.
     """
+    # A record's text may hold what the terminal's encoding does not have.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()
     arguments = parser.parse_args(argv)
     command: Command | None = arguments.command

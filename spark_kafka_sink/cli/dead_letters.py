@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.base.printable import printable
+from spark_kafka_sink.base.printable import MOST_SHOWN, printable
 from spark_kafka_sink.cli.connecting import (
     add_connection,
     confirmation,
@@ -266,7 +266,7 @@ def _show(arguments: argparse.Namespace, admin: AdminClient) -> int:
             [
                 f"{letter.partition}:{record.offset}  {_time(record.timestamp_ms)}  {letter.cause}"
                 f"  {letter.topic or '-'}",
-                f"  {letter.told.get('exception.message', '')}",
+                f"  {letter.told.get('exception.message', '')[:MOST_SHOWN]}",
                 f"  key {_preview(record.key)}  value {_preview(record.value)}",
             ]
         )
@@ -285,13 +285,13 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     topic, wanted = _opened(arguments, admin, asks_for_unknown=True)
     groups = grouped(topic.letters(wanted))
     _check_destinations(arguments, admin, groups)
-    told = [
-        f"{group.letters} {_shown(group.cause)} to {arguments.to_topic or _shown(group.topic)}"
-        for group in groups
-        if arguments.to_topic or arguments.mend or group.topic in arguments.allowed
-    ]
+    told = Counter[str]()
+    for group in groups:
+        if arguments.to_topic or arguments.mend or group.topic in arguments.allowed:
+            where = arguments.to_topic or _shown(group.topic)
+            told[f"{_shown(group.cause)} to {where}"] += group.letters
     if told:
-        confirmation(arguments, RefusedError)(f"Dead letters are written again: {'; '.join(told)}")
+        confirmation(arguments, RefusedError)(f"Dead letters are written again: {_most(told)}")
     not_wanted: Counter[str] = Counter()
     done = replay.write(topic.letters(wanted, not_wanted))
     left_out = done.left_out + not_wanted
@@ -306,6 +306,15 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
     lines += [f"{count} not written: {reason}" for reason, count in left_out.most_common()]
     print_lines([*lines, f"next time: {command}"])
     return EXIT_OK
+
+
+def _most(told: Counter[str]) -> str:
+    """Return the most frequent ones, and how many letters the others are: records say anything."""
+    most = told.most_common(_MOST_NAMED)
+    rest = sum(told.values()) - sum(count for _, count in most)
+    return "; ".join(
+        [*(f"{count} {name}" for name, count in most), *([f"{rest} others"] * (rest > 0))]
+    )
 
 
 def _check_destinations(

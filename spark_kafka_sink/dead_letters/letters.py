@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import TopicError, advice_for, error_for_code
 from spark_kafka_sink.base.model import TopicPartition
+from spark_kafka_sink.base.printable import MOST_SHOWN
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns.faults import CAUSES
@@ -18,6 +19,8 @@ CAUSE_HEADER = headers.CAUSE
 UNKNOWN_CAUSE = "unknown"
 """Of a record without the header: whatever it is, it may not be a dead letter of this sink."""
 ALL_CAUSES = (*CAUSES, UNKNOWN_CAUSE)
+_LONGEST = 250
+"""One more than a topic's name has: whoever may write to the topic chooses what a record says."""
 _CUT = (headers.VALUE_SIZE, headers.KEY_SIZE, headers.HEADERS_DROPPED)
 
 
@@ -30,12 +33,13 @@ class DeadLetter(NamedTuple):
 
     @property
     def cause(self) -> str:
-        return self.text(headers.CAUSE) or UNKNOWN_CAUSE
+        return (self.text(headers.CAUSE) or UNKNOWN_CAUSE)[:_LONGEST]
 
     @property
     def topic(self) -> str | None:
-        """Where the row was to go."""
-        return self.text(headers.TOPIC)
+        """Where the row was to go; of what is too long for a topic, the beginning, as long."""
+        found = self.text(headers.TOPIC)
+        return None if found is None else found[:_LONGEST]
 
     @property
     def is_cut(self) -> bool:
@@ -80,7 +84,8 @@ class Wanted(NamedTuple):
         if is_unknown and self.asks_for_unknown and UNKNOWN_CAUSE not in self.causes:
             return f"no {CAUSE_HEADER} header, so perhaps no dead letter; --cause unknown takes it"
         if self.causes and letter.cause not in self.causes:
-            return f"of cause {letter.cause}, which --cause does not name"
+            which = f"cause {letter.cause}" if letter.cause in ALL_CAUSES else "another cause"
+            return f"of {which}, which --cause does not name"
         if self.query_id is not None and letter.text(headers.QUERY) != self.query_id:
             return "not of the query that --query-id names"
         return None
@@ -151,7 +156,7 @@ def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
         at_ms = letter.record.timestamp_ms
         known = groups.get(key)
         if known is None:
-            example = letter.text(headers.MESSAGE) or ""
+            example = (letter.text(headers.MESSAGE) or "")[:MOST_SHOWN]
             known = Group(*key, letters=0, cut=0, first_ms=at_ms, last_ms=at_ms, example=example)
         groups[key] = known._replace(
             letters=known.letters + 1,

@@ -242,3 +242,12 @@ class TestBroker:
 
     def test_topic(self) -> None:
         assert TopicArgument.parse("flights:12") == TopicArgument("flights", 12)
+
+
+def test_what_the_terminals_encoding_lacks_ends_nothing() -> None:
+    """With LC_ALL of a country, or PYTHONIOENCODING: as the … in a help, so what records hold."""
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [sys.executable, "-m", "spark_kafka_sink", "dead-letters", "count", "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"PARTITION:OFFSET,\\u2026" in done.stdout

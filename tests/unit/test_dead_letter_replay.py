@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError
+from spark_kafka_sink.base.printable import MOST_SHOWN
+from spark_kafka_sink.cli.dead_letters import _most as most_frequent
 from spark_kafka_sink.cli.dead_letters import _time as time_text
 from spark_kafka_sink.columns.rows import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.dead_letters.letters import DeadLetter
+from spark_kafka_sink.dead_letters.letters import DeadLetter, Wanted, grouped
 from spark_kafka_sink.dead_letters.replay import POSITIONS, Replay
 from spark_kafka_sink.record.record_reader import Record
 
@@ -95,3 +98,31 @@ def test_a_timestamp_that_no_row_can_have_leaves_it_out(timestamp_ms: int) -> No
 def test_a_time_of_any_64_bits_is_shown(at_ms: int) -> None:
     assert time_text(at_ms)
     assert time_text(2**62) == f"{2**62} ms"
+
+
+def test_what_records_say_of_themselves_takes_little_memory_and_little_of_the_screen() -> None:
+    """Whoever may write to the topic chooses causes, topics and messages, of a megabyte each."""
+    names = ("cause", "topic", "exception.message")
+    letters = [
+        DeadLetter.of(
+            0,
+            Record(
+                0,
+                0,
+                None,
+                b"v",
+                tuple((f"__connect.errors.{n}", b"%d" % i + b"x" * 1_000_000) for n in names),
+            ),
+        )
+        for i in range(50)
+    ]
+    groups = grouped(letters)
+    assert sum(len(group.cause) + len(group.topic or "") for group in groups) == 50 * 2 * 250
+    assert {len(group.example) for group in groups} == {MOST_SHOWN}
+    assert {Wanted(["too-large"]).why_not(letter) for letter in letters} == {
+        "of another cause, which --cause does not name"
+    }
+    assert Replay(CONFIG, DEAD, allowed=[letters[0].topic or ""]).why_not(letters[0])
+    told = most_frequent(Counter({f"cause-{i} to flights": i for i in range(50)}))
+    assert told.startswith("49 cause-49 to flights; 48 cause-48")
+    assert told.endswith("; 30 cause-30 to flights; 435 others")
