@@ -53,7 +53,11 @@ def shown(text: object, secrets: Iterable[str] = ()) -> str:
     a request may quote it. Hidden are ``secrets``, which the peer was sent, and all that this
     process knows (each ``Secret`` that is alive).
     """
-    told = printable(without(str(text)[:_MOST_READ], secrets))
+    words = str(text)
+    if len(words) > _MOST_READ:
+        # What is cut may end in the middle of a secret, or be the beginning of a very long one.
+        words, secrets = words[:_MOST_READ], {*secrets, *known_secrets()}
+    told = printable(without(words, secrets))
     return told if len(told) <= MOST_SHOWN else told[:MOST_SHOWN] + " …"
 
 

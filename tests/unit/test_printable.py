@@ -134,6 +134,12 @@ def test_a_long_token_is_hidden_whole_and_before_the_text_is_cut() -> None:
     assert len(text) <= MOST_SHOWN + 2
 
 
+@pytest.mark.parametrize("length", [40, 6_000])
+def test_a_known_secret_is_hidden_where_the_text_is_cut_in_its_middle(length: int) -> None:
+    secret = Secret("".join(f"{number:x}-" for number in range(7_000, 9_000))[:length])
+    assert secret.reveal()[:25] not in shown("ab" + secret.reveal() * 400)
+
+
 def test_of_a_text_without_end_only_the_beginning_is_shown() -> None:
     text = shown("\x1b" * 50_000_000)
     assert text.isprintable()
