@@ -50,7 +50,7 @@ class Remembered:
         try:
             path = self._path(asked)
             return None if path is None else _schema(json.loads(read_own(path)))
-        except (OSError, PrivateFolderError, ValueError, KeyError, TypeError):
+        except (OSError, PrivateFolderError, ValueError, LookupError, TypeError, RecursionError):
             return None
 
     def write(self, asked: str, schema: Schema) -> None:
@@ -71,7 +71,7 @@ class Remembered:
     def _path(self, asked: str) -> Path | None:
         if self._identity is None:
             return None
-        digest = hashlib.sha256(asked.encode()).hexdigest()[:32]
+        digest = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         return private_folder(_PURPOSE) / f"{self._identity}_{digest}.json"
 
     def _remove_others(self, folder: Path) -> None:
@@ -83,7 +83,10 @@ class Remembered:
                 path.unlink(missing_ok=True)
 
 
-def _schema(found: dict[str, Any]) -> Schema:
+def _schema(found: Any) -> Schema:
+    """Raises ValueError, LookupError or TypeError for what is none: a disk may have been full."""
+    if not isinstance(found, dict):
+        raise ValueError
     references = tuple((name, subject, int(n)) for name, subject, n in found.pop("references"))
     files = tuple((name, text) for name, text in found.pop("files"))
     schema = Schema(**found, references=references, files=files)

@@ -109,7 +109,11 @@ def test_other_credentials_are_no_other_question(registry: Registry) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id":"x","text":1,"references":[]}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}", "5", "null", "[" * 99_999, '{"id":"x","text":1,"references":[]}'],
+    ids=range(8),
+)
 def test_a_file_that_is_damaged_is_as_none(folder: Path, content: str) -> None:
     Remembered(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
