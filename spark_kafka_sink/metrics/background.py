@@ -15,6 +15,7 @@ from importlib import import_module
 from threading import Condition, Lock, Thread
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.metrics.line import Line
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ class Sender:
         except Exception as error:
             if repr(error) != self._told:
                 self._told = repr(error)
-                logger.warning(f"metrics of a batch are not sent: {error!r}")
+                logger.warning(f"metrics of a batch are not sent: {shown(repr(error))}")
 
 
 class Background:

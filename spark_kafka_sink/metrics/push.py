@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http.client import HTTPException
+
 from prometheus_client import CollectorRegistry, push_to_gateway
 
 from spark_kafka_sink.base.printable import shown_url
@@ -32,4 +34,6 @@ class Pushing:
             push_to_gateway(self._url, self._job, self._registry, timeout=self._timeout_s)
         except OSError as error:
             problem = str(error.strerror or error)
+        except (HTTPException, ValueError) as error:  # of an answer that is none, or leads nowhere
+            problem = f"what answers does not speak HTTP ({type(error).__name__})"
         self._told.note(problem, lost)

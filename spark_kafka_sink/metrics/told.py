@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from spark_kafka_sink.base.printable import shown
+
 logger = logging.getLogger(__name__)
 
 _MOST_OF_ERROR = 500
@@ -27,6 +29,7 @@ class Told:
         if problem is None:
             self._note_success(lost)
             return
+        problem = shown(problem)
         if self._told is None:
             self._lost_before = lost
         self._failed += 1

@@ -16,12 +16,14 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, listen
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.listener import JoinedMetrics
 from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.push import Pushing
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
 from tests.unit.test_metrics_names import a_line, of_a_job
@@ -166,6 +168,37 @@ def test_a_gateway_that_is_not_there_costs_a_line_in_the_log(
     (record,) = caplog.records
     assert "cannot push to http://127.0.0.1:1: " in record.message
     assert "refused" in record.message
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            b"HTTP/1.1 500 \x1b[2J marked-hush\r\nContent-Length: 0\r\n\r\n",
+            r"500: \x1b[2J [hidden]",
+        ),
+        (b"\x1b[2J marked-hush\r\n\r\n", "does not speak HTTP (BadStatusLine)"),
+        (b"HTTP/1.1 302 x\r\nLocation: http://[\r\nContent-Length: 0\r\n\r\n", "(ValueError)"),
+    ],
+)
+def test_what_a_gateway_answers_forges_no_line_of_the_log(
+    answer: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Hostile(Gateway):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.wfile.write(answer)
+
+    secret = Secret("marked-hush")
+    with HTTPServer(("127.0.0.1", 0), Hostile) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        Pushing(f"http://127.0.0.1:{server.server_port}", "nightly", 60).send(of_a_job(a_line()), 0)
+        thread.join()
+    (record,) = caplog.records
+    assert said in record.message
+    assert record.message.isprintable()
+    assert secret.reveal() not in record.message
 
 
 PUSH_URL = "metrics.prometheus.push.url"
