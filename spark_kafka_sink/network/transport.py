@@ -173,11 +173,11 @@ class SelectorNetwork:
         self._selector.modify(channel.socket, interest, channel)
 
     def _serve_writable(self, channel: Channel, events: list[NetworkEvent]) -> None:
+        # With TLS, new keys that were read before may have taken the rest along.
+        channel.write()
         if channel.has_unsent:
-            channel.write()
-            if channel.has_unsent:
-                return
-            events.append(SendCompleted(channel.channel_id))
+            return
+        events.append(SendCompleted(channel.channel_id))
         self._selector.modify(channel.socket, selectors.EVENT_READ, channel)
 
     def _drain_wakeups(self) -> None:

@@ -192,6 +192,37 @@ def test_answers_arrive_while_a_request_is_being_written(
     assert SendCompleted(CHANNEL) not in events
 
 
+class Renewing(PlaintextChannel):
+    """Sends all that is left as soon as it reads, as TLS does with new keys."""
+
+    def read(self) -> bytes:
+        data = super().read()
+        self.socket.settimeout(DEADLINE_S)
+        while self.has_unsent:
+            self.write()
+        self.socket.setblocking(False)
+        return data
+
+
+def test_a_request_whose_rest_goes_with_what_a_channel_sends_by_itself_is_complete(
+    listener: socket.socket,
+) -> None:
+    network = SelectorNetwork(open_channel=Renewing)
+    network.connect(CHANNEL, address_of(listener), "localhost")
+    until(network, has(Connected))
+    peer, _ = listener.accept()
+    with peer:
+        peer.settimeout(DEADLINE_S)
+        network.send(CHANNEL, [bytes(16 * MIB)])
+        peer.sendall(b"new keys")
+        reading = threading.Thread(target=read_exactly, args=(peer, 16 * MIB))
+        reading.start()
+        events = until(network, has(SendCompleted))
+        reading.join(DEADLINE_S)
+    network.close()
+    assert received_bytes(events) == b"new keys"
+
+
 def test_an_idle_channel_does_not_keep_poll_awake(
     network: SelectorNetwork, peer: socket.socket
 ) -> None:
