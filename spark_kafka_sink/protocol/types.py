@@ -15,7 +15,6 @@ Source: Kafka protocol guide; KIP-482 for compact and tagged forms.
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Union
 from uuid import UUID
@@ -252,8 +251,8 @@ def text_decoder(compact: bool, nullable: bool) -> Decoder:
 _MOST_CLEANED, _EACH = 250_000, 100
 
 
-class _Texts(threading.local):
-    """The texts of the answer that this thread decodes.
+class _Texts:
+    """The texts of the answer that is decoded; of several, where threads decode at once.
 
     To clean one takes up to 100 ms, and an answer may hold 20,000: a peer could keep this process
     from looking at its deadlines. So of one answer at most ``_MOST_CLEANED`` characters are
