@@ -142,13 +142,15 @@ class SelectorNetwork:
             if not channel.is_connected:
                 self._go_on_connecting(channel, events)
                 return
+            had_unsent = channel.has_unsent
             if mask & selectors.EVENT_READ:
                 data = channel.read()
                 if data:
                     events.append(Received(channel.channel_id, data))
                     if channel.failure is not None:
                         raise channel.failure
-            if mask & selectors.EVENT_WRITE:
+            # TLS that has read new keys may have taken the rest along: its answer comes next.
+            if mask & selectors.EVENT_WRITE or (had_unsent and not channel.has_unsent):
                 self._serve_writable(channel, events)
         except (OSError, RefusedError) as error:
             self._lose(channel, error, events)
@@ -173,7 +175,6 @@ class SelectorNetwork:
         self._selector.modify(channel.socket, interest, channel)
 
     def _serve_writable(self, channel: Channel, events: list[NetworkEvent]) -> None:
-        # With TLS, new keys that were read before may have taken the rest along.
         channel.write()
         if channel.has_unsent:
             return
