@@ -189,12 +189,10 @@ def stream(steps: Steps, process: Stream, flights_count: int) -> None:
     with steps.step("Starting Spark: spark-submit … jobs/stream_to_kafka.py") as step:
         process.wait(process.has_started)
         step.say("Spark runs jobs/stream_to_kafka.py with conf/demo.conf")
-    with steps.step(
-        "First micro-batch: loading, and compiling kernels if no cache has them"
-    ) as step:
+    with steps.step("First micro-batch: Spark starts Python workers, which load the sink") as step:
         process.wait(lambda: bool(process.metrics.lines()))
         first = process.metrics.totals()["records"]
-        step.say(f"First micro-batch: {first:,} records acknowledged, kernels are compiled")
+        step.say(f"First micro-batch: {first:,} records acknowledged")
     with steps.step("Streaming") as step:
 
         def show(metrics: Metrics) -> None:

@@ -47,7 +47,7 @@ def test_the_demo_shows_progress_and_results_without_noise() -> None:
     for text in (
         "Starting Kafka",
         "Starting Spark",
-        "compiling kernels",
+        "which load the sink",
         "20,000 of 20,000 flights, 12 micro-batches",
         "a record: partition ",
         '"carrier":"',
