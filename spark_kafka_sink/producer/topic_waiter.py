@@ -171,6 +171,9 @@ class TopicWaiter:
             if now_ms >= deadline_ms:
                 if unknown:
                     raise self._topic_unknown(unknown[0])
+                if not is_asked:  # and so nobody says that it does not exist
+                    topic = min(lacking)
+                    raise self._not_present(f"Partition {highest[topic]} of topic {topic}")
                 self._in_vain_ms.update(dict.fromkeys(lacking, now_ms))
                 return snapshot
             self._note_use(topics)
@@ -188,8 +191,10 @@ class TopicWaiter:
         problem = self._metadata.problems.get(topic)
         if problem is not None:
             return TopicError(problem.message)
+        return self._not_present(f"Topic {topic}")
+
+    def _not_present(self, what: str) -> TopicError:
         why = self._updater.last_failure or "the cluster did not answer"
         return TopicError(
-            f"Topic {topic} not present in metadata after kafka.max.block.ms = "
-            f"{self._max_block_ms}: {why}"
+            f"{what} not present in metadata after kafka.max.block.ms = {self._max_block_ms}: {why}"
         )

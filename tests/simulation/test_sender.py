@@ -228,6 +228,19 @@ def test_a_partition_that_does_not_exist_is_refused():
         simulation.append_to(7, [b"a"])
 
 
+def test_without_an_answer_a_partition_is_not_known_to_be_missing():
+    """It may have been added: the row is no dead letter because brokers were away."""
+    simulation = simulate(max_block_ms="5000")
+    simulation.append_to(0, [b"a"])
+    simulation.producer.flush()
+    simulation.cluster.add_partitions("t", 8)
+    for node_id in list(simulation.cluster.brokers):
+        simulation.cluster.stop(node_id)
+    message = r"Partition 7 of topic t not present .* = 5000: .*(reachable|refused|reset)"
+    with pytest.raises(TopicError, match=message):
+        simulation.append_to(7, [b"b"])
+
+
 def test_an_unknown_topic_is_waited_for_and_then_named():
     simulation = Simulation(max_block_ms="3000")
     with pytest.raises(TopicError, match=r"topic 'nope': UNKNOWN_TOPIC_OR_PARTITION"):
