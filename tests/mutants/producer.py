@@ -128,7 +128,7 @@ _SEQUENCES = (
     ),
     Mutant(
         "producer/sequences.py",
-        "return len(sequences.in_flight) >= _MAX_IN_FLIGHT_PER_PARTITION",
+        "return bool(sequences.in_flight) and remembered >= _MAX_IN_FLIGHT_PER_PARTITION",
         "return False",
         ("unit/test_sequences.py",),
     ),
@@ -185,9 +185,14 @@ _SEQUENCES = (
     ),
     Mutant(
         "producer/sequences.py",
-        "            if sequences.in_flight and sequences.in_flight[0].may_be_appended:\n"
-        "                return True\n",
-        "",
+        "            sequences.acked_out_of_turn = 0\n",
+        "            pass\n",
+        ("unit/test_sequences.py",),
+    ),
+    Mutant(
+        "producer/sequences.py",
+        "sequences.acked_out_of_turn += 1",
+        "sequences.acked_out_of_turn = 0",
         ("simulation/test_changed_clusters.py",),
     ),
     Mutant(

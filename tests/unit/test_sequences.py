@@ -155,6 +155,20 @@ def test_five_in_flight_at_most(state: ProducerState) -> None:
     assert not state.must_wait(make_batch(T0))
 
 
+def test_those_acknowledged_out_of_turn_count_until_nothing_is_in_flight(
+    state: ProducerState,
+) -> None:
+    """A new leader has answered; of the first one's answer, brokers remember five numbers."""
+    acknowledge(state, *drained(state, 1))
+    first, *others = drained(state, *[1] * 5)
+    acknowledge(state, *others)
+    assert state.must_wait(make_batch(T0))
+    acknowledge(state, first)
+    assert not state.must_wait(make_batch(T0))
+    drained(state, 1)
+    assert not state.must_wait(make_batch(T0))
+
+
 def test_a_retry_waits_for_what_is_before_it(state: ProducerState) -> None:
     acknowledge(state, *drained(state, 1))
     first, second = drained(state, 1, 1)
