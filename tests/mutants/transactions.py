@@ -204,12 +204,6 @@ _LOG_ROWS = (
     ),
     Mutant(
         "transactions/decision_log.py",
-        "if record.key == self._key and batch.is_transactional:",
-        "if record.key == self._key:",
-        (*_GUARDS, *_LOST),
-    ),
-    Mutant(
-        "transactions/decision_log.py",
         "if stored is not None and batch.marker.is_commit:",
         "if stored is not None:",
         _LOG,

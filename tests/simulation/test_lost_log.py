@@ -81,8 +81,8 @@ def test_a_copy_of_the_log_is_not_the_log(lives: Lives) -> None:
     records = [NewRecord(r.key, r.value) for r in copied if r.key]
     batch = encode_batch(records, 0, NO_PRODUCER, -1, is_transactional=False)
     log.append(None, batch, 12, lives.world.clock.ms + PATIENCE_MS)
-    with pytest.raises(MissingRecordError):
-        lives.batch(1, driver(2))
+    with pytest.raises(MissingRecordError, match="the brokers know that it was used"):
+        lives.protocol.plan(driver(2), None)
 
 
 FOREIGN_MARKS = (b"", b"\xff", b"null", b"1", b"[]", b"{}", b'{"log": 1}', b"[" * 100_000, None)
