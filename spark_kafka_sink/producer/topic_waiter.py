@@ -141,7 +141,7 @@ class TopicWaiter:
                 missing = [t for t in unknown if t in problems and t not in tried]
                 if missing and self._creates_topics:
                     return missing
-                left_ms = deadline_ms - self._clock.now_ms()
+                left_ms = self._left_ms(deadline_ms)
                 if left_ms <= 0:
                     raise self._topic_unknown(unknown[0])
                 self._monitor.wait(left_ms)
@@ -168,7 +168,8 @@ class TopicWaiter:
             is_asked = self._metadata.age_ms(now_ms) < now_ms - began_ms
             if is_asked and not unknown and lacking <= self._in_vain(began_ms):
                 return snapshot
-            if now_ms >= deadline_ms:
+            left_ms = self._left_ms(deadline_ms)
+            if left_ms <= 0:
                 if unknown:
                     raise self._topic_unknown(unknown[0])
                 if not is_asked:  # and so nobody says that it does not exist
@@ -180,7 +181,12 @@ class TopicWaiter:
             ask()
             ask = self._metadata.request_update
             self._client.wakeup()
-            self._monitor.wait(deadline_ms - now_ms)
+            self._monitor.wait(left_ms)
+
+    def _left_ms(self, deadline_ms: int) -> int:
+        """How long to wait yet: a pause that brokers have asked for does not count."""
+        pause_ends_ms = self._client.pauses.latest_end_ms
+        return max(deadline_ms, pause_ends_ms + self._max_block_ms) - self._clock.now_ms()
 
     def _in_vain(self, now_ms: int) -> set[str]:
         """Return the topics whose partitions were waited for in vain a short time ago."""

@@ -190,3 +190,17 @@ def test_other_brokers_time_goes_on_meanwhile():
     simulation.append_to(other, [b"never"])
     with pytest.raises(DeliveryError, match=f"t-{other} not acknowledged .*, 3000 ms old"):
         simulation.producer.flush()
+
+
+def test_a_topic_is_waited_for_beyond_a_pause():
+    """Its only broker looks at no metadata request before that; max.block.ms is shorter."""
+    simulation = Simulation(brokers=1, max_block_ms="1000", **IMPATIENT)
+    for topic in ("t", "next"):
+        simulation.cluster.create_topic(topic, 1)
+    simulation.append_to(0, [b"first"])
+    simulation.cluster.throttle_time_ms = PAUSE_MS
+    simulation.producer.flush()
+    simulation.cluster.throttle_time_ms = 0
+    simulation.append_to(0, [b"after"], topic="next")
+    simulation.producer.flush()
+    assert simulation.values("next")[0] == [b"after"]
