@@ -218,7 +218,7 @@ _LOG_ROWS = (
         "transactions/decision_log.py",
         "is_implicit = min(token.transaction_version, now) >= IMPLICIT_PARTITIONS_VERSION",
         "is_implicit = token.transaction_version >= IMPLICIT_PARTITIONS_VERSION",
-        ("simulation/test_scenarios.py", *_PROTOCOL),
+        _GUARDS,
     ),
     Mutant(
         "transactions/decision_log.py",

@@ -143,6 +143,17 @@ def test_a_record_that_the_leader_has_already_is_written(lives: Lives) -> None:
     lives.protocol.log._check_appended(duplicate_sequence_number, "p.driver", 100)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_downgrade_between_plan_and_decision(version: int) -> None:
+    """With the requests of transaction.version 2 the driver's own transaction would be stuck."""
+    lives = Lives(2)
+    plan = lives.protocol.plan(driver(1), None)
+    written = [lives.write(plan, 0, b"0")]
+    lives.world.transactions.transaction_version = version
+    lives.protocol.commit(plan, unit(0), written)
+    assert lives.visible() == [b"0"]
+
+
 def test_the_log_is_read_from_its_end(lives: Lives) -> None:
     """All prefixes share a partition, and each start reads it."""
     for number in range(30):
