@@ -290,7 +290,7 @@ _RECORDS = (
         "transactions/model.py",
         "others = (w for w in written if w.write_id != self.write.write_id)",
         "others = written",
-        _WRITES,
+        _MODEL,
     ),
     Mutant(
         "transactions/ownership.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +25,7 @@ from spark_kafka_sink.transactions.model import (
     Plan,
     TaskTransaction,
     Unit,
+    Write,
 )
 
 DRIVER = Driver("d1", "host", 17, "/ck", "orders")
@@ -119,6 +121,15 @@ def test_owners_are_superseded_and_remembered() -> None:
     assert decision.phase is Phase.DECIDED
     assert "d98" in decision.superseded
     assert len(decision.superseded) == 64
+
+
+def test_of_each_name_only_the_last_version_is_remembered() -> None:
+    """Else a job that runs often enough has too many names."""
+    decision = Decision(DRIVER)
+    for version in range(3):
+        for write_id in ("etl", "other"):
+            decision = replace(decision, write=Write(write_id, version)).done()
+    assert sorted(decision.written) == [Write("etl", 2), Write("other", 2)]
 
 
 def test_a_replay_with_the_same_rows_fills_in_what_is_missing() -> None:
