@@ -93,6 +93,12 @@ def without(text: str, secrets: Iterable[str]) -> str:
     """
     sent = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
     known = {secret for secret in known_secrets() if len(secret) >= _LEAST_SECRET}
+    # Encoded, over several words: what hides another secret in them would leave the rest.
+    encoded = [_is_quoted(secret) for secret in sent | known if secret not in text]
+    forms = [(form, _core(form)) for form in _forms(text)] if encoded else []
+    found = [test for test in encoded if any(test(*form) for form in forms)]
+    if any(not _is_in_a_word(text, test) for test in found):
+        return HIDDEN
     # The longest first: one may begin with another.
     for secret in sorted(sent | known, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
@@ -110,6 +116,10 @@ _Test = Callable[[str, str], bool]
 
 def _is_in(text: str, tests: Iterable[_Test]) -> bool:
     return any(test(form, _core(form)) for form in _forms(text) for test in tests)
+
+
+def _is_in_a_word(text: str, test: _Test) -> bool:
+    return any(_is_in(word, [test]) for word in text.split())
 
 
 def _core(text: str) -> str:

@@ -86,7 +86,7 @@ _USED = {**PRODUCER_CONFIG.keys, **SECURITY_CONFIG.keys}
 _TOLD = [*JAVA_CLASS_KEYS, *LIBRDKAFKA_KEYS]
 
 # More than any option of Spark's other sinks and sources has with one of this sink's.
-_SIMILARITY = 0.85
+_SIMILARITY = 0.8
 # A longer or shorter name is another option's, or one of Confluent's: ``_of_rows`` knows these.
 _MOST_ERRORS = 3
 

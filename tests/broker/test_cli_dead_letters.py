@@ -51,7 +51,8 @@ class Dead:
         options = SinkOptions.parse(
             {
                 "kafka.bootstrap.servers": self.servers,
-                "kafka.max.block.ms": str(AN_HOUR_MS),
+                # Partitions that do not exist are waited for as long as that.
+                "kafka.max.block.ms": "10000",
                 "topic": self.topic,
                 "errors.tolerance": "all",
                 "errors.deadletterqueue.topic.name": self.name,

@@ -24,8 +24,10 @@ def test_files_exist():
 
 def test_commands_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    named = {target for text in in_backticks() for target in re.findall(r"^make ([a-z-]+)", text)}
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    named = {
+        target for text in in_backticks() for target in re.findall(r"^make ([a-z0-9-]+)", text)
+    }
     assert named <= targets
     phony = re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     assert phony is not None

@@ -144,3 +144,8 @@ def test_of_a_text_without_end_only_the_beginning_is_shown() -> None:
     text = shown("\x1b" * 50_000_000)
     assert text.isprintable()
     assert len(text) == MOST_SHOWN + 2
+
+
+def test_what_one_secret_hides_of_another_does_not_leave_its_rest() -> None:
+    text = "refused: CLIENT-SECRET=PART-ONE SS/W?RD-0815"
+    assert shown(text, ["part-one ss/w?rd-0815", "SS/W?RD-0815"]) == HIDDEN

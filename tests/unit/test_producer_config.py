@@ -96,6 +96,7 @@ def test_the_table_itself(name: str) -> None:
 def test_fields_and_keys_are_the_same() -> None:
     fields = {field.name for field in dataclasses.fields(ProducerConfig)}
     assert fields - {
+        "decision_log",
         "max_bytes_per_second",
         "topic_creation",
         "security",
