@@ -93,25 +93,35 @@ def without(text: str, secrets: Iterable[str]) -> str:
     """
     sent = {secret for secret in secrets if len(secret) >= _LEAST_SECRET}
     known = {secret for secret in known_secrets() if len(secret) >= _LEAST_SECRET}
+    secrets = sent | known
+    if not secrets:
+        return text
+    forms = _forms_and_cores(text)
     # Encoded, over several words: what hides another secret in them would leave the rest.
-    encoded = [_is_quoted(secret) for secret in sent | known if secret not in text]
-    forms = [(form, _core(form)) for form in _forms(text)] if encoded else []
+    encoded = [_is_quoted(secret) for secret in secrets if secret not in text]
     found = [test for test in encoded if any(test(*form) for form in forms)]
     if any(not _is_in_a_word(text, test) for test in found):
         return HIDDEN
     # The longest first: one may begin with another.
-    for secret in sorted(sent | known, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    whole = [_is_quoted(secret) for secret in sent | known]
-    if not whole or not _is_in(text, [*whole, *map(_is_cited, sent)]):
+    for secret in sorted(secrets, key=len, reverse=True):
+        if secret in text:
+            text = text.replace(secret, HIDDEN)
+            forms = _forms_and_cores(text)
+    whole = [_is_quoted(secret) for secret in secrets]
+    tests = [*whole, *map(_is_cited, sent)]
+    if not any(test(*form) for form in forms for test in tests):
         return text
     words = re.split(r"(\s+)", text)
     text = "".join(HIDDEN if _is_in(word, whole) else word for word in words)
-    return HIDDEN if _is_in(text, [*whole, *map(_is_cited, sent)]) else text
+    return HIDDEN if _is_in(text, tests) else text
 
 
 _Test = Callable[[str, str], bool]
 """Whether a secret is in a text; takes that, and its ``_core``."""
+
+
+def _forms_and_cores(text: str) -> list[tuple[str, str]]:
+    return [(form, _core(form)) for form in _forms(text)]
 
 
 def _is_in(text: str, tests: Iterable[_Test]) -> bool:
