@@ -15,9 +15,9 @@ password is given.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from cryptography import x509
@@ -52,7 +52,6 @@ _MARKS = frozenset(
         bytes.fromhex("6086480186f966adca7b0101"),  # 2.16.840.1.113894.746875.1.1, keytool's mark
     }
 )
-_LONGEST_END = 64
 _UNREADABLE = (
     "its password is wrong, or it is encrypted in a way that is not read here; "
     "keytool and openssl pkcs12 write what is read, unless they are told to write old ciphers"
@@ -128,7 +127,10 @@ def key_count(data: bytes) -> int:
 
 def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
     der.check_iterations(data)
-    der.check_count(_iterations_of_mac(data))
+    for mac in islice(der.elements(der.first(data, der.SEQUENCE).content), 2, 3):
+        # The digest, the salt, and how often both are hashed, which is 1 where it is left out.
+        for number in islice(der.elements(mac.content), 2, 3):
+            der.check_count(der.integer(number))
     try:
         with warnings.catch_warnings():
             # BER, as some programs write it: read all the same.
@@ -138,22 +140,6 @@ def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
         list(_parts(data))  # tells a damaged store from a wrong password
         # Without the cause: its text is OpenSSL's, and says no more.
         raise StorePasswordError(_UNREADABLE) from None
-
-
-def _iterations_of_mac(data: bytes) -> int:
-    """Return how often the MAC's key is hashed: the last number of what comes last, 1 without."""
-    try:
-        macs = list(der.elements(der.first(data, der.SEQUENCE).content))[2:3]
-        numbers = [part for mac in macs for part in der.elements(mac.content)][2:3]
-        return der.integer(numbers[0]) if numbers else 1
-    except DamagedStoreError:
-        pass
-    # BER, where pairs of zeros stand at the end of what has no length.
-    found = (
-        re.search(rb"(?s)\x02%c(.{%d})(?:\0\0)*\Z" % (size, size), data[-_LONGEST_END:])
-        for size in range(1, 9)
-    )
-    return max([1, *(int.from_bytes(number[1], "big") for number in found if number)])
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[bytes, ...]:

@@ -64,6 +64,19 @@ def in_ber(data: bytes) -> bytes:
     return b"\x30\x80" + der.first(data, der.SEQUENCE).value + b"\0\0"
 
 
+def in_pieces(data: bytes, size: int) -> bytes:
+    """BER, where all stands in strings of ``size`` bytes each, and more follows."""
+    version, content, mac = der.elements(der.first(data, der.SEQUENCE).content)
+    kind, text = der.elements(content.content)
+    text = der.first(text.content, der.OCTET_STRING)
+    pieces = [encoded(4, text.value[at : at + size]) for at in range(0, len(text.value), size)]
+    # The first ones are in a string of their own, as it may be.
+    cut = b"\x24\x80" + b"".join(pieces[:3]) + b"\0\0" + b"".join(pieces[3:])
+    safe = encoded(kind.tag, kind.value) + encoded(0xA0, b"\x24\x80" + cut + b"\0\0")
+    parts = encoded(version.tag, version.value) + encoded(content.tag, safe)
+    return b"\x30\x80" + parts + encoded(mac.tag, mac.value) + b"\0\0" + b"more"
+
+
 def in_pem(data: bytes) -> str:
     return pem.encode("ENCRYPTED PRIVATE KEY", data)
 
@@ -87,11 +100,63 @@ def test_a_pkcs12_store_that_is_encrypted_for_minutes(
     assert LIMIT in error_of(store, tmp_path, password=Secret(PASSWORD))
 
 
-@pytest.mark.parametrize("form", [bytes, in_ber, lambda data: in_ber(data) + b"\0\0"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        bytes,
+        in_ber,
+        lambda data: in_ber(data) + b"\0\0",
+        lambda data: in_ber(data) + b"more",
+        lambda data: in_ber(_longer(data, number(TOO_MANY), b"\x02\x81\x04")),
+        lambda data: _longer(data, number(TOO_MANY), b"\x02\x84\0\0\0\x04"),
+    ],
+)
 def test_a_pkcs12_store_whose_mac_takes_minutes(
     form: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     assert LIMIT in error_of(form(of_mac(STORE, TOO_MANY)), tmp_path, password=Secret(PASSWORD))
+
+
+def test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer(tmp_path: Path) -> None:
+    store = of_mac(STORE, 6_000_000)
+    store = _longer(store, number(6_000_000), b"\x1f\x02\x03")
+    assert "not the ASN.1" in error_of(store, tmp_path, password=Secret(PASSWORD))
+
+
+def _longer(data: bytes, found: bytes, head: bytes) -> bytes:
+    """A number at the end of ``data`` with another tag and length: BER knows several."""
+    *parts, mac = der.elements(der.first(data, der.SEQUENCE).content)
+    assert mac.value.endswith(found)
+    body = b"".join(encoded(part.tag, part.value) for part in parts)
+    last = encoded(mac.tag, mac.value[: -len(found)] + head + found[2:])
+    return encoded(der.SEQUENCE, body + last)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_pkcs12_store_in_pieces(size: int, tmp_path: Path) -> None:
+    """What is looked for stands across the cuts; whole ones are read."""
+    config = of_file(tmp_path, in_pieces(STORE, size), password=Secret(PASSWORD))
+    assert stores.key_material(config, KEY_OPTIONS) is not None
+    store = in_pieces(of_kdf(STORE, _KDF, TOO_MANY), size)
+    assert LIMIT in error_of(store, tmp_path, password=Secret(PASSWORD))
+
+
+def test_an_identifier_with_a_longer_length(tmp_path: Path) -> None:
+    data = of_kdf(KEY, _KDF, TOO_MANY).replace(b"\x06\x09" + _KDF, b"\x06\x81\x09" + _KDF)
+    with pytest.raises(DamagedStoreError, match=LIMIT):
+        der.check_iterations(data)
+
+
+def test_strings_inside_strings_without_end() -> None:
+    data = b""
+    for _ in range(5_000):
+        data = b"\x24\x84" + len(data).to_bytes(4, "big") + data
+    der.check_iterations(data)
+
+
+def test_levels_without_end_are_refused(tmp_path: Path) -> None:
+    for data in (b"\x30\x80" * 100_000, b"\x30\x80" + b"\x24\x80" * 100_000):
+        assert "not the ASN.1" in error_of(data, tmp_path, password=Secret(PASSWORD))
 
 
 def test_a_key_in_pem(tmp_path: Path) -> None:
