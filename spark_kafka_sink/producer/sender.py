@@ -331,7 +331,7 @@ class Sender:
     ) -> None:
         """A broker that is not the leader says who is (KIP-951)."""
         current = partition.current_leader
-        if partition.error_code and current.leader_id >= 0 and current.leader_epoch >= 0:
+        if partition.error_code:
             leader = PartitionMetadata(current.leader_id, current.leader_epoch)
             nodes = [Node(e.node_id, e.host, e.port, e.rack) for e in response.node_endpoints]
             self._metadata.update_leader(topic_partition, leader, nodes)

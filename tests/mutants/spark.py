@@ -10,6 +10,7 @@ _GUARDS = ("unit/test_spark_guards.py",)
 _LETTERS = ("simulation/test_dead_letters.py",)
 _NAMES = ("unit/test_topic_names.py",)
 _OPTIONS = ("unit/test_sink_options.py",)
+_BACKGROUND = ("unit/test_background.py",)
 _KEY = "producer.bootstrap_servers, producer.security, options.topic, options.dead_letters"
 
 _DECISION_LOG = (
@@ -82,7 +83,46 @@ _FORKS = (
         "metrics/background.py",
         "    _guard = Lock()\n    _senders.clear()\n",
         "    _senders.clear()\n",
-        ("unit/test_background.py",),
+        _BACKGROUND,
+    ),
+    Mutant(
+        "metrics/background.py",
+        "    _guard = Lock()\n    _senders.clear()\n",
+        "    _guard = Lock()\n",
+        _BACKGROUND,
+    ),
+)
+
+_METRICS = (
+    Mutant("metrics/background.py", ' if name != "partitions"}', "}", _BACKGROUND),
+    Mutant("metrics/background.py", "            self._told = None\n", "", _BACKGROUND),
+    Mutant("metrics/background.py", "self._awaited_by -= 1", "pass", _BACKGROUND),
+    Mutant(
+        "metrics/files.py",
+        "if os.write(file, data) < len(data):",
+        "if os.write(file, data) < 0:",
+        ("unit/test_metrics_files.py",),
+    ),
+    Mutant(
+        "report/reading.py",
+        "        except UnicodeDecodeError:\n            return True\n",
+        "        except UnicodeDecodeError:\n            pass\n",
+        ("unit/test_report_malformed.py::test_bytes_that_are_no_text_reach_no_column",),
+    ),
+    Mutant(
+        "spark/commit.py",
+        "summary.planned = summary.planned or message.planned",
+        "summary.planned = message.planned",
+        ("unit/test_commit.py",),
+    ),
+)
+
+_COLUMNS = (
+    Mutant(
+        "columns/arrow_types.py",
+        "        and entry.num_fields == 2\n",
+        "",
+        ("unit/test_record_columns.py::test_a_type_that_cannot_be_read_is_an_error",),
     ),
 )
 
@@ -101,4 +141,4 @@ _TASKS = (
     ),
 )
 
-MUTANTS = _DECISION_LOG + _CALLS + _CACHES + _FORKS + _TASKS
+MUTANTS = _DECISION_LOG + _CALLS + _CACHES + _FORKS + _METRICS + _COLUMNS + _TASKS

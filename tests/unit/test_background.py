@@ -51,6 +51,13 @@ def test_a_pause_leaves_python_to_the_commit_and_ends_when_somebody_waits() -> N
     assert done == [1, 2]
 
 
+def test_nobody_waits_any_more_once_a_wait_is_over() -> None:
+    """The pause is for what comes after it again."""
+    background = Background()
+    assert background.wait(0)
+    assert background._awaited_by == 0
+
+
 # --- places ---------------------------------------------------------------------------------------
 
 
@@ -72,6 +79,41 @@ def test_a_fork_does_not_wait_for_a_thread_that_it_has_not() -> None:
         if child == 0:
             os._exit(0 if module._guard.acquire(blocking=False) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_fork_sends_with_a_thread_of_its_own() -> None:
+    """The sender of the process that it comes from takes lines there, and nobody sends them."""
+    sent: list[Any] = []
+
+    def send(place: str) -> module.Sender:
+        return send_behind(place, lambda: lambda line, lost: sent.append(line), line(), PATIENCE_S)
+
+    assert send("a").wait()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if send("a").wait() and len(sent) == 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_told_of_partitions_is_not_sent() -> None:
+    """With ten thousand partitions it is a megabyte for each line that waits."""
+    sent: list[Any] = []
+    given = line(partitions={"t": {}}, topics={"t": {}})
+    sender = send_behind("p", lambda: lambda line, lost: sent.append(line), given, PATIENCE_S)
+    assert sender.wait()
+    assert sent == [line(topics={"t": {}})]
+
+
+def test_a_failure_is_told_again_once_a_line_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+    fails = iter([True, True, False, True])
+
+    def send(line: dict[str, Any], lost: int) -> None:
+        if next(fails):
+            raise ValueError("no gateway")
+
+    for _ in range(4):
+        assert send_behind("f", lambda: send, line(), PATIENCE_S).wait()
+    assert len(caplog.messages) == 2
 
 
 def test_places_that_are_not_used_any_more_are_left() -> None:

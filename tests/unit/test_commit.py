@@ -22,6 +22,7 @@ from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_NOTE,
     BatchSummary,
     KafkaCommitMessage,
+    Planned,
     report_abort,
     report_commit,
 )
@@ -124,6 +125,15 @@ def test_messages_are_merged() -> None:
         A0: PartitionReport(0, 6, 7, 70, 90),
         B0: PartitionReport(9, 9, 1, 1, 1),
     }
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_planning_of_whichever_task_has_it_is_told(first: bool) -> None:
+    """Of Spark partition 0 alone, whose message may come anywhere."""
+    one, other = message(), message()
+    one.planned = Planned(1, 2.5)
+    messages = [one, other] if first else [other, one]
+    assert BatchSummary.merge(messages).planned == Planned(1, 2.5)
 
 
 def test_merging_leaves_the_messages_alone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,18 @@ def test_what_cannot_be_written_is_told_once_and_not_raised(
     assert told == f"metrics.path: {path} is written again; those of 3 batch(es) are missing"
     (problem,) = put_out(MetricsOutputs("nosuch://x"), line(1))
     assert problem.startswith("metrics.path: cannot append to nosuch://x: ")
+
+
+def test_a_line_that_a_full_disk_cuts_off_is_told(tmp_path: Path) -> None:
+    """The system takes a part and raises nothing. A limit of files' sizes does the same."""
+    path = tmp_path / "m"
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+        told = [*put_out(MetricsOutputs(str(path)), line(1))]
+        os._exit(0 if told and "written in part" in told[0] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert path.stat().st_size == 10
 
 
 def test_of_a_long_error_its_first_line_is_told() -> None:

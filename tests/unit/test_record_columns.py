@@ -373,6 +373,10 @@ def run_end_encoded() -> pa.Array:
             "headers",
             pa.array([[], [], []], pa.list_(pa.struct([("k", pa.string()), ("v", pa.int64())]))),
         ),
+        (
+            "headers",
+            pa.array([[], [], []], pa.list_(pa.struct([*HEADER, pa.field("more", pa.string())]))),
+        ),
     ],
     ids=lambda parameter: str(getattr(parameter, "type", parameter)),
 )

@@ -18,6 +18,7 @@ from spark_kafka_sink.report import reading
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.following import FollowedReport
 from spark_kafka_sink.report.page import render
+from spark_kafka_sink.report.reading import parse
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER, THROTTLED
 from tests.unit.test_report import numbered, text
 
@@ -110,6 +111,14 @@ MALFORMED = {
 }
 HARMLESS = ("huge", "a scale that overflows")
 """What is read all the same: a field may have any length, and nothing is computed of a scale."""
+
+
+@pytest.mark.parametrize("name", ["query_id", "error", "of nobody"])
+def test_bytes_that_are_no_text_reach_no_column(name: str) -> None:
+    """Pyarrow takes them, and Python fails when they are shown."""
+    good = having()
+    found = parse([good, with_raw(name, b'"\xe9"')], None)
+    assert (found.texts, found.left_out) == ([good], 1)
 
 
 @pytest.mark.parametrize("kind", MALFORMED)
