@@ -60,7 +60,7 @@ def _tasks(servers: str, codec: str) -> tuple[Callable[[], Measured], Callable[[
     common = {"kafka.bootstrap.servers": servers, "topic": TOPIC, "kafka.compression.type": codec}
     tolerant = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
     rows = _rows()
-    prepare_process(True)
+    prepare_process()
     return (
         lambda: _run(rows, SinkOptions.parse({**common, **tolerant})),
         lambda: _run(rows, SinkOptions.parse(common)),

@@ -130,7 +130,7 @@ Prometheus asks, and joins them with Spark's own progress of these queries
 `host="127.0.0.1"` is for this machine only. `listening.close()` ends it.
 
 Between two scrapes the file may be rotated several times (`metrics.path.max.bytes`): rotated files are read
-as long as `metrics.path.backups` keeps them. Where it was rotated more often, the log of this process warns
+as long as they are kept. Where it was rotated more often, the log of this process warns
 that lines may be missing. `pykafka-sink top` and `report --follow` read in the same way.
 
 Why not in the sink itself: what commits a batch is a Python process of Spark's, and may be another one
@@ -259,7 +259,7 @@ commits. Object stores cannot append: there each line is a file, `TIME-QUERY-BAT
 sort by time.
 
 With `metrics.path.max.bytes`, a local file that would become larger is renamed to `.1`, that to `.2`,
-and so on; `metrics.path.backups` of them are kept.
+and so on; five of them are kept.
 
 Where metrics cannot be written, the log says so, and nothing else happens: the records are in Kafka,
 and an error would make Spark write them again. A job, and the first batch of a stream, are

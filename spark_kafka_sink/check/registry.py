@@ -71,10 +71,11 @@ def _given(
     client: RegistryClient, part: PartOptions, subject: str, asked: SchemaOptions
 ) -> Iterator[Finding]:
     """Of a schema that the options have, whether the registry would take it."""
-    if part.avro_schema is None or part.is_file or not asked.is_registered:
+    given = part.avro_schema
+    if given is None or given.is_file or not asked.is_registered:
         return
     references = tuple(version_of(client, one) for one in asked.references)
-    why = client.is_compatible(subject, Schema(None, part.avro_schema, references=references))
+    why = client.is_compatible(subject, Schema(None, given.text, references=references))
     if why is None:
         yield passed(f"{part.part}.avro.schema", f"fits the versions of subject '{subject}'")
     else:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.check.finding import Finding, failed
 from spark_kafka_sink.config.format_keys import AVRO, JSON, PROTOBUF
-from spark_kafka_sink.config.formats import PartOptions
+from spark_kafka_sink.config.formats import GivenSchema, PartOptions
 from spark_kafka_sink.config.sink_options import SinkOptions
 
 
@@ -28,21 +27,14 @@ def formats(options: SinkOptions) -> Iterator[Finding]:
 
 
 def _avro(part: PartOptions) -> None:
-    text, option = part.avro_schema, f"{part.part}.avro.schema"
-    if text is None:
-        return
-    if part.is_file:
-        option = f"{option}.file"
-        try:
-            with open(text, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{option}={text}: it cannot be read: {error}") from None
-    try:
-        json.loads(text)
-    except ValueError as error:
-        hint = "" if part.is_file else f". For the path of a file: {option}.file"
-        raise ConfigError(f"{option}: the Avro schema is no JSON: {error}{hint}") from None
+    _given(part.avro_schema, f"{part.part}.avro.schema")
+
+
+def _given(schema: GivenSchema | None, option: str) -> None:
+    from spark_kafka_sink.spark.json_schemas import given_schema
+
+    if schema is not None:
+        given_schema(schema, option)
 
 
 def _json(part: PartOptions) -> None:
@@ -50,6 +42,8 @@ def _json(part: PartOptions) -> None:
     from spark_kafka_sink.formats.patterns import patterns_of
     from spark_kafka_sink.formats.plan import JsonOptions
 
+    if part.has_id:
+        _given(part.json_schema, f"{part.part}.json.schema")
     text = part.json
     patterns_of(
         JsonOptions(

@@ -20,6 +20,10 @@ class ExactlyOnceConfig(NamedTuple):
     transaction_timeout_ms: int
     log_topic: str
     log_replication_factor: int
-    log_min_isr: int
     accepts_missing_record: bool = False
     drops_replays: bool = False
+
+    @property
+    def log_min_isr(self) -> int:
+        """Return the fewest in-sync replicas that may acknowledge a decision."""
+        return min(2, self.log_replication_factor)

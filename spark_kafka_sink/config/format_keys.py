@@ -87,16 +87,9 @@ def _of_avro(part: str) -> Iterator[ConfigKey]:
         None,
         non_empty,
         _MEDIUM,
-        f"The Avro schema that a {part} is written with, as JSON. Default: derived from the "
-        "columns as to_avro does, or what use.latest.version or use.schema.id finds.",
-    )
-    yield ConfigKey(
-        f"{part}.avro.schema.file",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
-        f"A file, on the driver, with the schema of {part}.avro.schema.",
+        f"The Avro schema that a {part} is written with, as JSON, or the path of a file with it "
+        "on the driver. Default: derived from the columns as to_avro does, or what "
+        "use.latest.version or use.schema.id finds.",
     )
 
 
@@ -138,16 +131,9 @@ def _of_json(part: str) -> Iterator[ConfigKey]:
         None,
         non_empty,
         _MEDIUM,
-        f"The JSON Schema that is registered for a {part}, with {part}.schema.id.prefix=true. "
-        "Rows are not compared with it. Default: derived from the columns.",
-    )
-    yield ConfigKey(
-        f"{part}.json.schema.file",
-        _TEXT,
-        None,
-        non_empty,
-        _MEDIUM,
-        f"A file, on the driver, with the schema of {part}.json.schema.",
+        f"The JSON Schema that is registered for a {part}, with {part}.schema.id.prefix=true; or "
+        "the path of a file with it on the driver. Rows are not compared with it. Default: derived "
+        "from the columns, with the title Row.",
     )
     for name, meaning in (
         ("timestampFormat", f"the pattern that timestamps {written}"),
@@ -218,13 +204,5 @@ FORMAT_KEYS = (
         None,
         _LOW,
         "Namespace of the record in a schema that is derived from columns.",
-    ),
-    ConfigKey(
-        "json.schema.title",
-        _TEXT,
-        "Row",
-        non_empty,
-        _LOW,
-        "Title of a JSON Schema that is derived from columns: the record's name for subjects.",
     ),
 )

@@ -35,10 +35,14 @@ class JsonText(NamedTuple):
 
 
 class GivenSchema(NamedTuple):
-    """text: of a schema, or of the name of a file with one if ``is_file``"""
+    """text: a schema, or the path of a file with one, on the driver"""
 
     text: str
-    is_file: bool
+
+    @property
+    def is_file(self) -> bool:
+        """Return whether it is a path: JSON of a schema is an object, a list or a text."""
+        return not self.text.startswith(("{", "[", '"'))
 
 
 class PartOptions(NamedTuple):
@@ -47,7 +51,6 @@ class PartOptions(NamedTuple):
     column: a column that is it; empty for none, None where nothing is said
     columns: what it is made of; empty where nothing is said
     has_id: whether the id of a schema goes with it; None where nothing is said
-    avro_schema: the text of a schema, or of the name of a file with one if ``is_file``
     descriptor_file: with the descriptors of Protobuf messages; message: the name of one
     """
 
@@ -58,8 +61,7 @@ class PartOptions(NamedTuple):
     json: JsonText
     has_id: bool | None
     id_location: str
-    avro_schema: str | None
-    is_file: bool
+    avro_schema: GivenSchema | None
     descriptor_file: str | None
     message: str | None
     json_schema: GivenSchema | None = None
@@ -73,7 +75,7 @@ class PartOptions(NamedTuple):
 class FormatOptions(NamedTuple):
     """other_columns: by part, which column it is: as ``PartOptions.column``
 
-    is_named: by format, whether a name was given for the schemas that are derived
+    is_named: whether avro.record.name was given
     """
 
     value: PartOptions
@@ -82,8 +84,7 @@ class FormatOptions(NamedTuple):
     null_when: str | None
     record_name: str
     namespace: str
-    json_title: str
-    is_named: Mapping[str, bool]
+    is_named: bool
 
 
 def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | None:
@@ -101,8 +102,7 @@ def formats_of(sink: Mapping[str, Any], own: Iterable[str]) -> FormatOptions | N
         sink["value_null_when"],
         sink["avro_record_name"],
         sink["avro_namespace"],
-        sink["json_schema_title"],
-        {AVRO: "avro.record.name" in given, JSON: "json.schema.title" in given},
+        "avro.record.name" in given,
     )
 
 
@@ -138,11 +138,6 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         )
     if len(set(columns)) < len(columns):
         raise ConfigError(f"{part}.columns names a column twice: {', '.join(columns)}")
-    schema, file = sink[f"{part}_avro_schema"], sink[f"{part}_avro_schema_file"]
-    if schema is not None and file is not None:
-        raise ConfigError(
-            f"Both {part}.avro.schema and {part}.avro.schema.file are given: leave one of them out"
-        )
     descriptors, message = _message(sink, part, chosen)
     return PartOptions(
         part=part,
@@ -152,11 +147,10 @@ def _part(sink: Mapping[str, Any], part: str, chosen: str) -> PartOptions:
         json=_json_text(sink, part),
         has_id=sink[f"{part}_schema_id_prefix"],
         id_location=sink[f"{part}_schema_id_location"],
-        avro_schema=schema if file is None else file,
-        is_file=file is not None,
+        avro_schema=_given(sink[f"{part}_avro_schema"]),
         descriptor_file=descriptors,
         message=message,
-        json_schema=_json_schema(sink, part),
+        json_schema=_given(sink[f"{part}_json_schema"]),
     )
 
 
@@ -170,15 +164,8 @@ def _json_text(sink: Mapping[str, Any], part: str) -> JsonText:
     )
 
 
-def _json_schema(sink: Mapping[str, Any], part: str) -> GivenSchema | None:
-    text, file = sink[f"{part}_json_schema"], sink[f"{part}_json_schema_file"]
-    if text is not None and file is not None:
-        raise ConfigError(
-            f"Both {part}.json.schema and {part}.json.schema.file are given: leave one of them out"
-        )
-    if text is None and file is None:
-        return None
-    return GivenSchema(file or text, file is not None)
+def _given(text: str | None) -> GivenSchema | None:
+    return None if text is None else GivenSchema(text)
 
 
 def _message(sink: Mapping[str, Any], part: str, chosen: str) -> tuple[str | None, str | None]:
@@ -201,9 +188,9 @@ def notes_on_formats(formats: FormatOptions | None, own: Iterable[str]) -> Itera
             for chosen in _GIVES_FIELDS:
                 if name.startswith(f"{part.part}.{chosen}.") and part.format != chosen:
                     yield f"option '{name}' has no effect without {part.part}.format={chosen}"
-        for name in (f"{part.part}.json.schema", f"{part.part}.json.schema.file"):
-            if name in own and part.format == JSON and not part.has_id:
-                yield f"option '{name}' has no effect without {part.part}.schema.id.prefix=true"
+        name = f"{part.part}.json.schema"
+        if name in own and part.format == JSON and not part.has_id:
+            yield f"option '{name}' has no effect without {part.part}.schema.id.prefix=true"
     if AVRO not in (formats.value.format, formats.key.format):
         for name in ("avro.record.name", "avro.namespace"):
             if name in own:

@@ -123,15 +123,7 @@ METRICS_KEYS = (
         at_least(0),
         Importance.LOW,
         "A file metrics.path that would become larger is renamed to metrics.path.1 first, and "
-        "that to .2, and so on; 0 is never.",
-    ),
-    ConfigKey(
-        "metrics.path.backups",
-        ConfigType.INT,
-        5,
-        at_least(1),
-        Importance.LOW,
-        "How many renamed files are kept.",
+        "that to .2, and so on; five of these are kept. 0 is never.",
     ),
     ConfigKey(
         "metrics.prometheus.push.url",

@@ -11,6 +11,8 @@ from spark_kafka_sink.config.metrics_keys import METRICS_KEYS, OTLP_SIGNALS, OTL
 
 _OTLP = "metrics.otlp."
 _PATH = "metrics.path"
+BACKUPS = 5
+"""How many renamed files of ``metrics.path`` are kept."""
 _PUSH_URL, _PUSH_JOB = "metrics.prometheus.push.url", "metrics.prometheus.push.job"
 
 
@@ -45,15 +47,13 @@ class OtlpOutput:
 class MetricsOutputs:
     """path: a local file, or the URI of a folder, that gets each line
 
-    max_bytes, backups: a local file that would be larger is renamed, and so many of these are kept;
-    0 bytes: never
+    max_bytes: a local file that would be larger is renamed, and ``BACKUPS`` are kept; 0: never
     push_url, push_job: a push gateway, and under which job it is told
     otlp: None unless it was asked for
     """
 
     path: str | None = None
     max_bytes: int = 0
-    backups: int = 5
     push_url: str | None = None
     push_job: str = "pykafka-sink"
     otlp: OtlpOutput | None = None
@@ -64,7 +64,6 @@ class MetricsOutputs:
         return cls(
             sink["metrics_path"],
             sink["metrics_path_max_bytes"],
-            sink["metrics_path_backups"],
             sink["metrics_prometheus_push_url"],
             sink["metrics_prometheus_push_job"],
             OtlpOutput.of(sink),

@@ -51,6 +51,17 @@ _REMOVED = {
     "limit.server.port": "max.bytes.per.second.per.task needs no server",
     "pause.path": "stop the query and start it again with its checkpoint, or set a quota",
     "batch.growth.enable": "set kafka.batch.size",
+    "preflight.topic.timeout.ms": "preflight.timeout.ms",
+    "schema.registry.request.timeout.ms": "schema.registry.timeout.ms",
+    "worker.tuning": "leave it out: Spark's Python processes are always tuned",
+    "json.schema.title": "value.json.schema with a title",
+    "metrics.path.backups": "metrics.path.max.bytes; five files are kept",
+    "transaction.log.min.isr": "leave it out: it is 2, or 1 with one replica",
+    **{
+        f"{part}.{kind}.schema.file": f"{part}.{kind}.schema with the path of the file"
+        for part in ("value", "key")
+        for kind in ("avro", "json")
+    },
     "hooks.on.error": "catch in your own code what may pass",
     "metrics.prometheus.path": "serve metrics.path with spark_kafka_sink.metrics.listen, or push",
 }

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _BASIC, _BEARER = "schema_registry_basic_auth_", "schema_registry_bearer_auth_"
 _SSL = "schema_registry_"
 _NAMES = frozenset(key.name for key in REGISTRY_KEYS)
+# One request may take a part of schema.registry.timeout.ms, so that the next address is tried.
+_TRIES, _LEAST_REQUEST_MS = 3, 5000
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _SCHEMA_OPTION = {
     AVRO: "avro.schema",
@@ -224,7 +226,7 @@ def _references_of(
 ) -> tuple[Reference, ...]:
     """chosen: the option that says which schema is taken, or None for that of the part's own"""
     name = part.part
-    given = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
+    given: object = {AVRO: part.avro_schema, JSON: part.json_schema}.get(part.format)
     if chosen is not None and given is not None:
         raise ConfigError(
             f"{name}.{part.format}.schema and {chosen} both say which schema to write with: leave "
@@ -275,6 +277,7 @@ def _reference(found: Mapping[str, Any]) -> Reference:
 
 
 def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) -> RegistryConfig:
+    timeout_ms = sink["schema_registry_timeout_ms"]
     source = sink[f"{_BASIC}credentials_source"]
     user_info = sink[f"{_BASIC}user_info"]
     bearer = _bearer(sink)
@@ -300,8 +303,8 @@ def _config(sink: Mapping[str, Any], urls: list[str], security: SecurityConfig) 
         user_info,
         bearer,
         _ssl(sink),
-        sink["schema_registry_request_timeout_ms"],
-        sink["schema_registry_timeout_ms"],
+        min(max(_LEAST_REQUEST_MS, timeout_ms // _TRIES), timeout_ms),
+        timeout_ms,
         source == URL,
     )
 

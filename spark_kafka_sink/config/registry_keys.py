@@ -283,22 +283,13 @@ REGISTRY_KEYS = (
         "Confluent Cloud: the id of an identity pool, sent as header Confluent-Identity-Pool-Id.",
     ),
     ConfigKey(
-        f"{REGISTRY_PREFIX}request.timeout.ms",
-        _INT,
-        5000,
-        at_least(1),
-        _LOW,
-        "How long one request to the registry may take, from its connection to the end of the "
-        "answer.",
-    ),
-    ConfigKey(
         f"{REGISTRY_PREFIX}timeout.ms",
         _INT,
         12000,
         at_least(1),
         _LOW,
         "How long the driver tries, in all, at all addresses, before it gives up a registry that "
-        "does not answer.",
+        "does not answer. One request may take a third of it, or 5000 where that is more.",
     ),
     *(_of_registry(key) for key in SSL_KEYS if key.name != "ssl.engine.factory.class"),
 )

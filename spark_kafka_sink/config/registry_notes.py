@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from spark_kafka_sink.config.format_keys import AVRO, JSON
+from spark_kafka_sink.config.format_keys import AVRO
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import (
     RegistryConfig,
@@ -127,9 +127,6 @@ def _on_names(
     if of_avro and not any(p.avro_schema is None and _names(s) for p, s in of_avro):
         yield "avro.record.name", why
         yield "avro.namespace", why
-    of_json = [(p, s) for p, s in asked if p.format == JSON and s is not None]
-    if of_json and not any(p.json_schema is None and _names(s) for p, s in of_json):
-        yield "json.schema.title", why
 
 
 def _names(schema: SchemaOptions | None) -> bool:

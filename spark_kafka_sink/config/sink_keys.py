@@ -132,16 +132,8 @@ SINK_OPTIONS = ConfigDef(
             between(1, MOST_REPLICAS),
             Importance.MEDIUM,
             "Replicas of transaction.log.topic when it is created; fewer are refused. 1 for a "
-            "cluster of one broker, where decisions are lost with its disk.",
-        ),
-        ConfigKey(
-            "transaction.log.min.isr",
-            ConfigType.INT,
-            None,
-            at_least(1),
-            Importance.LOW,
-            "min.insync.replicas of transaction.log.topic when it is created; fewer are refused. "
-            "By default 2, or 1 with one replica.",
+            "cluster of one broker, where decisions are lost with its disk. Its "
+            "min.insync.replicas is 2, or 1 with one replica; fewer are refused.",
         ),
         ConfigKey(
             "topic.creation.enable",
@@ -185,18 +177,10 @@ SINK_OPTIONS = ConfigDef(
             6000,
             at_least(1),
             Importance.LOW,
-            "How long the check on the driver, before the first task, waits for a token "
-            "or ticket where one is needed, and tries to reach a broker: "
-            "first at kafka.bootstrap.servers, then at the addresses that the brokers advertise.",
-        ),
-        ConfigKey(
-            "preflight.topic.timeout.ms",
-            ConfigType.INT,
-            5000,
-            at_least(1),
-            Importance.LOW,
-            "How long that check waits for the topic option's topic to exist, and, with "
-            "topic.creation.enable, for it to be created.",
+            "How long each step of the check on the driver, before the first task, may take: a "
+            "token or ticket, where one is needed; a broker of kafka.bootstrap.servers; one at the "
+            "addresses that the brokers advertise; the topic option's topic, which may have to be "
+            "created.",
         ),
         ConfigKey(
             "max.bytes.per.second.per.task",
@@ -218,17 +202,6 @@ SINK_OPTIONS = ConfigDef(
             "Methods, each optional: on_send(arrow_batch) returns the Arrow batch to write, with "
             "the same columns; on_acknowledgement(summary) gets a dictionary with what the task "
             "has written, after everything is acknowledged.",
-        ),
-        ConfigKey(
-            "worker.tuning",
-            ConfigType.BOOLEAN,
-            True,
-            None,
-            Importance.LOW,
-            "Arrange Spark's Python processes for speed: what is imported is left out of garbage "
-            "collection (gc.freeze), and glibc reuses memory blocks of up to 128 MiB instead of "
-            "giving them back (mallopt). Both change the process for all code that runs in it, and "
-            "a write with worker.tuning=false does not undo what an earlier one has done.",
         ),
         ConfigKey(
             "log.level",

@@ -46,7 +46,6 @@ _EXACTLY_ONCE_ONLY = (
     "write.id",
     "write.version",
     "transaction.log.replication.factor",
-    "transaction.log.min.isr",
 )
 _AS_THEY_ARE = (
     "delivery_guarantee",
@@ -56,9 +55,7 @@ _AS_THEY_ARE = (
     "metrics_log",
     "write_id",
     "write_version",
-    "worker_tuning",
     "preflight_timeout_ms",
-    "preflight_topic_timeout_ms",
 )
 
 
@@ -87,9 +84,7 @@ class SinkOptions:
     metrics: MetricsOutputs
     write_id: str | None
     write_version: int | None
-    worker_tuning: bool
     preflight_timeout_ms: int
-    preflight_topic_timeout_ms: int
     notes: tuple[str, ...]
     dead_letters: DeadLetterConfig | None = None
     application_id: str | None = None
@@ -273,21 +268,11 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
             f"{_ASKED_FOR} needs kafka.acks=all and kafka.enable.idempotence=true: leave both away"
         )
     _check_decision_log(sink)
-    replicas, min_isr = sink["transaction_log_replication_factor"], sink["transaction_log_min_isr"]
-    if min_isr is None:
-        min_isr = min(2, replicas)
-    if min_isr > replicas:
-        raise ConfigError(
-            f"transaction.log.min.isr = {min_isr} is more than "
-            f"transaction.log.replication.factor = {replicas}: nothing could be written"
-        )
-    timeout_ms = producer.transaction_timeout_ms
     return ExactlyOnceConfig(
         prefix,
-        timeout_ms,
+        producer.transaction_timeout_ms,
         sink["transaction_log_topic"],
-        replicas,
-        min_isr,
+        sink["transaction_log_replication_factor"],
         accepts_missing_record=sink["transaction_log_missing"] == "accept",
         drops_replays=sink["transaction_replay"] == "drop",
     )

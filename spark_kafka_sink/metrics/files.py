@@ -15,7 +15,7 @@ import os
 from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.metrics_outputs import BACKUPS, MetricsOutputs
 from spark_kafka_sink.metrics.told import reason_of
 
 
@@ -59,7 +59,7 @@ def _rotate(path: str, more_bytes: int, outputs: MetricsOutputs) -> None:
     if size and size + more_bytes > outputs.max_bytes:
         from logging.handlers import RotatingFileHandler
 
-        handler = RotatingFileHandler(path, backupCount=outputs.backups, delay=True)
+        handler = RotatingFileHandler(path, backupCount=BACKUPS, delay=True)
         handler.doRollover()
         handler.close()
 

@@ -103,8 +103,8 @@ class FollowedLines:
         if known is not None and len(found) > 1:
             logger.warning(
                 f"{self._path} was rotated more often than its files are kept since it was read "
-                "the last time: lines may be missing here. Raise metrics.path.max.bytes or "
-                "metrics.path.backups, or have it read more often"
+                "the last time: lines may be missing here. Raise metrics.path.max.bytes, "
+                "or have it read more often"
             )
         return found
 

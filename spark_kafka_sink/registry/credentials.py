@@ -36,7 +36,7 @@ _OWN_NAMES = (
     ("kafka.sasl.oauthbearer.scope", f"{_BEARER}scope"),
     (
         "kafka.sasl.login.connect.timeout.ms, kafka.sasl.login.read.timeout.ms",
-        "schema.registry.request.timeout.ms",
+        "schema.registry.timeout.ms",
     ),
 )
 

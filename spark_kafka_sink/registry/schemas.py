@@ -98,8 +98,8 @@ class Wanted(NamedTuple):
             raise ConfigError(
                 f"{self.part}.subject.name.strategy={strategy} needs option 'topic': topics in a "
                 f"column are not known before the rows. Set {self.part}.subject.name.strategy to "
-                f"{RECORD_NAME}, with avro.record.name or json.schema.title for schemas that are "
-                "derived, or use.schema.id"
+                f"{RECORD_NAME}, with avro.record.name for Avro schemas that are derived, or "
+                "use.schema.id"
             )
         if strategy == TOPIC_NAME:
             return f"{self.topic}-{self.part}"

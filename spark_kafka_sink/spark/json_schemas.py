@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql.types import StructType
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.json_text import parse_json
 from spark_kafka_sink.config.format_keys import JSON
-from spark_kafka_sink.config.formats import FormatOptions, GivenSchema, PartOptions
+from spark_kafka_sink.config.formats import GivenSchema, PartOptions
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.json_misfits import Compared, compared
 from spark_kafka_sink.formats.json_schema import Written, derived_json_schema
 
+if TYPE_CHECKING:  # ``pykafka-sink check`` reads schemas without Spark
+    from pyspark.sql.types import StructType
 
-def json_schema_of(options: PartOptions, formats: FormatOptions, struct: StructType) -> str | None:
+
+def json_schema_of(options: PartOptions, struct: StructType) -> str | None:
     """The text of what goes with a key or value of the fields of ``struct``, None for nothing.
 
     Raises ConfigError, FormatError.
@@ -25,12 +26,17 @@ def json_schema_of(options: PartOptions, formats: FormatOptions, struct: StructT
     if options.format != JSON or not options.has_id:
         return None
     if options.json_schema is not None:
-        return _given(options.json_schema, f"{options.part}.json.schema")
+        given, schema = given_schema(options.json_schema, f"{options.part}.json.schema")
+        if not isinstance(schema, dict):
+            raise ConfigError(
+                f"{options.part}.json.schema: a JSON Schema of rows must be a JSON object"
+            )
+        return given
     text = options.json
     written = Written(
         text.ignore_null_fields, text.date_format is not None, text.timestamp_format is not None
     )
-    return derived_json_schema(struct.json(), formats.json_title, written)
+    return derived_json_schema(struct.json(), written=written)
 
 
 def title_of(text: str) -> str | None:
@@ -97,36 +103,23 @@ def _parsed(files: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
         yield name, schema
 
 
-def _given(given: GivenSchema, option: str) -> str:
-    text = given.text if not given.is_file else read_schema(given.text, f"{option}.file")
+def given_schema(given: GivenSchema, option: str) -> tuple[str, Any]:
+    """Return the text of a schema, and what it is as JSON. Raise ConfigError."""
+    shown = f"{option}={given.text[:_MOST_SHOWN]}{'…' if given.text[_MOST_SHOWN:] else ''}"
+    text = given.text
+    if given.is_file:
+        try:
+            text = Path(given.text).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(
+                f'{shown}: it is no schema as JSON, which begins with {{, [ or ", and as a file '
+                f"it cannot be read on the driver: {reason}"
+            ) from None
     try:
-        schema: Any = parse_json(text)
+        return text, parse_json(text)
     except ValueError as error:
-        raise ConfigError(f"{option}: the JSON Schema is no JSON: {error}") from None
-    if not isinstance(schema, dict):
-        raise ConfigError(f"{option}: a JSON Schema of rows must be a JSON object")
-    return text
-
-
-def given_avro(text: str, option: str) -> str:
-    """``text``, which is JSON. Raises ConfigError, also for the name of a file."""
-    try:
-        parse_json(text)
-    except ValueError as error:
-        shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-        raise ConfigError(
-            f"{option}={shown}: the Avro schema is no JSON: {error}. For the path of a file: "
-            f"{option}.file"
-        ) from None
-    return text
+        raise ConfigError(f"{shown}: the schema is no JSON: {error}") from None
 
 
 _MOST_SHOWN = 100
-
-
-def read_schema(file: str, option: str) -> str:
-    """The text of a file with a schema, on the driver. Raises ConfigError."""
-    try:
-        return Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option}={file}: it cannot be read on the driver: {error}") from None

@@ -60,7 +60,7 @@ def write_partition(
         from spark_kafka_sink.spark.task import prepare_process, write_rows
 
         set_up(options)
-        prepare_process(options.worker_tuning)
+        prepare_process()
     if made is not None:
         given = _property(_ANSI_PROPERTY)
         made = made._replace(

@@ -154,7 +154,7 @@ def _check(options: SinkOptions, clock: Clock) -> DeadLetterConfig | None:
             return None
         letters = options.dead_letters
         _check_named(admin, options, letters.topic, letters.creation)
-        deadline_ms = admin.deadline_in(options.preflight_topic_timeout_ms)
+        deadline_ms = admin.deadline_in(options.preflight_timeout_ms)
         return with_rules(admin, letters, options.topic, deadline_ms)
 
 
@@ -175,10 +175,10 @@ def _check_named(
     admin: AdminClient, options: SinkOptions, topic: str, creation: TopicCreation | None
 ) -> None:
     """A topic that an option names. creation: None where it is the brokers' to create it"""
-    timeout_ms = min(options.preflight_topic_timeout_ms, options.producer.max_block_ms)
+    timeout_ms = min(options.preflight_timeout_ms, options.producer.max_block_ms)
     described = admin.metadata([topic], creation is None, admin.deadline_in(timeout_ms))
     if creation is not None and _is_missing(described):
-        create_missing(admin, [topic], creation, options.preflight_topic_timeout_ms)
+        create_missing(admin, [topic], creation, options.preflight_timeout_ms)
         # A topic that was just created is not known to every broker yet.
         described = admin.metadata([topic], True, admin.deadline_in(timeout_ms))
     _check_topic(topic, described)

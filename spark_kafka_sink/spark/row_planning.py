@@ -43,7 +43,7 @@ from spark_kafka_sink.spark.input_schema import (
     no_such_field,
     notes_on_parts,
 )
-from spark_kafka_sink.spark.json_schemas import given_avro, json_schema_of, read_schema
+from spark_kafka_sink.spark.json_schemas import given_schema, json_schema_of
 from spark_kafka_sink.spark.versions import is_ansi_by_default
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class _Planning:
             tuple(PlannedField(f.path, f.field.name, f.field.dataType.json()) for f in fields),
             avro_schema=self._avro_schema(options, struct) if options.format == AVRO else None,
             protobuf_schema=_protobuf_schema(options),
-            json_schema=json_schema_of(options, self._formats, struct),
+            json_schema=json_schema_of(options, struct),
             json_options=JsonOptions(
                 text.ignore_null_fields,
                 text.time_zone or "UTC",
@@ -297,9 +297,7 @@ class _Planning:
     def _avro_schema(self, options: PartOptions, struct: StructType) -> str:
         if options.avro_schema is None:
             return derived_schema(struct.json(), self._formats.record_name, self._formats.namespace)
-        if not options.is_file:
-            return given_avro(options.avro_schema, f"{options.part}.avro.schema")
-        return read_schema(options.avro_schema, f"{options.part}.avro.schema.file")
+        return given_schema(options.avro_schema, f"{options.part}.avro.schema")[0]
 
     def _only(self, found: _Field, option: str) -> int:
         """The one column of a part without fields."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
-from spark_kafka_sink.config.format_keys import HEADER, JSON, PROTOBUF
+from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME
@@ -122,15 +122,17 @@ def _all_wanted(
     return found
 
 
-def _check_named(part: PartOptions, asked: SchemaOptions, is_named: Mapping[str, bool]) -> None:
+def _check_named(part: PartOptions, asked: SchemaOptions, is_named: bool) -> None:
     """Raise ConfigError where a derived schema without a name of its own is to be the subject:
     unrelated columns would be versions of one schema.
     """
     is_given = part.avro_schema is not None or part.json_schema is not None
     if asked.strategy != RECORD_NAME or asked.schema_id is not None or is_given:
         return
-    if not is_named.get(part.format, True):
-        name = "json.schema.title" if part.format == JSON else "avro.record.name"
+    if part.format == JSON or (part.format == AVRO and not is_named):
+        name = "avro.record.name"
+        if part.format == JSON:
+            name = "use.schema.id" if asked.is_latest else f"{part.part}.json.schema with a title"
         raise ConfigError(
             f"{part.part}.subject.name.strategy={RECORD_NAME} with a schema that is derived from "
             f"columns needs {name}: the record's name is the subject, and all that are derived "

@@ -107,6 +107,5 @@ class KafkaSinkDataSource(DataSource):
             # The process that starts those that plan, and ends with the driver.
             owner = os.getppid()
             rows, options = plan_schemas(rows, options, owner if is_stream else None, is_stream)
-        if options.worker_tuning:
-            freeze_loaded()
+        freeze_loaded()
         return options, rows

@@ -53,18 +53,15 @@ def load_all() -> None:
 
 
 @cache
-def prepare_process(is_tuned: bool) -> None:
+def prepare_process() -> None:
     """Load what the task needs, and arrange the process for what comes.
 
     To be called before there is a producer: the memory of one that was left out of garbage
     collection could not be freed when the pool closes it.
-
-    is_tuned: the option ``worker.tuning``
     """
     load_all()
-    if is_tuned:
-        freeze_loaded()
-        keep_large_blocks()
+    freeze_loaded()
+    keep_large_blocks()
 
 
 def write_rows(

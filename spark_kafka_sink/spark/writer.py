@@ -77,7 +77,7 @@ class KafkaBatchWriter(TaskWriter, DataSourceArrowWriter):
         """All tasks have written everything."""
         job_id = None if self._transactions is None else self._transactions.job_id
         commit_batch(self._options, messages, Unit(None, None, job_id))
-        _keep_small(self._options)
+        freeze_loaded()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task failed for good."""
@@ -103,7 +103,7 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
             )
         query_ids = (m.query_id for m in messages if isinstance(m, KafkaCommitMessage))
         commit_batch(self._options, messages, Unit(next(query_ids, None), batchId, None))
-        _keep_small(self._options)
+        freeze_loaded()
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A task of the micro-batch failed for good.
@@ -111,9 +111,3 @@ class KafkaStreamWriter(TaskWriter, DataSourceStreamArrowWriter):
         Spark makes this writer anew, without a plan; a query has one micro-batch at a time.
         """
         abort_batch(self._options, messages, batchId)
-
-
-def _keep_small(options: SinkOptions) -> None:
-    """This process is Spark's: what it has loaded stays out of its collections."""
-    if options.worker_tuning:
-        freeze_loaded()

@@ -116,8 +116,8 @@ def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
     if in_sync < config.log_min_isr:
         raise ConfigError(
             f"the decision log, topic '{config.log_topic}', has min.insync.replicas={in_sync}, "
-            f"less than transaction.log.min.isr = {config.log_min_isr}. Alter the topic, or lower "
-            "the option"
+            f"less than {config.log_min_isr}: decisions would be lost with one broker. Alter the "
+            "topic, or set transaction.log.replication.factor=1 if that may happen"
         )
     if told.get(_UNCLEAN) == "true":
         logger.warning(

@@ -86,7 +86,7 @@ class Operations:
         """With a timeout that the brokers allow, which are asked for it."""
         longest_ms = longest_timeout_ms(self._client.admin, self._deadline())
         timeout_ms = _TIMEOUT_MS if longest_ms is None else min(_TIMEOUT_MS, longest_ms)
-        config = ExactlyOnceConfig(self._prefix, timeout_ms, self._log_topic, 1, 1)
+        config = ExactlyOnceConfig(self._prefix, timeout_ms, self._log_topic, 1)
         return CommitProtocol(self._client, config, self._clock, self._patience_ms)
 
     # --- resolve -------------------------------------------------------------------------------

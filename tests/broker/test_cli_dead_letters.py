@@ -283,7 +283,7 @@ def test_nothing_is_replayed_into_a_decision_log_or_an_internal_topic(
 ) -> None:
     """A decision log of any name: its records tell."""
     log = f"decisions-{uuid.uuid4().hex[:8]}"
-    config = ExactlyOnceConfig("p", 60_000, log, 1, 1, accepts_missing_record=True)
+    config = ExactlyOnceConfig("p", 60_000, log, 1, accepts_missing_record=True)
     with AdminClient.connect(kafka.bootstrap_servers) as admin:
         prepare_log_topic(admin, config, admin.deadline_in(PATIENCE_MS))
         protocol = CommitProtocol(TransactionClient(admin), config, SystemClock(), PATIENCE_MS)

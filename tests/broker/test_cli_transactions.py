@@ -97,7 +97,7 @@ class Query(NamedTuple):
 def query(kafka: LocalKafka, request: pytest.FixtureRequest) -> Iterator[Query]:
     prefix = request.node.name.replace("_", "-")
     kafka.create_topic(f"{prefix}-rows", PARTITIONS)
-    config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, 1, accepts_missing_record=True)
+    config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
     with AdminClient.connect(kafka.bootstrap_servers) as admin:
         prepare_log_topic(admin, config, admin.deadline_in(PATIENCE_MS))
         yield Query(

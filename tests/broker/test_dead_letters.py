@@ -23,7 +23,6 @@ from tests.reading import Read, read_topic
 DEAD = "errors.deadletterqueue.topic."
 PATIENT = {
     "preflight.timeout.ms": str(AN_HOUR_MS),
-    "preflight.topic.timeout.ms": str(AN_HOUR_MS),
     "kafka.max.block.ms": str(AN_HOUR_MS),
 }
 

@@ -74,7 +74,7 @@ class Query:
     def __init__(self, kafka: PatientKafka, prefix: str) -> None:
         self.kafka = kafka
         self.topic = f"{prefix}-rows"
-        self.config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 3, 2)
+        self.config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 3)
         kafka.create_topic(self.topic, PARTITIONS, configs={"min.insync.replicas": "2"})
         with AdminClient.connect(kafka.bootstrap_servers) as admin:
             prepare_log_topic(admin, self.config, admin.deadline_in(MINUTES_MS))

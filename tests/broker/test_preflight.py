@@ -17,10 +17,10 @@ from spark_kafka_sink.localkafka import LocalKafka
 from tests.local_kafka import PatientKafka
 
 # For brokers that are away: nothing is gained by waiting for them.
-TOPIC_TIMEOUT = "preflight.topic.timeout.ms"
-QUICK = {"preflight.timeout.ms": "500", TOPIC_TIMEOUT: "500"}
+TIMEOUT = "preflight.timeout.ms"
+QUICK = {TIMEOUT: "500"}
 # For brokers that answer, on a machine that is busy.
-PATIENT = {"preflight.timeout.ms": "60000", TOPIC_TIMEOUT: "60000"}
+PATIENT = {TIMEOUT: "60000"}
 WAITING = "; the tasks will wait for the brokers"
 
 
@@ -47,7 +47,7 @@ class Planned:
         for where a topic is missing.
         """
         for timeout_ms in (8_000, 80_000, 800_000):
-            planned = cls("stream", {**options, **PATIENT, TOPIC_TIMEOUT: str(timeout_ms)})
+            planned = cls("stream", {**options, TIMEOUT: str(timeout_ms)})
             if reason in planned.result + planned.log:
                 break
         return planned

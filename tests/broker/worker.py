@@ -40,7 +40,7 @@ def main() -> None:
     plan = ColumnPositions(0, topic_option=options.topic)
     with pa.ipc.open_stream(sys.stdin.buffer) as reader:
         message = KafkaCommitMessage(0, 0)
-        prepare_process(True)
+        prepare_process()
         write_rows(taken(reader), options, plan, message)
     told = {
         "peak_mib": peak_mib(),

@@ -41,7 +41,7 @@ def query(broker: Any, request: pytest.FixtureRequest) -> Iterator[Query]:
     """A driver of its own."""
     prefix = request.node.originalname.replace("_", "-")
     broker.create_topic(f"{prefix}-rows", PARTITIONS)
-    config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, 1, accepts_missing_record=True)
+    config = ExactlyOnceConfig(prefix, TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
     with AdminClient.connect(broker.bootstrap_servers) as admin:
         deadline_ms = admin.deadline_in(PATIENCE_MS)
         check_brokers(admin, config, deadline_ms)
@@ -108,7 +108,7 @@ class TestCommands:
 def test_brokers_that_cannot_tell_what_became_of_a_transaction(broker, what):
     """The driver refuses them before anything is written; then there is nothing to operate on."""
     run = {"what": what, "where": results.BROKER, "kafka": broker.version, "command": COMMAND}
-    config = ExactlyOnceConfig("refused", TIMEOUT_MS, LOG_TOPIC, 1, 1, False)
+    config = ExactlyOnceConfig("refused", TIMEOUT_MS, LOG_TOPIC, 1, False)
     with (
         results.of(**run, no="needs what brokers tell of transactions since Kafka 3.0 (KIP-664)"),
         AdminClient.connect(broker.bootstrap_servers) as admin,

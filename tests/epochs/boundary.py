@@ -57,7 +57,7 @@ class Prefix:
         self._admin = AdminClient.connect(self._servers)
         self._client = TransactionClient(self._admin)
         self._config = ExactlyOnceConfig(
-            self.name, _TIMEOUT_MS, _LOG_TOPIC, 1, 1, accepts_missing_record=True
+            self.name, _TIMEOUT_MS, _LOG_TOPIC, 1, accepts_missing_record=True
         )
         self._producer_ids: set[int] = set()
         kafka.create_topic(self.name)
@@ -131,7 +131,7 @@ def run(version: str, points: Iterable[str]) -> None:
     """All prefixes are aged at the same time, and run one after another."""
     with LocalKafka(version=version) as kafka:
         with AdminClient.connect(kafka.bootstrap_servers) as admin:
-            config = ExactlyOnceConfig("any", _TIMEOUT_MS, _LOG_TOPIC, 1, 1)
+            config = ExactlyOnceConfig("any", _TIMEOUT_MS, _LOG_TOPIC, 1)
             prepare_log_topic(admin, config, admin.deadline_in(_PATIENCE_MS))
         prefixes = [Prefix(kafka, point) for point in points]
         started = time.monotonic()

@@ -39,7 +39,7 @@ def query(
 ) -> Iterator[Query]:
     cluster = new_cluster(version=request.param, brokers=3)
     cluster.create_topic("p-rows", PARTITIONS)
-    config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 1, 1, accepts_missing_record=True)
+    config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 1, accepts_missing_record=True)
     with AdminClient.connect(cluster.bootstrap_servers) as admin:
         deadline_ms = admin.deadline_in(PATIENCE_MS)
         check_brokers(admin, config, deadline_ms)

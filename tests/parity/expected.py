@@ -47,7 +47,7 @@ _SERIALIZERS = Expected(
 )
 _MISSING_TOPIC = (
     "Refused by both. Spark's sink tries for `kafka.max.block.ms` in a task; this one looks on the driver "
-    "before the first task, for `preflight.topic.timeout.ms`, and says what to do"
+    "before the first task, for `preflight.timeout.ms`, and says what to do"
 )
 _MODES = (
     "Refused by both, and nothing is written. Spark itself refuses the mode for data sources in Python, in "

@@ -128,7 +128,7 @@ def test_a_given_schema_by_its_title(writing: Writing, tmp_path: Any) -> None:  
     file = tmp_path / "schema.json"
     file.write_text(json.dumps(GIVEN))
     more = {"value_subject_name_strategy": "TopicRecordNameStrategy"}
-    write(writing, TWO, TWO_ROWS, TWO_ARROW, value_json_schema_file=str(file), **more)
+    write(writing, TWO, TWO_ROWS, TWO_ARROW, value_json_schema=str(file), **more)
     assert read(writing) == [{"id": 1, "dest": "IAH"}, {"id": 2}]
     subject = f"/subjects/{writing.topic}-Flight/versions/latest"
     assert json.loads(writing.registry.ask("GET", subject)["schema"]) == GIVEN

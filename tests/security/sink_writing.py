@@ -16,7 +16,6 @@ SCHEMA = StructType([StructField("value", BinaryType())])
 PATIENT = {
     **{f"kafka.{key.replace('_', '.')}": text for key, text in NO_OTHER_TIMEOUT.items()},
     "preflight.timeout.ms": str(AN_HOUR_MS),
-    "preflight.topic.timeout.ms": str(AN_HOUR_MS),
 }
 
 

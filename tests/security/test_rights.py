@@ -96,7 +96,6 @@ class TestOfExactlyOnce:
             "transactional.id.prefix": f"{topic}-id",
             "transaction.log.topic": log,
             "transaction.log.replication.factor": "1",
-            "transaction.log.min.isr": "1",
         }
 
     def test_to_the_transactional_ids(

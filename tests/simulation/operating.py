@@ -62,7 +62,6 @@ class Prefix:
             TIMEOUT_MS,
             LOG_TOPIC,
             3,
-            2,
             accepts_missing_record=self.accepts_missing_record,
             drops_replays=self.drops_replays,
         )

@@ -372,7 +372,7 @@ def test_a_transaction_whose_id_a_later_plan_has_taken(lives: Lives) -> None:
 def test_a_driver_that_was_stopped_while_it_decided(version: int) -> None:
     """The brokers abort its own transaction: nobody else has taken over."""
     lives = Lives(version)
-    config = ExactlyOnceConfig("p", 20_000, LOG_TOPIC, 3, 2)
+    config = ExactlyOnceConfig("p", 20_000, LOG_TOPIC, 3)
     lives.protocol = CommitProtocol(lives.client, config, lives.world.clock, PATIENCE_MS)
     lives.batch(0, driver(1))
     plan = lives.protocol.plan(driver(1), None)

@@ -106,7 +106,7 @@ class Drivers(Lives):
             clock=self.world.clock,
             rng=random.Random(1),
         )
-        config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 3, 2)
+        config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 3)
         return CommitProtocol(TransactionClient(admin), config, self.world.clock, PATIENCE_MS)
 
     def timed(self, action: Callable[[], T]) -> tuple[T, int, int]:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from spark_kafka_sink.base.errors import error_named
+from spark_kafka_sink.base.errors import ConfigError, error_named
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -17,7 +17,7 @@ from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic, warn_of_weak_topic
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
 
-CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3, 2)
+CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3)
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -124,6 +124,18 @@ def test_brokers_that_do_not_know_the_new_logs_partition_yet(made: Prefix, known
     for _ in range(3):
         prepare(made)
     assert next(left, None) is None
+
+
+def test_a_log_whose_leader_alone_may_acknowledge_is_refused_unless_it_is_for_one_replica(
+    made: Prefix,
+) -> None:
+    prepare(made)
+    made.world.cluster.topics["new-log"].configs["min.insync.replicas"] = "1"
+    with pytest.raises(ConfigError, match=r"has min\.insync\.replicas=1, less than 2: .*Alter"):
+        prepare(made)
+    deadline_ms = made.world.clock.ms + PATIENCE_MS
+    of_one = CONFIG._replace(log_replication_factor=1)
+    prepare_log_topic(made.client.admin, of_one, deadline_ms)
 
 
 def test_a_log_that_may_have_an_unclean_leader_is_warned_of(

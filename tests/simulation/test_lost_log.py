@@ -31,7 +31,7 @@ def lose_the_log(lives: Lives) -> None:
 
 
 def accepting(lives: Lives) -> CommitProtocol:
-    config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 3, 2, accepts_missing_record=True)
+    config = ExactlyOnceConfig("p", TIMEOUT_MS, LOG_TOPIC, 3, accepts_missing_record=True)
     return CommitProtocol(lives.client, config, lives.world.clock, PATIENCE_MS)
 
 

@@ -36,13 +36,13 @@ def test_topics_of_the_data_are_created(made: Prefix) -> None:
 
 
 def test_the_log_is_created(made: Prefix) -> None:
-    config = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3, 2)
+    config = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3)
     prepare_log_topic(made.client.admin, config, made.world.clock.ms + PATIENCE_MS)
     assert "new-log" in made.world.cluster.topics
 
 
 def test_the_log_is_waited_for_until_the_deadline(made: Prefix) -> None:
-    config = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3, 2)
+    config = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3)
     deadline_ms = made.world.clock.ms + SLOW_MS - 1_000
     with pytest.raises(BrokerError, match="CreateTopics: no answer"):
         prepare_log_topic(made.client.admin, config, deadline_ms)

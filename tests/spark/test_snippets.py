@@ -30,7 +30,7 @@ SNIPPETS = [
 ]
 QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
 EVENTS = 20
-ONE_BROKER = {"transaction.log.replication.factor": "1", "transaction.log.min.isr": "1"}
+ONE_BROKER = {"transaction.log.replication.factor": "1"}
 
 
 class Options(dict[str, str]):

@@ -20,9 +20,16 @@ def found(**given: str) -> list[str]:
     ("given", "words"),
     [
         ({"value_json_timestampFormat": "YYYY-MM-dd"}, "value.json.timestampFormat=YYYY-MM-dd: "),
-        ({"value_avro_schema": "{"}, "value.avro.schema: the Avro schema is no JSON"),
-        ({"value_avro_schema": "/etc/x.avsc"}, "For the path of a file: value.avro.schema.file"),
-        ({"value_avro_schema_file": "/no/x.avsc"}, "value.avro.schema.file=/no/x.avsc: it cannot"),
+        ({"value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
+        ({"value_avro_schema": "/no/x.avsc"}, "value.avro.schema=/no/x.avsc: it is no schema as"),
+        (
+            {
+                "value_json_schema": "/no/x.json",
+                "value_schema_id_prefix": "true",
+                "schema_registry_url": "http://r",
+            },
+            "value.json.schema=/no/x.json: it is no schema as",
+        ),
         (
             {"value_protobuf_descriptor_file": "/no/x.desc", "value_protobuf_message": "X"},
             "value.protobuf.descriptor.file=/no/x.desc: it cannot be read",
@@ -40,5 +47,5 @@ def test_of_what_is_right_nothing_is_told(tmp_path: Path) -> None:
     file = tmp_path / "x.avsc"
     file.write_text('{"type":"record","name":"R","fields":[]}')
     assert found() == []
-    assert found(value_format="avro", value_avro_schema_file=str(file)) == []
+    assert found(value_format="avro", value_avro_schema=str(file)) == []
     assert found(value_format="json", value_json_dateFormat="yyyy-MM-dd") == []

@@ -177,7 +177,7 @@ class TestExactlyOnce:
 
         class New(CommitProtocol):
             def __init__(self) -> None:
-                self._config = ExactlyOnceConfig("p", 60_000, "decisions", 1, 1)
+                self._config = ExactlyOnceConfig("p", 60_000, "decisions", 1)
 
             def plan(self, *arguments: object) -> Plan:
                 return plan

@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "check": {
         *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
         *("metrics.outputs", "registry"),
-        *("formats.patterns", "formats.plan", "spark.descriptors"),
+        *("formats.patterns", "formats.plan", "spark.descriptors", "spark.json_schemas"),
     },
     "cli": {
         "check",

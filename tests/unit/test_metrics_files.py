@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.metrics_outputs import BACKUPS, MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.files import check_path, local_path
 from spark_kafka_sink.metrics.following import FollowedLines
@@ -41,20 +41,26 @@ def test_a_file_grows_for_ever_unless_it_is_told_not_to(tmp_path: Path) -> None:
 
 def test_rotation(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    size = len(json.dumps(line(1))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=2 * size, backups=2)
-    put(outputs, 1, 2, 3)
-    assert (numbers_in(path), numbers_in(tmp_path / "m.1")) == ([3], [1, 2])
-    put(outputs, 4, 5, 6, 7)
-    assert numbers_in(path) == [7]
-    assert numbers_in(tmp_path / "m.1") == [5, 6]
-    assert numbers_in(tmp_path / "m.2") == [3, 4]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "m.1", "m.2"]
+    size = len(json.dumps(line(11))) + 1
+    outputs = MetricsOutputs(str(path), max_bytes=2 * size)
+    put(outputs, 11, 12, 13)
+    assert (numbers_in(path), numbers_in(tmp_path / "m.1")) == ([13], [11, 12])
+    put(outputs, *range(14, 26))
+    rotated = [f"m.{number}" for number in range(1, BACKUPS + 1)]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", *rotated]
+    assert numbers_in(path) == [25]
+    assert [numbers_in(tmp_path / name) for name in rotated] == [
+        [23, 24],
+        [21, 22],
+        [19, 20],
+        [17, 18],
+        [15, 16],
+    ]
 
 
 def test_a_line_that_is_too_large_for_any_file_is_written(tmp_path: Path) -> None:
     path = tmp_path / "m"
-    put(MetricsOutputs(str(path), max_bytes=10, backups=1), 1, 2)
+    put(MetricsOutputs(str(path), max_bytes=10), 1, 2)
     assert (numbers_in(path), numbers_in(tmp_path / "m.1")) == ([2], [1])
 
 
@@ -148,7 +154,7 @@ def read(followed: FollowedLines) -> list[int]:
 def test_a_file_that_grows_is_followed_through_rotations(tmp_path: Path) -> None:
     path = tmp_path / "m"
     size = len(json.dumps(line(1))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=3 * size, backups=3)
+    outputs = MetricsOutputs(str(path), max_bytes=3 * size)
     followed = FollowedLines(str(path), from_end=True)
     assert read(followed) == []
     put(outputs, 1, 2)
@@ -166,14 +172,14 @@ def test_several_rotations_between_two_reads_and_before_the_first(
 ) -> None:
     path = tmp_path / "m"
     size = len(json.dumps(line(10))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=2 * size, backups=9)
+    outputs = MetricsOutputs(str(path), max_bytes=2 * size)
     if is_there:
         put(outputs, 7)
     followed = FollowedLines(str(path), from_end=True)
     put(outputs, *range(10, 20))
     assert read(followed) == list(range(10, 20))
-    put(outputs, *range(20, 33))
-    assert read(followed) == list(range(20, 33))
+    put(outputs, *range(20, 28))
+    assert read(followed) == list(range(20, 28))
     assert read(followed) == []
 
 
@@ -182,16 +188,16 @@ def test_what_is_kept_of_too_many_rotations_is_read_and_the_log_says_so(
 ) -> None:
     path = tmp_path / "m"
     size = len(json.dumps(line(10))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=2 * size, backups=2)
+    outputs = MetricsOutputs(str(path), max_bytes=2 * size)
     followed = FollowedLines(str(path), from_end=True)
     put(outputs, 10, 11, 12)
     assert read(followed) == [10, 11, 12]
-    put(outputs, *range(13, 24))
-    assert read(followed) == [13, *range(18, 24)]
+    put(outputs, *range(13, 30))
+    assert read(followed) == [13, *range(18, 30)]
     (record,) = caplog.records
-    assert "lines may be missing here. Raise metrics.path.max.bytes or" in record.message
-    put(outputs, 24)
-    assert read(followed) == [24]
+    assert "lines may be missing here. Raise metrics.path.max.bytes, " in record.message
+    put(outputs, 30)
+    assert read(followed) == [30]
     assert len(caplog.records) == 1
 
 
@@ -200,7 +206,7 @@ def test_files_before_one_that_was_removed_are_not_read_again(
 ) -> None:
     path = tmp_path / "m"
     size = len(json.dumps(line(1))) + 1
-    outputs = MetricsOutputs(str(path), max_bytes=size, backups=9)
+    outputs = MetricsOutputs(str(path), max_bytes=size)
     followed = FollowedLines(str(path), from_end=False)
     put(outputs, 10, 11, 12)
     earlier = path.stat().st_mtime_ns - 10**9
@@ -217,7 +223,7 @@ def test_files_before_one_that_was_removed_are_not_read_again(
 def test_a_rotation_that_is_under_way(tmp_path: Path) -> None:
     """Each name in turn has no file meanwhile."""
     path = tmp_path / "m"
-    outputs = MetricsOutputs(str(path), max_bytes=1, backups=9)
+    outputs = MetricsOutputs(str(path), max_bytes=1)
     followed = FollowedLines(str(path), from_end=False)
     put(outputs, 10)
     assert read(followed) == [10]

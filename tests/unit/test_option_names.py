@@ -252,6 +252,16 @@ def test_sparks_own_options_are_not_ours_to_judge(name: str) -> None:
         ("max.bytes.per.second", "max.bytes.per.second.per.task"),
         ("pause.path", "start it again with its checkpoint"),
         ("batch.growth.enable", "kafka.batch.size"),
+        ("value.avro.schema.file", "value.avro.schema with the path of the file"),
+        ("key.avro.schema.file", "key.avro.schema with the path"),
+        ("value.json.schema.file", "value.json.schema with the path"),
+        ("key.json.schema.file", "key.json.schema with the path"),
+        ("preflight.topic.timeout.ms", "preflight.timeout.ms"),
+        ("worker.tuning", "leave it out"),
+        ("schema.registry.request.timeout.ms", "schema.registry.timeout.ms"),
+        ("json.schema.title", "value.json.schema with a title"),
+        ("metrics.path.backups", "five files are kept"),
+        ("transaction.log.min.isr", "it is 2, or 1 with one replica"),
     ],
 )
 def test_a_removed_option_is_refused_with_its_replacement(name: str, instead: str) -> None:

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from release.options_document import render
+from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "options.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCUMENT = DOCS / "options.md"
+MOST_OF_OUR_OWN = 110
 
 
 def test_the_document_is_up_to_date():
     command = "python -m release.options_document > docs/options.md"
     assert DOCUMENT.read_text(encoding="utf-8") == render(), f"run: {command}"
+
+
+def test_each_option_of_our_own_has_its_reason() -> None:
+    """In docs/design.md, where a row may be for a family of names."""
+    tables = (SINK_OPTIONS, PRODUCER_CONFIG, SECURITY_CONFIG)
+    names = {key.full_name for table in tables for key in table.keys.values()}
+    own = {name for name in names if not name.startswith(KAFKA_PREFIX)}
+    text = (DOCS / "design.md").read_text(encoding="utf-8")
+    section = text.partition("## Options of our own, and why each exists\n")[2].partition("\n## ")[
+        0
+    ]
+    rows = re.findall(r"^\| (`.+?) \| (.+) \|$", section, re.MULTILINE)
+    assert all(reason.strip() for _, reason in rows)
+    patterns = [pattern for cell, _ in rows for pattern in re.findall(r"`([^`]+)`", cell)]
+    told = {name: [one for one in patterns if fnmatchcase(name, one)] for name in own}
+    assert {name: by for name, by in told.items() if len(by) != 1} == {}
+    assert set(patterns) == {one for by in told.values() for one in by}
+    assert len(own) <= MOST_OF_OUR_OWN

@@ -60,7 +60,6 @@ def test_what_is_noted_of_columns_is_told_once(caplog: pytest.LogCaptureFixture)
     ("name", "needed", "value"),
     [
         ("metrics.path.max.bytes", "metrics.path", "m.jsonl"),
-        ("metrics.path.backups", "metrics.path", "m.jsonl"),
         ("metrics.prometheus.push.job", "metrics.prometheus.push.url", "http://gateway:9091"),
     ],
 )

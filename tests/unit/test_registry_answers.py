@@ -178,7 +178,7 @@ def test_a_large_schema_is_taken_and_a_larger_one_told(
 ) -> None:
     large = json.dumps({**json.loads(TEXT), "doc": "x" * 1_200_000})
     registry.add("t-value", {"schema": large})
-    given = {**LATEST, "schema_registry_request_timeout_ms": "12000"}
+    given = {**LATEST, "schema_registry_timeout_ms": "36000"}
     assert found(registry.url, **given).text == large
     schemas._known.clear()
     monkeypatch.setattr(client, "MOST_BYTES", 1_000_000)

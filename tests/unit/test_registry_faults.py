@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -28,6 +29,7 @@ class Fault(NamedTuple):
         what is lost with the connection
 
     change: makes it of a registry; url: of its address; options: of the query
+    request_timeout_ms: instead of the sink's own
     """
 
     words: str
@@ -36,6 +38,7 @@ class Fault(NamedTuple):
     url: Callable[[str], str] = lambda url: url
     options: dict[str, str] = {}  # noqa: RUF012
     has_tls: bool = False
+    request_timeout_ms: int | None = None
 
 
 def answers(status: int, content: Any) -> Callable[[Registry], None]:
@@ -64,7 +67,7 @@ TRUST = {
 }
 FAULTS = {
     "down": Fault("Connection refused", True, url=lambda _: f"http://127.0.0.1:{unused_port()}"),
-    "slow": Fault("no answer within 20 ms", True, is_slow, options={"schema_registry_request_timeout_ms": "20"}),
+    "slow": Fault("no answer within 20 ms", True, is_slow, request_timeout_ms=20),
     "slow, with little time": Fault("no answer within 2", None, is_slow, options={"schema_registry_timeout_ms": "30"}),
     "not ready": Fault("answers 503 (50301), Reason", True, answers(503, code(50301))),
     "too many requests": Fault("answers 429, Reason", True, answers(429, code(429))),
@@ -106,7 +109,10 @@ def test_each_fault_is_told_within_seconds(running: ExitStack, name: str) -> Non
     assert given.registry.config is not None
     assert given.registry.value is not None
     times = Times()
-    client = schemas.RegistryClient(given.registry.config, times, times.wait)
+    config = given.registry.config
+    if fault.request_timeout_ms is not None:
+        config = replace(config, request_timeout_ms=fault.request_timeout_ms)
+    client = schemas.RegistryClient(config, times, times.wait)
     wanted = schemas.Wanted("value", "t", TEXT, "prefix", given.registry.value)
     with pytest.raises(KafkaSinkError) as refused:
         schemas._asked(client, wanted)

@@ -46,7 +46,6 @@ RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
         ("avro.record.name", {"avro_record_name": "X", "value_avro_schema": TEXT}),
         ("avro.namespace", {"avro_namespace": "x", **LATEST}),
         ("avro.record.name", {"avro_record_name": "X", **ID}),
-        ("json.schema.title", {"value_format": "json", "value_schema_id_prefix": "true", "json_schema_title": "x", **LATEST}),
         ("value.schema.id.location", {"value_schema_id_prefix": "false", "value_schema_id_location": "header"}),
         ("value.subject.name.strategy", {**ID, **RECORD}),
         (f"{BEARER}issuer.endpoint.url", {f"{BEARER}token": "t", **ISSUER}),

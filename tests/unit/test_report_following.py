@@ -61,7 +61,7 @@ def test_rotated_files_are_read_first(tmp_path: Path) -> None:
 
 def test_each_line_is_read_once_whenever_the_file_is_rotated(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
-    outputs = MetricsOutputs(str(path), max_bytes=1, backups=9)
+    outputs = MetricsOutputs(str(path), max_bytes=1)
 
     def put(*numbers: int) -> None:
         for number in numbers:

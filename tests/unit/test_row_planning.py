@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -33,6 +34,16 @@ from spark_kafka_sink.spark import versions
 from spark_kafka_sink.spark.encodable import check_encodable
 from spark_kafka_sink.spark.input_schema import find_columns
 from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+
+NO_SCHEMA = (
+    'value.{0}.schema={1}: it is no schema as JSON, which begins with {{, [ or ", and as a file it '
+    "cannot be read on the driver: No such file"
+)
+OF_REGISTRY = {
+    "value_format": "json",
+    "value_schema_id_prefix": "true",
+    "schema_registry_url": "http://r",
+}
 
 HOME = StructType([StructField("city", StringType()), StructField("zip", IntegerType(), False)])
 PEOPLE = StructType(
@@ -200,12 +211,49 @@ def test_an_empty_name_makes_a_column_one_like_others() -> None:
         ({"value_format": "json", "key_columns": "id", "key_format": "protobuf"}, "with use.latest.version=true or key.use.schema.id"),
         ({"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere"}, "needs value.protobuf.message, the full name"),
         ({"value_format": "protobuf", "value_protobuf_descriptor_file": "/nowhere", "value_protobuf_message": "M"}, "value.protobuf.descriptor.file=/nowhere: it cannot be read on the driver"),
-        ({"value_format": "avro", "value_avro_schema_file": "/nowhere"}, "value.avro.schema.file=/nowhere"),
+        ({"value_format": "avro", "value_avro_schema": "/nowhere"}, NO_SCHEMA.format("avro", "/nowhere")),
+        ({"value_format": "avro", "value_avro_schema": "string"}, NO_SCHEMA.format("avro", "string")),
+        ({"value_format": "avro", "value_avro_schema": "x" * 5000}, f"value.avro.schema={'x' * 100}…: it is no schema as JSON"),
+        ({**OF_REGISTRY, "value_json_schema": "true"}, NO_SCHEMA.format("json", "true")),
+        ({**OF_REGISTRY, "value_json_schema": '"a"'}, "a JSON Schema of rows must be a JSON object"),
+        ({**OF_REGISTRY, "value_json_schema": "{"}, "value.json.schema={: the schema is no JSON"),
     ],
 )  # fmt: skip
 def test_what_is_refused(more: dict[str, str], words: str) -> None:
     schema = with_fields() if more != {"value_columns": "id"} else PEOPLE
     assert words in refusal(schema, **more)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"type": "record", "name": "R", "fields": []}', '["null"]', '"int"']
+)
+def test_a_schema_of_avro_is_text_or_the_path_of_a_file(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "x.avsc"
+    file.write_text(text)
+    for given in (f"  {text}", text, str(file), f" {file} "):
+        rows = planned(PEOPLE, value_format="avro", value_avro_schema=given)
+        assert rows.plan is not None
+        assert rows.plan.value.plan is not None
+        assert rows.plan.value.plan.avro_schema == text
+
+
+def test_a_json_schema_is_text_or_the_path_of_a_file(tmp_path: Path) -> None:
+    text = '{"title": "Flight"}'
+    file = tmp_path / "x.json"
+    file.write_text(text)
+    for given in (text, str(file)):
+        rows = planned(PEOPLE, **OF_REGISTRY, value_json_schema=given)
+        assert rows.plan is not None
+        assert rows.plan.value.plan is not None
+        assert rows.plan.value.plan.json_schema == text
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff"])
+def test_a_file_that_has_no_schema_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "x.avsc"
+    file.write_bytes(content)
+    words = refusal(PEOPLE, value_format="avro", value_avro_schema=str(file))
+    assert words.startswith(f"value.avro.schema={file}: ")
 
 
 def test_a_column_named_as_a_part_that_it_cannot_be_is_told_how_to_be_one_like_others() -> None:
@@ -293,8 +341,7 @@ def test_options_without_effect_are_told() -> None:
             "avro.record.name=Flight",
         ),
         ({"avro_namespace": "com-acme"}, "avro.namespace=com-acme: a name in Avro has letters"),
-        ({"value_avro_schema": "{"}, "value.avro.schema={: the Avro schema is no JSON"),
-        ({"value_avro_schema": "/etc/x.avsc"}, "For the path of a file: value.avro.schema.file"),
+        ({"value_avro_schema": "{"}, "value.avro.schema={: the schema is no JSON"),
     ],
 )
 def test_what_is_wrong_with_avros_names_and_schema_names_the_option(

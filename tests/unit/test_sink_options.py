@@ -46,7 +46,6 @@ def test_defaults() -> None:
     assert options.interceptors == ()
     assert options.metrics_log
     assert options.metrics == MetricsOutputs()
-    assert options.worker_tuning
     assert options.notes == ()
     assert options.producer.topic_creation is None
     assert options.producer.bootstrap_servers == (("b", 9092),)
@@ -241,7 +240,7 @@ EXACTLY_ONCE = {"delivery.guarantee": "exactly-once", "transactional.id.prefix":
 def test_exactly_once_brings_its_own_defaults() -> None:
     options = parse(EXACTLY_ONCE)
     log_topic = "pykafka-sink-transactions"
-    assert options.exactly_once == ("orders", 900_000, log_topic, 3, 2, False, False)
+    assert options.exactly_once == ("orders", 900_000, log_topic, 3, False, False)
     assert options.producer.transaction_timeout_ms == 900_000
     assert options.producer.enable_idempotence
     assert options.notes == ()
@@ -268,7 +267,7 @@ def test_exactly_once_takes_what_is_given() -> None:
         "queryName": "orders",
     }
     options = parse({**EXACTLY_ONCE, **given})
-    assert options.exactly_once == ("orders", 60_000, "decisions", 1, 1, False, False)
+    assert options.exactly_once == ("orders", 60_000, "decisions", 1, False, False)
     accepting = parse({**EXACTLY_ONCE, "transaction.log.missing": "accept"}).exactly_once
     assert accepting is not None
     assert accepting.accepts_missing_record
@@ -285,7 +284,6 @@ def test_exactly_once_takes_what_is_given() -> None:
         ({**EXACTLY_ONCE, "transactional.id.prefix": ""}, "must not be empty"),
         ({**EXACTLY_ONCE, "kafka.acks": "1"}, "needs kafka.acks=all"),
         ({**EXACTLY_ONCE, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence=true"),
-        ({**EXACTLY_ONCE, "transaction.log.min.isr": "4"}, "nothing could be written"),
         ({**EXACTLY_ONCE, "transaction.log.missing": "ignore"}, "refuse, accept"),
         ({**EXACTLY_ONCE, "transaction.replay": "ignore"}, "compare, drop"),
         ({**EXACTLY_ONCE, "write.id": "etl"}, "write.id and write.version belong together"),

@@ -157,7 +157,7 @@ def test_texts_go_by_ansi_as_the_session_has_it(monkeypatch, told, planned, expe
     )
     monkeypatch.setattr(pyspark, "TaskContext", SimpleNamespace(get=lambda: context))
     given = []
-    monkeypatch.setattr(task, "prepare_process", lambda tuning: None)
+    monkeypatch.setattr(task, "prepare_process", lambda: None)
     monkeypatch.setattr(task, "write_rows", lambda *arguments: given.append(arguments[-1]))
     rows = iter([pa.record_batch({"c": [1]})])
     made = RowsPlan(PartPlan(0, is_text=True), is_ansi=planned)

@@ -101,25 +101,19 @@ def test_a_glibc_that_refuses_is_left_as_it_is(monkeypatch):
     assert asked == [(worker._M_MMAP_THRESHOLD, worker.LARGEST_KEPT_BYTES)]
 
 
-@pytest.mark.parametrize("tuning", ["true", "false"])
-def test_tuning_is_an_option(tuning: str) -> None:
+def test_processes_that_plan_or_write_are_arranged() -> None:
     """On the driver, where nothing is waited for here, and in a task."""
-    options = {
-        "kafka.bootstrap.servers": "127.0.0.1:1",
-        "topic": "t",
-        "preflight.timeout.ms": "1",
-        "worker.tuning": tuning,
-    }
+    options = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "preflight.timeout.ms": "1"}
     planning = f"""
 from pyspark.sql.types import StringType, StructField, StructType
 from spark_kafka_sink.spark.source import KafkaSinkDataSource
 source = KafkaSinkDataSource({options})
 source.streamWriter(StructType([StructField("value", StringType())]), False)
 """
-    task = f"""
+    task = """
 from spark_kafka_sink.spark.task import prepare_process
-prepare_process({tuning == "true"})
+prepare_process()
 """
-    is_frozen = "import gc\nprint(gc.get_freeze_count() > 0)"
-    for code in (planning, task):
-        assert run(code + is_frozen) == [str(tuning == "true")]
+    for code in ("", planning, task):
+        is_frozen = run(code + "import gc\nprint(gc.get_freeze_count() > 0)")
+        assert is_frozen == [str(bool(code))]
