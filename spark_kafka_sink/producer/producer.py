@@ -8,7 +8,6 @@ Source: ``KafkaProducer``.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections.abc import Sequence
@@ -324,7 +323,6 @@ class ThreadedProducer(KafkaProducer):
         monitor, create_topics = ThreadMonitor(), topic_creator(config)
         super().__init__(config, network, SystemClock(), random.Random(), monitor, create_topics)
         self.begin_task(topics)
-        self._process_id = os.getpid()
         self._is_closing = False
         self._retire_at_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name="pykafka-sink-sender", daemon=True)
@@ -333,8 +331,8 @@ class ThreadedProducer(KafkaProducer):
     @property
     def is_healthy(self) -> bool:
         """Whether another task may use it."""
-        is_running = self._thread.is_alive() and not self._is_closing
-        return is_running and self.is_clean and self._process_id == os.getpid()
+        # In a fork the thread is not alive.
+        return self._thread.is_alive() and not self._is_closing and self.is_clean
 
     def rest(self, until_ms: int | None) -> None:
         """No task uses it from now on. At ``until_ms`` it closes itself, ``None`` is never."""

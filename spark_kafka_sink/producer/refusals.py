@@ -68,8 +68,6 @@ class Refusals:
     def reset(self) -> None:
         """For another task: nothing is tolerated."""
         self._is_tolerant = False
-        self._strict_topic = None
-        self._records = []
 
     def take(self) -> list[RefusedRecord]:
         """What was refused since the last time; after ``flush``, all of it."""

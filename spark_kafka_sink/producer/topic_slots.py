@@ -70,8 +70,7 @@ class TopicSlots:
         """Partitions whose leader is known and keeps up. Asked for every batch, so remembered."""
         known = self._availability
         if known is None or known.cluster is not cluster or known.slow_nodes != slow_nodes:
-            found = cluster.available_partitions(self.name, slow_nodes)
-            partitions = [index for index in found if index < self.partitions_count]
+            partitions = cluster.available_partitions(self.name, slow_nodes)
             known = self._availability = Availability(cluster, slow_nodes, partitions)
         return known.partitions
 

@@ -267,6 +267,219 @@ _BROKER_PAUSES = (
     ),
 )
 
+_UNIT = ("unit/test_producer_guards.py",)
+_SIMULATED = ("simulation/test_producer_guards.py",)
+_POOL = ("unit/test_pool.py",)
+
+_GUARDS = (
+    Mutant(
+        "producer/topic_slots.py",
+        "            return count == self.partitions_count",
+        "            return count <= self.partitions_count",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/topic_slots.py",
+        "            self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/metadata.py", "            self._forget({topic})\n", "            pass\n", _UNIT
+    ),
+    Mutant("producer/metadata.py", "has_news or is_old else", "has_news else", _UNIT),
+    Mutant(
+        "producer/metadata.py",
+        "problems = {t: p for t, p in snapshot.problems.items() if t not in topics}",
+        "problems = dict(snapshot.problems)",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/metadata.py",
+        "topic = self._last_seen[topic_partition.topic] = topic._replace",
+        "topic = topic._replace",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/metadata.py",
+        "        self._failed_attempts = self._equal_answers = 0\n        self._retry_at_ms = None\n",
+        "        self._retry_at_ms = None\n",
+        _UNIT,
+    ),
+    Mutant("producer/metadata_updater.py", '== "REBOOTSTRAP_REQUIRED"', '== "NONE"', _UNIT),
+    Mutant(
+        "producer/metadata_updater.py", "elif not result.response.brokers:", "elif False:", _UNIT
+    ),
+    Mutant(
+        "producer/metadata_updater.py",
+        "            self._has_epochs = versions.highest(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION\n",
+        "",
+        _UNIT,
+    ),
+    Mutant("producer/metadata_updater.py", "                self.last_failure = None\n", "", _UNIT),
+    Mutant(
+        "producer/metadata_updater.py",
+        "        self._metadata.rebootstrap()\n        reasons",
+        "        reasons",
+        _UNIT,
+    ),
+    Mutant("producer/topic_waiter.py", " and t not in tried]", "]", _SIMULATED),
+    Mutant(
+        "producer/topic_waiter.py",
+        "            deadline_ms += self._clock.now_ms() - begun_ms\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/topic_waiter.py",
+        "                self._note_use(topics)\n                for",
+        "                for",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/topic_waiter.py",
+        "if topic in problems and problems[topic].is_fatal:",
+        "if False:",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/topic_waiter.py",
+        "is_asked and not unknown and lacking",
+        "is_asked and lacking",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/topic_waiter.py",
+        "            self._note_use(topics)\n            ask()",
+        "            ask()",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/topic_waiter.py",
+        "            ask = self._metadata.request_update\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/topic_waiter.py", "if not lacking and not unknown:", "if not lacking:", _SIMULATED
+    ),
+    Mutant(
+        "producer/producer.py",
+        "            self._is_transactional = False\n            self.sender",
+        "            self.sender",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/producer.py",
+        "            and self.accumulator.incomplete_count == 0\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/producer.py",
+        "self._thread.is_alive() and not self._is_closing",
+        "self._thread.is_alive()",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/producer.py",
+        "            self._retire_at_ms = None\n        # Outside",
+        "        # Outside",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/refusals.py",
+        "not self._is_tolerant or error not in _OF_RECORDS",
+        "not self._is_tolerant",
+        _SIMULATED,
+    ),
+    Mutant("producer/refusals.py", "        if 0 <= row < records_count\n", "", _UNIT),
+    Mutant("producer/pool.py", "        self.evict()\n        waiting", "        waiting", _POOL),
+    Mutant("producer/pool.py", "os.register_at_fork(after_in_child=POOL.forget)\n", "", _UNIT),
+    Mutant("producer/pool.py", "if limit_ms >= 0 else None", "", _POOL),
+    Mutant("producer/pool.py", "if 0 <= limit_ms <= now", "if limit_ms <= now", _POOL),
+    Mutant(
+        "producer/pool.py",
+        "            if not waiting:\n                del self._idle[config]\n",
+        "",
+        _POOL,
+    ),
+    Mutant(
+        "producer/pool.py",
+        "            if not self._idle[config]:\n                del self._idle[config]\n",
+        "",
+        _POOL,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "half if topic.cap_bytes is None else min(half, topic.cap_bytes)",
+        "half",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "self._max_open_ms = max(config.linger_ms, _MAX_OPEN_MS)",
+        "self._max_open_ms = _MAX_OPEN_MS",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/partitioner.py",
+        "            if partition in available:\n                return partition",
+        "            return partition",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/partitioner.py",
+        "        self._next[topic] = (first + count) % len(available)\n",
+        "",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/node_latency.py",
+        "            self._waiting_since_ms.pop(node_id, None)\n",
+        "",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/node_latency.py",
+        "        if self._timeout_ms == _NEVER:\n            return\n",
+        "",
+        _UNIT,
+    ),
+    Mutant("producer/rate_limit.py", "if self.held or tokens", "if tokens", _UNIT),
+    Mutant(
+        "producer/rate_limit.py",
+        "            if self._sent_since_ms is None:\n                self",
+        "            if True:\n                self",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/quota_waits.py",
+        "            self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}\n",
+        "",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/quota_waits.py",
+        "            self._noted = _after(self._noted, at_ms)\n",
+        "",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/quota_waits.py",
+        "(from_ms, min(until_ms, queued_until_ms))",
+        "(from_ms, until_ms)",
+        _UNIT,
+    ),
+    Mutant("producer/quota_waits.py", "        since_ms = max(since_ms, until_ms)\n", "", _UNIT),
+    Mutant(
+        "producer/producer.py",
+        "self._thread.is_alive() and not self._is_closing",
+        "not self._is_closing",
+        _UNIT,
+    ),
+)
+
 MUTANTS = (
     *_SENDER,
     *_ACCUMULATOR,
@@ -276,4 +489,5 @@ MUTANTS = (
     *_OPEN_BATCHES,
     *_QUOTA_WAITS,
     *_BROKER_PAUSES,
+    *_GUARDS,
 )

@@ -145,3 +145,36 @@ def test_a_forked_child_starts_with_an_empty_pool():
         os._exit(0 if pool.idle_count == 0 and not producer.is_closed else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert pool.idle_count == 1
+
+
+def test_what_was_idle_for_too_long_is_not_taken_up():
+    """Brokers have closed its connections."""
+    pool, clock = make_pool()
+    settings = config(connections_max_idle_ms="1000")
+    first = pool.acquire(settings, [])
+    pool.release(settings, first)
+    clock.ms += 1000
+    assert pool.acquire(settings, []) is not first
+    assert first.is_closed
+
+
+def test_without_a_limit_none_is_idle_for_too_long():
+    pool, clock = make_pool()
+    settings = config(connections_max_idle_ms="-1")
+    first = pool.acquire(settings, [])
+    pool.release(settings, first)
+    assert first.until_ms is None
+    clock.ms += 10**9
+    assert pool.acquire(settings, []) is first
+
+
+def test_configurations_without_producers_are_forgotten():
+    """They have passwords in them, and there may be a new one for each query."""
+    pool, clock = make_pool()
+    for number in range(8):
+        settings = config(client_id=str(number), connections_max_idle_ms="1000")
+        pool.release(settings, pool.acquire(settings, []))
+    assert len(pool._idle) == 4
+    clock.ms += 1000
+    pool.evict()
+    assert pool._idle == {}
