@@ -272,6 +272,19 @@ _SIMULATED = ("simulation/test_producer_guards.py",)
 _POOL = ("unit/test_pool.py",)
 
 _GUARDS = (
+    Mutant("producer/row_checks.py", '            "buffer.memory": memory_bytes,\n', "", _UNIT),
+    Mutant(
+        "producer/row_checks.py",
+        "return None if self._is_compressed else rules",
+        "return rules",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/row_checks.py",
+        "return is_absent or key.validity_address != 0",
+        "return key.validity_address != 0",
+        _UNIT,
+    ),
     Mutant(
         "producer/topic_slots.py",
         "            return count == self.partitions_count",

@@ -117,6 +117,38 @@ _METRICS = (
     ),
 )
 
+_SOURCE = ("unit/test_source.py",)
+
+_DRIVER = (
+    Mutant("spark/source.py", '"_plans": False', '"_plans": True', _SOURCE),
+    Mutant(
+        "spark/source.py", "        if self._plans:  # else", "        if True:  # else", _SOURCE
+    ),
+    Mutant(
+        "spark/partition.py",
+        "    if message.partition_id == 0:\n        message.planned = planned",
+        "    message.planned = planned",
+        _GUARDS,
+    ),
+    Mutant("spark/commit.py", "plan if self.partition_id == 0 else None", "plan", _GUARDS),
+    Mutant(
+        "spark/preflight.py", "return _with(options, _rules.get(key))", "return options", _GUARDS
+    ),
+    Mutant("spark/preflight.py", "return _with(options, _rules[key])", "return options", _GUARDS),
+    Mutant(
+        "spark/preflight.py",
+        'if described.error_code and error.name != "LEADER_NOT_AVAILABLE":',
+        "if described.error_code:",
+        _GUARDS,
+    ),
+    Mutant(
+        "spark/interceptors.py",
+        "left = [number for row, number in enumerate(left) if row not in reasons]",
+        "left = [row for row, _ in enumerate(left) if row not in reasons]",
+        _GUARDS,
+    ),
+)
+
 _COLUMNS = (
     Mutant(
         "columns/arrow_types.py",
@@ -141,4 +173,4 @@ _TASKS = (
     ),
 )
 
-MUTANTS = _DECISION_LOG + _CALLS + _CACHES + _FORKS + _METRICS + _COLUMNS + _TASKS
+MUTANTS = _DECISION_LOG + _CALLS + _CACHES + _FORKS + _METRICS + _DRIVER + _COLUMNS + _TASKS

@@ -11,10 +11,19 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.errors import TransactionError, error_named
+from spark_kafka_sink.base.errors import (
+    RecordError,
+    RecordTooLargeError,
+    TransactionError,
+    error_named,
+)
+from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka.ports import free_ports
 from spark_kafka_sink.network.broker_pauses import BrokerPauses
@@ -29,6 +38,7 @@ from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.producer.quota_waits import QuotaWaits
 from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.refusals import refused_rows
+from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.topic_slots import TopicSlots
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.messages.produce import (
@@ -246,6 +256,30 @@ def test_a_broker_that_refuses_records_which_a_batch_has_not() -> None:
     named = [BatchIndexAndErrorMessage(index, None) for index in (7, 1, -1)]
     told = PartitionProduceResponse(record_errors=named)
     assert [*refused_rows(3, error_named("INVALID_RECORD"), told)] == [1]
+
+
+class TestRowChecks:
+    """What no broker would take."""
+
+    def check(self, rules: RowRules, memory_bytes: int = 1 << 20, **more: str) -> None:
+        config = ProducerConfig.parse({"bootstrap.servers": "b:1", **more})
+        batch = pa.record_batch([pa.array([b"a" * 2000])], names=["value"])
+        records = arrow_records(batch, ColumnPositions(value=0, topic_option="t"), 0)
+        RowChecks(config, memory_bytes).check(records, rules)
+
+    def test_without_a_column_of_keys_no_row_has_one(self) -> None:
+        self.check(RowRules())
+        with pytest.raises(RecordError, match="key is null"):
+            self.check(RowRules(needs_key=True))
+
+    def test_the_memory_is_a_limit_too(self) -> None:
+        with pytest.raises(RecordTooLargeError, match=r"buffer\.memory"):
+            self.check(RowRules(), memory_bytes=1000)
+
+    def test_what_gets_smaller_is_left_to_brokers(self) -> None:
+        self.check(RowRules(100), **{"compression.type": "zstd"})
+        with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
+            self.check(RowRules(100))
 
 
 class TestBetweenTasks:

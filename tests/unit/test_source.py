@@ -9,6 +9,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.spark import source as module
 from spark_kafka_sink.spark.source import KafkaSinkDataSource
 
 ROWS = StructType([StructField("value", StringType())])
@@ -36,3 +37,17 @@ def test_credentials_that_are_missing_are_told_before_anybody_is_asked() -> None
     }
     with pytest.raises(ConfigError, match=r"needs kafka\.sasl\.username and kafka\.sasl\.password"):
         KafkaSinkDataSource(options).writer(ROWS, False)
+
+
+def test_the_process_that_commits_plans_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is written: a cluster that is away, or other transactional ids, must not end that."""
+
+    def planned(*_: object) -> None:
+        raise AssertionError("planned")
+
+    source = KafkaSinkDataSource({"kafka.bootstrap.servers": "b:1", "topic": "t"})
+    for name in ("check_surroundings", "plan_schemas", "plan_transactions"):
+        monkeypatch.setattr(module, name, planned)
+    pickle.loads(pickle.dumps(source)).streamWriter(ROWS, False)
+    with pytest.raises(AssertionError, match="planned"):
+        source.streamWriter(ROWS, False)

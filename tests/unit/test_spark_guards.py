@@ -6,6 +6,7 @@ Nothing else fails without one of these, as the first check or the usual case hi
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from threading import Lock
 from typing import Any
 
@@ -13,13 +14,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from spark_kafka_sink.base.errors import ConfigError, TopicError
+from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError
+from spark_kafka_sink.base.errors import BootstrapError, ConfigError, TopicError, error_named
 from spark_kafka_sink.columns import positions
+from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import VALUE
 from spark_kafka_sink.formats.written_rows import RowsEncoder
-from spark_kafka_sink.spark import encodable, frames, preflight, task
+from spark_kafka_sink.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.spark import encodable, frames, partition, preflight, task
 from spark_kafka_sink.spark.calls import Call, Calls
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
+from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.transactions import session
@@ -128,6 +134,43 @@ class TestCallsOfOneProcess:
         calls.check_dropped(Call("p", 6, "t", write_id="a", execution_id="1"))
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_one_task_alone_tells_of_the_plan(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """It may be as large as all messages."""
+    message, planned = KafkaCommitMessage(number, 0), Planned(1, 2.5)
+    monkeypatch.setattr(partition, "_message", lambda: message)
+    plan: Any = type("", (), {"token": TOKEN, "is_repeated": True})
+    where = positions.ColumnPositions(value=0)
+    partition.write_partition(iter([]), options(), where, plan, planned)
+    told = (message.token, message.plan, message.planned)
+    assert told == (TOKEN, *((plan, planned) if number == 0 else (None, None)))
+
+
+def test_rows_that_an_interceptor_refuses_later_have_their_numbers() -> None:
+    """Each time it is given those that are left, whose numbers are others."""
+    refuses = iter([{0: "a"}, {0: "b"}, {1: "c"}])
+
+    def on_send(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for rows in refuses:
+            raise RefusedRowsError(rows)
+        return batch
+
+    given = Interceptors([])
+    given._on_send = [Hook("on_send", on_send)]
+    found: dict[int, str] = {}
+    batch = pa.record_batch([pa.array([b"0", b"1", b"2", b"3"])], names=["value"])
+    left = given.on_send(batch, lambda _, reasons: found.update(reasons))
+    assert found == {0: "a", 1: "b", 3: "c"}
+    assert left.column(0).to_pylist() == [b"2"]
+
+
+def test_a_topic_without_a_leader_yet_may_be_written_to() -> None:
+    for error, is_told in (("LEADER_NOT_AVAILABLE", False), ("INVALID_TOPIC_EXCEPTION", True)):
+        described = MetadataResponse(topics=[MetadataResponseTopic(error_named(error).code, "t")])
+        with pytest.raises(TopicError) if is_told else nullcontext():
+            preflight._check_topic("t", described)
+
+
 def test_a_fork_has_no_turn_of_the_process_that_it_comes_from(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -190,6 +233,27 @@ class TestCachedVerdict:
         assert len(checks) == 1
         preflight.check_cluster(options(**more), False)
         assert len(checks) == 2
+
+    def test_what_the_topics_accept_is_remembered_with_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also while brokers are away: each attempt at a batch has the same dead letters."""
+        given = options(
+            kafka_metadata_max_age_ms="1000",
+            errors_tolerance="all",
+            errors_deadletterqueue_topic_name="d",
+        )
+        assert given.dead_letters is not None
+        found = given.dead_letters._replace(target=RowRules(7))
+
+        def away(*_: object) -> None:
+            raise BootstrapError("away")
+
+        clock = SimulatedClock()
+        for check, passes_ms in ((lambda *_: found, 0), (away, 0), (away, 2000)):
+            monkeypatch.setattr(preflight, "_check", check)
+            clock.sleep(passes_ms)
+            assert preflight.check_cluster(given, True, clock).dead_letters == found
 
     def test_it_ends_with_the_age_of_metadata(self, checks: list[Any]) -> None:
         clock = SimulatedClock()
