@@ -158,7 +158,7 @@ def _outline(text: str) -> FileDescriptorProto:
             around.append(inner)
         elif word == "}" and len(around) > 1:
             around.pop()
-        elif word == "package" and len(around) == 1 and words[place + 2 : place + 3] == [";"]:
+        elif word == "package" and words[place + 2 : place + 3] == [";"]:
             file.package = words[place + 1]
     return file
 
@@ -193,7 +193,7 @@ class _Files:
 
         self._given, self._advice, self._main = files, advice, main
         self._files = {file.name: file for file in files}
-        self._added: dict[str, None] = {}  # each after those that it imports
+        self._added: dict[str, FileDescriptorProto] = {}  # each after those that it imports
         self._pool: Any = DescriptorPool()
         begun: set[str] = set()
         waiting = files[::-1]
@@ -207,9 +207,12 @@ class _Files:
                 self._add(waiting.pop())
 
     def _add(self, file: FileDescriptorProto) -> None:
-        if file.name in self._added:
+        known = self._added.setdefault(file.name, file)
+        if known is not file:
+            # Sets may be concatenated. Of two versions, one's fields would go with another's index.
+            if known != file:
+                raise FormatError(f"there are two files '{file.name}', and they differ")
             return
-        self._added[file.name] = None
         try:
             self._pool.Add(file)
         except (TypeError, ValueError) as error:

@@ -212,8 +212,7 @@ class RegistryClient:
                 f"{_shown(url)}: no answer within {most_ms} ms"
             ) from None
         except OSError as error:
-            is_ended = isinstance(error, ConnectionError)
-            if is_ended and not isinstance(error, ConnectionRefusedError):
+            if isinstance(error, ConnectionError):
                 self._check_clear_text(url, end_ms)
             raise RegistryUnavailableError(f"{_shown(url)}: {error}") from None
         except HTTPException as error:

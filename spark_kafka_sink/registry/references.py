@@ -63,7 +63,6 @@ def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
     """Names and texts of what ``schema`` builds on, directly or not. A name may come twice."""
     waiting = list(schema.references)
     texts: dict[tuple[str, int], str | None] = {}
-    told = set()
     while waiting:
         name, subject, version = waiting.pop()
         if (subject, version) not in texts:
@@ -76,8 +75,7 @@ def _named(client: RegistryClient, schema: Schema) -> Iterator[tuple[str, str]]:
             texts[subject, version] = found.text
             waiting += found.references
         text = texts[subject, version]
-        if text is not None and (name, subject, version) not in told:
-            told.add((name, subject, version))
+        if text is not None:
             yield name, text
 
 
@@ -170,8 +168,6 @@ class _Inlining:
         if name in _PRIMITIVE:
             return name
         for full in (name if "." in name or not space else f"{space}.{name}", name):
-            if full in self._written:
-                return full
             if full in self._known:
                 return self.of(*self._known[full])
         return name

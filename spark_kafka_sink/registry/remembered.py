@@ -79,7 +79,7 @@ class Remembered:
         for path in folder.iterdir():
             owner = path.name.partition("_")[0]
             number = owner.partition("-")[0]
-            if owner != self._identity and number.isdecimal() and identity_of(int(number)) != owner:
+            if number.isdecimal() and identity_of(int(number)) != owner:
                 path.unlink(missing_ok=True)
 
 

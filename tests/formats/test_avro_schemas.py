@@ -375,6 +375,15 @@ def test_a_text_that_cannot_be_a_schema_is_told(text):
         encoder(pa.schema([("a", pa.int32())]), text)
 
 
+def test_a_schema_may_be_too_deep_for_its_checks_alone():
+    """Newer Pythons read JSON that is deeper than their functions may call each other."""
+    schema = "int"
+    for _ in range(3000):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(FormatError, match="nested too deeply"):
+        checked_types(schema)
+
+
 @pytest.mark.parametrize("text", ["{", "NaN", "[" * 100_000])
 def test_a_text_that_is_no_json_has_no_fields(text):
     with pytest.raises(FormatError, match="is no JSON"):

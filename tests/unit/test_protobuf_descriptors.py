@@ -167,6 +167,19 @@ def test_files_that_import_each_other_are_refused():
         read_descriptor_set(descriptor_set(made), "M")
 
 
+def test_a_file_may_be_there_twice_and_two_of_one_name_are_refused():
+    """Sets may be concatenated; fields of one file would go with the index of the other one."""
+    first, second = one_message(a="int32"), file_of()
+    second.message_type.add(name="Other")
+    add_field(second.message_type.add(name="Root"), "b", "string")
+    data = descriptor_set([first])
+    found = read_descriptor_set(data + data, "pkg.Root")
+    assert found == read_descriptor_set(data, "pkg.Root")
+    for files in ([first, second], [second, first]):
+        with pytest.raises(FormatError, match=r"two files 'made\.proto', and they differ"):
+            read_descriptor_set(descriptor_set(files), "pkg.Root")
+
+
 def test_names_in_json_are_registered_only_where_they_are_given():
     """As in the descriptors of generated classes, which Confluent's serializers register."""
     file = file_of()
@@ -216,7 +229,10 @@ def test_a_registered_file_has_its_first_message_or_the_one_that_is_asked_for():
         read_registered(base64_of(main), imports, "third")
 
 
-@pytest.mark.parametrize("text", ['syntax = "proto3";', "YWFhYQ==", "abc"])
+@pytest.mark.parametrize(
+    "text",
+    ['syntax = "proto3";', "YWFhYQ==", "abc", f"{base64_of(one_message(c='int32'))}{{}}"],
+)
 def test_text_is_no_registered_descriptor(text):
     with pytest.raises(FormatError, match="no FileDescriptorProto in Base64"):
         read_registered(text, (), None)
@@ -318,7 +334,7 @@ def with_map_before():
 AS_TEXT = """
 // message Commented { } package wrong;
 syntax = "proto3"; package pkg;
-option (of.all) = { message: "message Quoted {", inner { message: 'it\\'s {' } };
+option (of.all) = { message: "message Quoted {", kind: message inner { message: 'it\\'s {' } };
 /* message Hidden { */
 message First { oneof message { int32 a = 1; } enum Kind { message = 0; } string package = 2; }
 extend google.protobuf.MessageOptions { string note = 50000; }
@@ -349,7 +365,10 @@ def test_messages_are_counted_as_the_registry_has_them(name, in_text, in_descrip
     assert found.is_behind_map is (in_text != in_descriptor)
 
 
-@pytest.mark.parametrize("name", ["pkg.Hidden", "Root", "other.Root", "pkg.Root.Legs", "pkg"])
+@pytest.mark.parametrize(
+    "name",
+    ["pkg.Hidden", "Root", "abc.Root", "other.Root", "pkg.Root.Legs", "pkg"],
+)
 def test_a_message_that_the_registrys_schema_does_not_define(name):
     with pytest.raises(FormatError, match=f"no message '{name}': there are pkg.First, pkg.Root$"):
         indexes_in(AS_TEXT, name)
@@ -357,5 +376,6 @@ def test_a_message_that_the_registrys_schema_does_not_define(name):
 
 def test_messages_of_a_text_without_a_package():
     assert indexes_in("message A { message B {} }", "A.B") == (0, 0)
+    assert indexes_in("message package {} message A {}", "A") == (1,)
     with pytest.raises(FormatError, match="there are none"):
         indexes_in("} no schema {", "A")

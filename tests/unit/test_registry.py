@@ -206,6 +206,13 @@ def test_the_header_has_the_guid(registry: Registry) -> None:
     assert header_of("value", schema) == ("__value_schema_id", b"\1" + b"\0" * 15 + b"\1")
 
 
+def test_a_guid_is_written_from_its_first_digit_on() -> None:
+    """As ``HeaderSchemaIdSerializer``, by the two longs of a Java UUID."""
+    schema = Schema(1, TEXT, guid="00112233-4455-6677-8899-aabbccddeeff")
+    written = bytes.fromhex("01 00112233445566778899aabbccddeeff")
+    assert header_of("key", schema) == ("__key_schema_id", written)
+
+
 def test_a_registry_without_guids_has_no_header_to_give(registry: Registry) -> None:
     registry.has_guids = False
     schema = found(registry.url, value_schema_id_location="header")

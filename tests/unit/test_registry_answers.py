@@ -38,6 +38,10 @@ def registry() -> Iterator[Registry]:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        ({"id": -1}, "with an id that is none: -1"),
+        ({"id": 1, "version": 0}, "with a version that is none: 0"),
+        ({"id": 1, "references": [{"name": "x", "subject": "s", "version": 0}]}, "without name, subject or version"),
+        ({"id": 1, "references": [{"name": 5, "subject": "s", "version": 1}]}, "without name, subject or version"),
         ({"id": -5}, "with an id that is none: -5"),
         ({"id": 2**31}, "with an id that is none: 2147483648"),
         ({"id": True}, "with an id that is none: true"),

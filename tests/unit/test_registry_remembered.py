@@ -111,14 +111,45 @@ def test_other_credentials_are_no_other_question(registry: Registry) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "{}", "5", "null", "[" * 99_999, '{"id":"x","text":1,"references":[]}'],
-    ids=range(8),
+    [
+        *("", "{", "[]", "{}", "5", "null", "[" * 99_999, '{"id":"x","text":1,"references":[]}'),
+        '{"id":"x","text":"t","references":[],"files":[]}',
+        '{"id":1,"text":5,"references":[],"files":[]}',
+        '{"id":1,"text":"t","references":[],"files":[],"more":1}',
+    ],
+    ids=range(11),
 )
 def test_a_file_that_is_damaged_is_as_none(folder: Path, content: str) -> None:
     Remembered(os.getpid()).write("asked", SCHEMA)
     (path,) = folder.iterdir()
     path.write_text(content)
     assert Remembered(os.getpid()).read("asked") is None
+
+
+def test_what_else_is_in_the_folder_stays(folder: Path) -> None:
+    (folder / "of_nobody").touch()
+    Remembered(os.getpid()).write("asked", SCHEMA)
+    assert (folder / "of_nobody").exists()
+    assert Remembered(os.getpid()).read("asked") == SCHEMA
+
+
+def test_what_cannot_be_written_is_told_and_fails_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Remembered(os.getpid()).write("asked", SCHEMA)
+    (path,) = folder.iterdir()
+    path.unlink()
+    path.mkdir()  # as a full disk: another error of the operating system
+    with caplog.at_level(logging.WARNING):
+        Remembered(os.getpid()).write("asked", SCHEMA)
+    assert "is not kept for later micro-batches" in caplog.text
+    assert Remembered(os.getpid()).read("asked") is None
+
+
+def test_a_question_may_have_any_text(folder: Path) -> None:
+    """A name that is no Unicode is refused elsewhere, in words."""
+    Remembered(os.getpid()).write("\ud800", SCHEMA)
+    assert Remembered(os.getpid()).read("\ud800") == SCHEMA
 
 
 def test_a_folder_that_is_too_open_is_tightened_and_files_of_others_are_not_read(

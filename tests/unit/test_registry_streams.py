@@ -111,6 +111,15 @@ def test_a_query_with_a_new_checkpoint_does_not_start_without_its_registry(
     assert plan(registry, str(checkpoint), is_new_process) == b"\1"
 
 
+def test_what_this_process_was_told_needs_no_file(registry: Registry, tmp_path: Path) -> None:
+    assert plan(registry, "/c/one") == b"\1"
+    for path in tmp_path.rglob("*.json"):
+        path.unlink()
+    schemas._known.update({key: (0, told) for key, (_, told) in schemas._known.items()})
+    registry.fails = AWAY
+    assert plan(registry, "/c/one") == b"\1"
+
+
 @pytest.mark.parametrize("is_new_process", [True, False])
 def test_a_query_goes_on_while_there_is_no_token_for_its_registry(
     registry: Registry, is_new_process: bool, caplog: pytest.LogCaptureFixture
