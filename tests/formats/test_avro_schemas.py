@@ -176,7 +176,12 @@ def test_null_as_an_object_is_null(logical):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"precision": 0}, {"precision": "5"}, {"precision": 2, "scale": 3}]
+    "wrong",
+    [
+        {},
+        *({"precision": wrong} for wrong in (0, "5", True)),
+        *({"precision": 2, "scale": wrong} for wrong in (3, -1, "1")),
+    ],
 )
 def test_a_decimal_that_is_none_is_its_bytes(wrong):
     """As Avro's specification wants it of logical types that are not valid."""
@@ -186,6 +191,19 @@ def test_a_decimal_that_is_none_is_its_bytes(wrong):
         FormatError, match="column 'c' .* 'decimal' .* no valid precision and scale"
     ):
         written(pa.array([Decimal(5)], pa.decimal128(2, 0)), kind)
+
+
+def test_a_decimal_fits_the_bytes_of_its_digits():
+    kind = {"type": "fixed", "name": "F", **DECIMAL, "precision": 7}
+    array = pa.array([Decimal(9_999_999)], pa.decimal128(7, 0))
+    assert written(array, kind | {"size": 4}) == [b"\x00\x98\x96\x7f"]
+    with pytest.raises(FormatError, match="cannot hold"):
+        written(array, kind | {"size": 3})  # 3 bytes end at 8,388,607
+
+
+def test_an_integer_is_no_decimal():
+    kind = {"type": "int", **DECIMAL}
+    assert written(pa.array([3], pa.int32()), kind) == [b"\x06"]
 
 
 @pytest.mark.parametrize(
@@ -253,6 +271,8 @@ def test_roots_that_are_no_records_are_told(schema, message):
     ("kind", "default"),
     [
         ("float", 1e300),
+        ("int", 2**31),
+        ("int", True),
         ("double", 10**400),
         ("double", True),
         ("long", 2**63),
@@ -273,6 +293,15 @@ def test_defaults_that_are_none_of_their_type_are_told(kind, default):
     for given in (kind, [kind]):
         with pytest.raises(FormatError, match="default of field 'f' of the Avro schema is no "):
             encoder(batch.schema, record(f=(given, default), a="string"))
+
+
+def test_a_record_has_another_default_in_each_field_and_each_branch():
+    inner = record(x="int") | {"name": "X"}
+    other = record(y=("int", 3)) | {"name": "Y"}
+    batch = pa.record_batch({"a": ["x"]})
+    schema = record(f=(inner, {"x": 1}), g=("X", {"x": 2}), h=(["X", other], {}), a="string")
+    [found] = encoder(batch.schema, schema).encode(batch).values.to_pylist()
+    assert found == b"\x02\x04\x02\x06\x02x"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base import private_folder
+from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.errors import NoRegistryError, RegistryUnavailableError
 from spark_kafka_sink.registry.references import with_references
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from spark_kafka_sink.registry.subjects import check_subjects, own_subject
 from tests.unit.registry_asking import TEXT, found, fresh_registry, jwt, options, refusal
 from tests.unit.registry_server import Registry, serving
 from tests.unit.tls_server import authority, server_context
@@ -338,3 +341,70 @@ def test_what_cannot_be_read_with_its_references_is_told(registry: Registry, own
     registry.add("home", {"schema": PLACE})
     registry.add("t-value", {"schema": own, "references": [reference("home")]})
     assert "is no Avro schema" in refusal(registry.url, **LATEST)
+
+
+# --- what a registry refuses --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [LATEST, {"use_latest_with_metadata": "k=v"}])
+def test_another_refusal_is_not_told_as_a_missing_subject(
+    registry: Registry, given: dict[str, str]
+) -> None:
+    registry.fails = 400, {"error_code": 40099, "message": "odd"}
+    assert "answers 400 (40099), odd" in refusal(registry.url, **given)
+
+
+def test_an_incompatible_schema_is_told_where_its_version_cannot_be_asked_for(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = 503, {"error_code": 50301, "message": "away"}
+    answer = registry.answer
+    registry.refuses.add("t-value")
+    monkeypatch.setattr(registry, "answer", lambda a: answer(a) if a.method == "POST" else away)
+    told = refusal(registry.url, schema_registry_timeout_ms="150")
+    assert "not compatible with an earlier version of subject 't-value'" in told
+
+
+def test_an_imported_file_needs_a_version(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "answer", lambda _: (200, {"id": 1}))
+    given = options(registry.url).registry
+    assert given is not None
+    assert given.config is not None
+    assert given.value is not None
+    files = (SchemaFile("b.proto", "BBBB"), SchemaFile("a.proto", "AAAA", ("b.proto",)))
+    wanted = Wanted("value", "t", "AAAA", "prefix", given.value, "PROTOBUF", files=files)
+    with pytest.raises(KafkaSinkError, match="does not tell which version of subject 'b.proto'"):
+        find(given.config, wanted)
+
+
+def nameless(*_: object) -> str:
+    return ""
+
+
+def test_a_function_names_no_subject_by_an_empty_text() -> None:
+    with pytest.raises(KafkaSinkError, match="must return the name of a subject, not ''"):
+        own_subject(f"{__name__}:nameless", "value", "t", None)
+
+
+@pytest.mark.parametrize(
+    ("more", "is_refused"), [({}, True), (LATEST, False), ({"use_schema_id": "1"}, False)]
+)
+def test_schemas_that_the_registry_has_may_share_their_subject(
+    more: dict[str, str], is_refused: bool
+) -> None:
+    strategy = {"value_subject_name_strategy": "RecordNameStrategy"}
+    given = options("http://r:1", **strategy, **more).registry
+    assert given is not None
+    assert given.value is not None
+    value = Wanted("value", "t", TEXT, "prefix", given.value)
+    key = value._replace(part="key", text=TEXT.replace('"int"', '"string"'))
+    as_json = value._replace(part="key", kind="JSON", record="n.R")
+    check_subjects([value, value._replace(part="key")])
+    for other in (key, as_json):
+        if is_refused:
+            with pytest.raises(KafkaSinkError, match=r"both have the subject 'n\.R'"):
+                check_subjects([value, other])
+        else:
+            check_subjects([value, other])

@@ -1,0 +1,374 @@
+"""A schema registry: what its answers may be, keys of what is remembered, limits, and who asks."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_REGISTRY = ("unit/test_registry.py",)
+_ANSWERS = ("unit/test_registry_answers.py",)
+_CHOICES = ("unit/test_registry_choices.py",)
+_FAULTS = ("unit/test_registry_faults.py",)
+_GUARDS = ("unit/test_registry_guards.py",)
+_REFUSALS = ("unit/test_registry_refusals.py",)
+_REMEMBERED = ("unit/test_registry_remembered.py",)
+_STREAMS = ("unit/test_registry_streams.py",)
+
+PLANTED: tuple[str, ...] = ()
+
+MUTANTS = (
+    Mutant("registry/answers.py", "type(found) is int and", "isinstance(found, int) and", _ANSWERS),
+    Mutant("registry/answers.py", "lowest <= found <= _LARGEST_ID", "lowest <= found", _ANSWERS),
+    Mutant("registry/answers.py", "_is_number(number, 0)", "_is_number(number, -1)", _ANSWERS),
+    Mutant(
+        "registry/answers.py",
+        "not _is_number(version, 1):\n        raise",
+        "not _is_number(version, 0):\n        raise",
+        _ANSWERS,
+    ),
+    Mutant(
+        "registry/answers.py",
+        "isinstance(subject, str) and _is_number(version, 1)",
+        "isinstance(subject, str) and _is_number(version, 0)",
+        _ANSWERS,
+    ),
+    Mutant(
+        "registry/answers.py",
+        "isinstance(name, str) and isinstance(subject",
+        "isinstance(subject",
+        _ANSWERS,
+    ),
+    Mutant("registry/answers.py", "(ValueError, RecursionError)", "ValueError", _GUARDS),
+    Mutant("registry/answers.py", " or isinstance(code, bool):", ":", _GUARDS),
+    Mutant(
+        "registry/client.py", "        if config.is_in_url:\n", "        if False:\n", _REFUSALS
+    ),
+    Mutant(
+        "registry/client.py",
+        "return schema._replace(id=found.id, guid=found.guid, version=found.version)\n\n    def look_up",
+        "return schema._replace(id=found.id, guid=found.guid)\n\n    def look_up",
+        _GUARDS,
+    ),
+    Mutant("registry/client.py", "_replace(id=schema_id)", "_replace()", _GUARDS),
+    Mutant(
+        "registry/client.py",
+        "        if not isinstance(found, list):",
+        "        if False:",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "                if left_ms <= 0:\n                    break\n",
+        "",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "most_ms = min(self._config.request_timeout_ms, left_ms)",
+        "most_ms = self._config.request_timeout_ms",
+        _FAULTS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "                self._prepare_headers(number)\n                try:\n",
+        "                try:\n                    self._prepare_headers(number)\n",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))",
+        "False",
+        _GUARDS,
+    ),
+    Mutant("registry/client.py", "        if not answer.is_whole:", "        if False:", _ANSWERS),
+    Mutant("registry/client.py", "        if answer.status == 400:", "        if False:", _GUARDS),
+    Mutant(
+        "registry/client.py",
+        "        except HTTPException as error:\n            self._check_clear_text(url, end_ms)\n",
+        "        except HTTPException as error:\n",
+        _GUARDS,
+    ),
+    Mutant("registry/client.py", 'url.scheme == "http" and speaks_tls', "speaks_tls", _GUARDS),
+    Mutant(
+        "registry/client.py",
+        "shown(answer.content_type, secrets)",
+        "shown(answer.content_type, ())",
+        _GUARDS,
+    ),
+    Mutant("registry/client.py", "tuple(_sent(self._headers[number]))", "()", _REFUSALS),
+    Mutant(
+        "registry/client.py",
+        '        if scheme == "Basic":\n            yield',
+        "        if False:\n            yield",
+        _REFUSALS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "or not host or parts.query or parts.fragment",
+        "or not host or parts.fragment",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "or not host or parts.query or parts.fragment",
+        "or not host or parts.query",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        '    address = f"{host}{parts.path}"',
+        "    address = parts.path",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py", "{quote(subject, safe='')}/metadata", "{subject}/metadata", _GUARDS
+    ),
+    Mutant(
+        "registry/client.py",
+        'or found.get("is_compatible", True)',
+        'or found.get("is_compatible", False)',
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "for message in messages] if isinstance(messages, list) else []",
+        "for message in messages]",
+        _GUARDS,
+    ),
+    Mutant("registry/client.py", "told = [shown(message) for", "told = [str(message) for", _GUARDS),
+    Mutant("registry/client.py", "                    self._first = number\n", "", _ANSWERS),
+    Mutant(
+        "registry/credentials.py",
+        "text.isascii() and text.isprintable()",
+        "text.isascii()",
+        _REFUSALS,
+    ),
+    Mutant(
+        "registry/credentials.py",
+        "resolve(bearer.token.reveal(), option).strip()",
+        "resolve(bearer.token.reveal(), option)",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/credentials.py",
+        "unquote(url.username)}:{unquote(url.password or '')}",
+        "url.username}:{url.password or ''}",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/credentials.py",
+        "    if config.user_info is not None:\n        text",
+        "    if config.user_info is not None and url.username is None:\n        text",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/credentials.py",
+        "_header(bearer.logical_cluster, option)",
+        "Secret(bearer.logical_cluster)",
+        _REFUSALS,
+    ),
+    Mutant(
+        "registry/credentials.py",
+        "        return Tls(tls.context, tls.explain)",
+        "        from spark_kafka_sink.security.tls import TlsContext as T\n        return Tls(T(_).context, tls.explain)",
+        _GUARDS,
+    ),
+    Mutant("registry/errors.py", "{408, 429, ", "{408, ", _STREAMS),
+    Mutant(
+        "registry/prefixes.py",
+        "UUID(schema.guid).bytes +",
+        "UUID(schema.guid).bytes_le +",
+        _REGISTRY,
+    ),
+    Mutant("registry/references.py", "_check_count(len(texts) + 1)", "pass", _ANSWERS),
+    Mutant("registry/references.py", "_check_count(len(asked) + 1)", "pass", _ANSWERS),
+    Mutant(
+        "registry/references.py", "[*reversed(schema.references)]", "[*schema.references]", _GUARDS
+    ),
+    Mutant(
+        "registry/references.py",
+        "waiting += reversed(asked[subject, version].references)",
+        "waiting += asked[subject, version].references",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/references.py",
+        "        if name in found:\n            waiting.pop()\n        elif",
+        "        if",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/references.py",
+        "(AttributeError, KeyError, RecursionError, TypeError)",
+        "(AttributeError, KeyError, TypeError)",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/references.py",
+        "(AttributeError, KeyError, RecursionError, TypeError)",
+        "(AttributeError, KeyError, RecursionError)",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/references.py",
+        "own = before if dot else space if given is None else given",
+        "own = before if dot else space if not given else given",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/references.py",
+        '            for inside in ("items", "values"):\n                self.add(node.get(inside), space)',
+        "            pass",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/remembered.py",
+        "PrivateFolderError, ValueError, LookupError, TypeError, RecursionError)",
+        "PrivateFolderError, ValueError, LookupError, RecursionError)",
+        _REMEMBERED,
+    ),
+    Mutant(
+        "registry/remembered.py",
+        "            part.replace(path)\n",
+        "            path.write_text(part.read_text())\n",
+        _REMEMBERED,
+    ),
+    Mutant(
+        "registry/remembered.py",
+        '"{self._identity}_{digest}.json"',
+        '"{self._identity.partition(chr(45))[0]}_{digest}.json"',
+        _REMEMBERED,
+    ),
+    Mutant("registry/remembered.py", " and identity_of(int(number)) != owner:", ":", _REMEMBERED),
+    Mutant(
+        "registry/remembered.py",
+        "        except (OSError, PrivateFolderError) as error:\n            logger",
+        "        except PrivateFolderError as error:\n            logger",
+        _REMEMBERED,
+    ),
+    Mutant("registry/remembered.py", "read_own(path)", "path.read_bytes()", _REMEMBERED),
+    Mutant("registry/remembered.py", " or not isinstance(schema.text, str):", ":", _REMEMBERED),
+    Mutant("registry/remembered.py", "not isinstance(schema.id, int) or", "", _REMEMBERED),
+    Mutant("registry/remembered.py", '"surrogatepass"', '"strict"', _REMEMBERED),
+    Mutant(
+        "registry/schemas.py", "key = (config, wanted, query)", "key = (config, wanted)", _STREAMS
+    ),
+    Mutant(
+        "registry/schemas.py", "key = (config, wanted, query)", "key = (wanted, query)", _STREAMS
+    ),
+    Mutant(
+        "registry/schemas.py",
+        " and is_stream and clock.now_ms() < known[0]",
+        " and clock.now_ms() < known[0]",
+        _REGISTRY,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        " and is_stream and clock.now_ms() < known[0]",
+        " and is_stream",
+        _REGISTRY,
+    ),
+    Mutant("registry/schemas.py", "if is_stream else None", "", _STREAMS),
+    Mutant(
+        "registry/schemas.py",
+        "(told or remembered.read(asked))",
+        "remembered.read(asked)",
+        _STREAMS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "(RegistryUnavailableError, NoRegistryError) as",
+        "RegistryUnavailableError as",
+        _STREAMS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "(RegistryUnavailableError, NoRegistryError) as",
+        "RegistryError as",
+        _REMEMBERED,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "        found, known_for_ms = told, _KNOWN_FOR_MS_WHILE_AWAY",
+        "        found, known_for_ms = told, 0",
+        _STREAMS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "return repr((urls, wanted, query))",
+        "return repr((urls, wanted))",
+        _STREAMS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "return repr((urls, wanted, query))",
+        "return repr((urls, wanted.subject(wanted.text), query))",
+        _CHOICES,
+    ),
+    Mutant("registry/schemas.py", '.rpartition("@")[2] for url', ".strip() for url", _REMEMBERED),
+    Mutant(
+        "registry/schemas.py",
+        "self.is_encoded and self.options.is_latest",
+        "self.options.is_latest",
+        _REGISTRY,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "        if file.name in given and file.name in needed:",
+        "        if False:",
+        _CHOICES,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "    if version is None:\n        raise RegistryError(",
+        "    if False:\n        raise RegistryError(",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "        if refusal.code in NOT_FOUND and metadata:",
+        "        if metadata:",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        '        if refusal.code in NOT_FOUND:\n            raise RegistryError(\n                f"use.latest.version',
+        '        if True:\n            raise RegistryError(\n                f"use.latest.version',
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        'client.by_id(schema_id, wanted.kind == "PROTOBUF")',
+        "client.by_id(schema_id)",
+        _REGISTRY,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        '    except RegistryError:\n        version = "an earlier version"',
+        '    except RegistryRefusedError:\n        version = "an earlier version"',
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/subjects.py",
+        "    if not isinstance(subject, str) or not subject:",
+        "    if not isinstance(subject, str):",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/subjects.py",
+        "if one.options.is_latest or one.options.schema_id is not None:",
+        "if one.options.is_latest:",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/subjects.py",
+        "if one.options.is_latest or one.options.schema_id is not None:",
+        "if one.options.schema_id is not None:",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/subjects.py",
+        "(other.kind, other.text) != (one.kind, one.text)",
+        "other.text != one.text",
+        _GUARDS,
+    ),
+)
