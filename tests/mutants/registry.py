@@ -88,12 +88,6 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant("registry/client.py", 'url.scheme == "http" and speaks_tls', "speaks_tls", _GUARDS),
-    Mutant(
-        "registry/client.py",
-        "shown(answer.content_type, secrets)",
-        "shown(answer.content_type, ())",
-        _GUARDS,
-    ),
     Mutant("registry/client.py", "tuple(_sent(self._headers[number]))", "()", _REFUSALS),
     Mutant(
         "registry/client.py",
