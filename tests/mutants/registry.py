@@ -57,12 +57,6 @@ MUTANTS = (
     ),
     Mutant(
         "registry/client.py",
-        "                if left_ms <= 0:\n                    break\n",
-        "",
-        _GUARDS,
-    ),
-    Mutant(
-        "registry/client.py",
         "most_ms = min(self._config.request_timeout_ms, left_ms)",
         "most_ms = self._config.request_timeout_ms",
         _FAULTS,

@@ -107,15 +107,6 @@ def test_subjects_are_a_list(registry: Registry) -> None:
 # --- addresses and time -------------------------------------------------------------------------
 
 
-def test_no_address_is_asked_when_time_is_up(registry: Registry) -> None:
-    registry.waits_for = threading.Event()
-    given = {"schema_registry_request_timeout_ms": "60", "schema_registry_timeout_ms": "60"}
-    with serving(Registry()) as second:
-        words = refusal(f"{registry.url},{second.url}", **given)
-        assert second.url not in words
-        assert second.asked == []
-
-
 def test_a_handshake_that_is_cut_may_pass() -> None:
     """The client's certificate may be refused so, or a load balancer may be away."""
     with listening(lambda taken: taken.recv(4096) and None) as address:
