@@ -160,7 +160,7 @@ MUTANTS = (
         "        from spark_kafka_sink.security.tls import TlsContext as T\n        return Tls(T(_).context, tls.explain)",
         _GUARDS,
     ),
-    Mutant("registry/errors.py", "{408, 429, ", "{408, ", _STREAMS),
+    Mutant("registry/errors.py", "{408, 429, ", "{408, ", _GUARDS),
     Mutant(
         "registry/prefixes.py",
         "UUID(schema.guid).bytes +",

@@ -399,3 +399,11 @@ def test_schemas_that_the_registry_has_may_share_their_subject(
                 check_subjects([value, other])
         else:
             check_subjects([value, other])
+
+
+@pytest.mark.parametrize("status", [408, 429, 502])
+def test_what_may_pass_is_tried_again(registry: Registry, status: int) -> None:
+    registry.fails = status, {"error_code": status, "message": "later"}
+    client = client_of(registry.url, schema_registry_timeout_ms="150")
+    with pytest.raises(RegistryUnavailableError, match=f"answers {status}, later"):
+        client.version("t-value")
