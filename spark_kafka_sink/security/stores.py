@@ -162,12 +162,14 @@ def _text(data: bytes) -> str:
 
 def _read(path: Path, option: str) -> bytes:
     try:
-        if path.is_file() and path.stat().st_size > _MOST_BYTES:
-            raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         reason = error.strerror or "it cannot be read"
         raise ConfigError(f"{option}={path}: {locations.place()}: {reason}") from error
+    if len(data) > _MOST_BYTES:
+        raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
+    return data
 
 
 @contextmanager

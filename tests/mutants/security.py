@@ -9,11 +9,17 @@ _AWS = ("unit/test_aws_msk_iam.py",)
 _CREDENTIALS = ("unit/test_credentials.py", "unit/test_credentials_later.py")
 _GUARDS = ("unit/security/test_login_guards.py",)
 _GSSAPI = ("unit/test_gssapi.py",)
+_ITERATIONS = ("unit/security/test_iterations.py",)
 _JAAS = ("unit/test_jaas.py",)
+_JKS = ("unit/security/test_jks.py",)
+_LOCATIONS = ("unit/security/test_locations.py",)
 _LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
+_PEM = ("unit/security/test_pem.py",)
 _REFERENCES = ("unit/test_references.py",)
 _REFRESH = ("unit/test_token_refresh.py", "unit/test_token_schedule.py")
 _SASL = ("unit/test_sasl_mechanisms.py", "unit/test_token_extensions.py")
+_STORES = ("unit/security/test_stores.py",)
+_SUITES = ("unit/security/test_cipher_suites.py",)
 _TLS = ("unit/security/test_tls_context.py", "unit/test_tls_refusals.py", "unit/test_tls_channel.py")  # fmt: skip
 _TLS_REFERENCES = ("unit/security/test_tls_references.py", "unit/security/test_tls_context.py")
 
@@ -320,4 +326,114 @@ MUTANTS = (
         "",
         _TLS_REFERENCES,
     ),
+    Mutant(
+        "security/jks.py",
+        'password.encode("utf-16-be", "surrogatepass")',
+        'password.encode("utf-16-be")',
+        _JKS,
+    ),
+    Mutant("security/jks.py", '.decode("utf-8", "replace")', '.decode("utf-8")', _JKS),
+    Mutant(
+        "security/jks.py", "if password is not None and not hmac", "if password and not hmac", _JKS
+    ),
+    Mutant(
+        "security/jks.py", "len(salted) < 2 * _DIGEST_BYTES", "len(salted) < _DIGEST_BYTES", _JKS
+    ),
+    Mutant("security/jks.py", "    if algorithm != _SUN_KEY_PROTECTOR:", "    if False:", _JKS),
+    Mutant("security/jks.py", "for key in keys if key.chain]", "for key in keys]", _JKS),
+    Mutant(
+        "security/der.py",
+        "    if element.tag != INTEGER:\n        raise",
+        "    if False:\n        raise",
+        _ITERATIONS,
+    ),
+    Mutant("security/der.py", "    data = _in_one_piece(data, _MOST_LEVELS)\n", "", _ITERATIONS),
+    Mutant("security/der.py", " + data[at:]", "", _ITERATIONS),
+    Mutant(
+        "security/der.py",
+        "if tag == OCTET_STRING or tag & _CONSTRUCTED:",
+        "if tag & _CONSTRUCTED:",
+        _ITERATIONS,
+    ),
+    Mutant(
+        "security/der.py",
+        "for element in elements(data) if levels else ():",
+        "for element in elements(data):",
+        _ITERATIONS,
+    ),
+    Mutant(
+        "security/der.py",
+        "    if not levels or not element.tag",
+        "    if not element.tag",
+        _ITERATIONS,
+    ),
+    Mutant(
+        "security/der.py",
+        "and tag & _CONSTRUCTED and levels:",
+        "and tag & _CONSTRUCTED:",
+        _ITERATIONS,
+    ),
+    Mutant("security/der.py", '.lstrip(b"\\0")[:16]', "[:16]", _ITERATIONS),
+    Mutant("security/der.py", '.lstrip(b"\\0")[:16]', '.lstrip(b"\\0")', _ITERATIONS),
+    Mutant(
+        "security/der.py",
+        "except (ValueError, StopIteration):",
+        "except ValueError:",
+        ("unit/test_rotation.py::test_when_a_certificate_expires",),
+    ),
+    Mutant("security/pkcs12.py", "    der.check_iterations(data)\n", "", _ITERATIONS),
+    Mutant(
+        "security/pkcs12.py",
+        "            der.check_count(der.integer(number))",
+        "            pass",
+        _ITERATIONS,
+    ),
+    Mutant(
+        "security/pem.py",
+        "    der.check_iterations(key.data)\n    is_enc",
+        "    is_enc",
+        _ITERATIONS,
+    ),
+    Mutant(
+        "security/pem.py",
+        "            if _label(marker) != _label(begin):\n                raise _cut(begin)\n",
+        "",
+        _PEM,
+    ),
+    Mutant("security/pem.py", ", validate=True)", ")", _PEM),
+    Mutant("security/pem.py", "{0,80}?", "*?", _PEM),
+    Mutant("security/pem.py", '_HEADER_LINE.sub("", body)', "body", _PEM),
+    Mutant("security/pem.py", "    data: bytes = field(repr=False)", "    data: bytes", _PEM),
+    Mutant("security/stores.py", "file.read(_MOST_BYTES + 1)", "file.read(_MOST_BYTES)", _STORES),
+    Mutant(
+        "security/stores.py",
+        "password if key_password is None else key_password",
+        "password",
+        _STORES,
+    ),
+    Mutant("security/stores.py", '"utf-8", "replace")', '"utf-8")', _STORES),
+    Mutant("security/cipher_suites.py", " or name in _TLS_1_3_BY_HAND", "", _SUITES),
+    Mutant(
+        "security/tls_versions.py",
+        "choice.tls_1_3 if TLS_1_3 in allowed else ()",
+        "choice.tls_1_3",
+        _SUITES,
+    ),
+    Mutant(
+        "security/tls_versions.py",
+        "if TLS_1_3 in allowed and not can_choose and",
+        "if not can_choose and",
+        _SUITES,
+    ),
+    Mutant("security/tls_versions.py", ' and hasattr(context, "set_ciphersuites")', "", _SUITES),
+    Mutant("security/private_file.py", " or not os.path.isdir(_OWN_DESCRIPTORS)", "", _STORES),
+    Mutant("security/private_file.py", "            file.flush()\n", "", _STORES),
+    Mutant(
+        "security/stores.py",
+        '    _tell_of_others(pkcs12.key_count(data), "the first in the file", options)\n',
+        "",
+        ("unit/security/test_java_stores.py",),
+    ),
+    Mutant("security/locations.py", "        if root:\n", "        if True:\n", _LOCATIONS),
+    Mutant("security/locations.py", "if path.is_absolute():", "if False:", _LOCATIONS),
 )

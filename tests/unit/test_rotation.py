@@ -172,6 +172,7 @@ def test_when_a_certificate_expires(year: int, monkeypatch: pytest.MonkeyPatch) 
     assert expires_at_ms(data) == expected
     for size in range(0, len(data), 37):
         assert expires_at_ms(data[:size]) is None
+    assert expires_at_ms(bytes.fromhex("300430020500")) is None, "too few parts"
 
 
 # --- what has been replaced ------------------------------------------------------------------------

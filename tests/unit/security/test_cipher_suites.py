@@ -79,6 +79,27 @@ def test_a_version_without_a_suite_is_not_spoken(
     assert found[:2] == (lowest, highest)
 
 
+def test_suites_of_a_version_that_is_not_spoken_have_no_effect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = versions_of(SslConfig(protocol="TLSv1.2", cipher_suites=(RSA, CHACHA)), "kafka.")
+    assert found == (V1_2, V1_2, (OPENSSL_NAMES[RSA],), ())
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("name", ["TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"])
+def test_suites_of_tls_1_3_that_openssl_does_not_offer_by_itself(name: str) -> None:
+    assert choose((name,), OPTION) == Choice((), (name,), ())
+
+
+def test_suites_of_tls_1_3_are_set_where_python_can() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    versions_of(SslConfig(cipher_suites=(CHACHA,)), "kafka.").apply(context, OPTION)
+    found = {cipher["name"] for cipher in context.get_ciphers()} & set(TLS_1_3_SUITES)
+    can_choose = hasattr(context, "set_ciphersuites")
+    assert found == ({CHACHA} if can_choose else set(TLS_1_3_SUITES))
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -154,6 +154,26 @@ def test_strings_inside_strings_without_end() -> None:
     der.check_iterations(data)
 
 
+def test_a_string_in_pieces_inside_a_whole_one() -> None:
+    parameters = encoded(der.SEQUENCE, encoded(der.OCTET_STRING, b"salt") + number(TOO_MANY))
+    text = encoded(der.SEQUENCE, encoded(der.OBJECT_IDENTIFIER, _KDF) + parameters)
+    pieces = b"".join(encoded(der.OCTET_STRING, text[at : at + 4]) for at in range(0, len(text), 4))
+    with pytest.raises(DamagedStoreError, match=LIMIT):
+        der.check_iterations(encoded(der.OCTET_STRING, b"\x24\x80" + pieces + b"\0\0"))
+
+
+def test_a_number_with_zeros_before_it() -> None:
+    zeros = encoded(der.INTEGER, bytes(20) + TOO_MANY.to_bytes(4, "big"))
+    assert der.integer(der.first(zeros, der.INTEGER)) == TOO_MANY
+
+
+def test_a_number_that_python_does_not_write_out() -> None:
+    """An int of more than 4,300 digits has no text since Python 3.11."""
+    large = encoded(der.INTEGER, b"\x7f" * 5_000)
+    with pytest.raises(DamagedStoreError, match="iterations with its password"):
+        der.check_count(der.integer(der.first(large, der.INTEGER)))
+
+
 def test_levels_without_end_are_refused(tmp_path: Path) -> None:
     for data in (b"\x30\x80" * 100_000, b"\x30\x80" + b"\x24\x80" * 100_000):
         assert "not the ASN.1" in error_of(data, tmp_path, password=Secret(PASSWORD))

@@ -50,6 +50,19 @@ def test_the_two_passwords_are_told_apart() -> None:
         jks.unlock(entry, STORE)
 
 
+@pytest.mark.parametrize("password", ["", "p\udce4ssword"])
+def test_any_password_that_is_given_is_checked(password: str) -> None:
+    """The second one is of an environment variable that is not in UTF-8."""
+    with pytest.raises(StorePasswordError, match="the store's password is wrong"):
+        jks.read(key_store(), password)
+
+
+def test_an_alias_in_javas_own_utf_8() -> None:
+    """``DataOutput.writeUTF`` has two surrogates where UTF-8 has four bytes."""
+    entry = trusted_entry("alias!", OTHER).replace(b"alias!", b"\xed\xa0\xbd\xed\xb8\x80")
+    assert jks.read(store(STORE, entry), STORE).trusted == (OTHER,)
+
+
 def test_without_a_password_nothing_is_checked() -> None:
     data = bytearray(key_store())
     data[-1] ^= 1
@@ -96,6 +109,10 @@ def test_a_key_without_certificates_is_of_no_use() -> None:
         (b"\x30\4\4\0\4\0", "not in the form"),
         (b"\x30\6\x30\2\6\0\4\0", "encrypted in a way"),
         (bytes.fromhex("3010300c060a2b060104012a021101010400"), "its private key is cut"),
+        (
+            bytes.fromhex("3037300c060a2b060104012a021101010427") + bytes(39),
+            "its private key is cut",
+        ),
     ],
 )
 def test_keys_in_other_forms_are_damaged(protected: bytes, message: str) -> None:

@@ -83,6 +83,19 @@ def test_without_spark_nothing_was_shipped(working: Path, monkeypatch: pytest.Mo
         locate("ca.pem", OPTION)
 
 
+@pytest.mark.parametrize(
+    ("location", "root", "looked"),
+    [("ca.pem", "", "{working}/ca.pem"), ("/no/such/file", "/shipped", "/no/such/file")],
+)
+def test_a_place_is_told_once(
+    location: str, root: str, looked: str, working: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_spark_files(monkeypatch, "pyspark.core.files", root)
+    with pytest.raises(ConfigError) as raised:
+        locate(location, OPTION)
+    assert f"finds no such file: {looked.format(working=working)}. It" in str(raised.value)
+
+
 def test_what_is_missing_is_told_with_all_places(
     working: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

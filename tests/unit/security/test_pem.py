@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import shutil
 import ssl
@@ -151,7 +152,24 @@ def test_a_block_inside_another_means_that_the_first_is_cut() -> None:
         pem.certificates(cut + CLIENT.certificate_chain)
 
 
-@pytest.mark.parametrize("body", ["secret*text", "c2VjcmV", "ünïcode", ""])
+def test_an_end_of_another_block_means_that_the_first_is_cut() -> None:
+    text = CLIENT.private_key().replace("END PRIVATE KEY", "END CERTIFICATE")
+    with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY"):
+        pem.private_key(text)
+
+
+def test_headers_of_a_block_are_left_out() -> None:
+    """As OpenSSL reads them (RFC 1421)."""
+    text = CLIENT.certificate_chain.replace("CATE-----\n", "CATE-----\nComment: its own\n\n", 1)
+    assert pem.certificates(text) == pem.certificates(CLIENT.certificate_chain)
+
+
+def test_a_name_of_a_block_that_is_too_long_is_none() -> None:
+    with pytest.raises(DamagedStoreError, match="but none found"):
+        pem.certificates(f"-----BEGIN {'A' * 10_000}-----\n")
+
+
+@pytest.mark.parametrize("body", ["secret*text", "secr*et11", "c2VjcmV", "ünïcode", ""])
 def test_what_is_not_base64_is_refused_and_not_shown(body: str) -> None:
     text = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
     with pytest.raises(DamagedStoreError, match="PRIVATE KEY is (not base64|empty)") as raised:
@@ -172,3 +190,4 @@ def test_no_representation_shows_a_key() -> None:
     body = CLIENT.private_key().splitlines()[1]
     assert body in key.text.reveal()
     assert body not in repr(key)
+    assert repr(base64.b64decode(body))[2:-1] not in repr(pem._blocks(CLIENT.private_key()))

@@ -77,6 +77,8 @@ def test_a_type_that_is_not_given_is_what_the_file_is(tmp_path: Path) -> None:
     for config in (
         of_file(tmp_path, AUTHORITY.pem),
         of_file(tmp_path, AUTHORITY.pem, type="PEM"),
+        of_file(tmp_path, AUTHORITY.pem.replace("CERTIFICATE", "X509 CERTIFICATE")),
+        of_file(tmp_path, b"f\xfcr uns alle\n" + AUTHORITY.pem.encode()),
         of_file(tmp_path, f"0 is what this comment begins with, as PKCS12 does\n{AUTHORITY.pem}"),
         of_file(tmp_path, CLIENT.pkcs12(PASSWORD), password=password),
         of_file(tmp_path, store(PASSWORD, trusted_entry("ca", b"DER")), password=password),
@@ -135,6 +137,17 @@ def test_of_several_keys_the_first_by_alias_is_used(
     assert "of 3 private keys, a, the first by its alias, is used" in caplog.text
 
 
+def test_a_key_of_java_may_have_a_password_of_its_own(tmp_path: Path) -> None:
+    data = store(PASSWORD, key_entry("k", b"key", "its own: marked", [b"of k"]))
+    for given, problem in ((None, "the key's password is wrong"), ("its own: marked", None)):
+        key_password = None if given is None else Secret(given)
+        config = of_file(tmp_path, data, password=Secret(PASSWORD), key_password=key_password)
+        if problem is not None:
+            assert f"{problem}. Check kafka.ssl.key.password" in key_error(config)
+        else:
+            assert stores.key_material(config, KEY_OPTIONS) is not None
+
+
 def test_nothing_asked_for_is_nothing() -> None:
     assert stores.trusted_certificates(StoreConfig(), TRUST_OPTIONS) is None
     assert stores.key_material(StoreConfig(), KEY_OPTIONS) is None
@@ -146,6 +159,8 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with large.open("wb") as file:
         file.truncate(17 << 20)
     assert "it is larger than 16 MiB" in trust_error(StoreConfig(str(large)))
+    endless = StoreConfig("/dev/zero")
+    assert "it is larger than 16 MiB" in trust_error(endless), "whatever its size is said to be"
     missing = StoreConfig(str(tmp_path / "missing.jks"), Secret(PASSWORD))
     assert key_error(missing).startswith(
         f"kafka.ssl.keystore.location={missing.location}: this process on host "
@@ -176,10 +191,14 @@ def test_key_material_is_in_a_file_that_nobody_else_can_read() -> None:
     assert not os.path.exists(path)
 
 
+@pytest.mark.parametrize("lacks", ["memfd_create", "/proc"])
 def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(
-    monkeypatch: pytest.MonkeyPatch,
+    lacks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(os, "memfd_create", raising=False)
+    if lacks == "/proc":
+        monkeypatch.setattr(private_file, "_OWN_DESCRIPTORS", "/no/such/folder")
+    else:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
     with private_file.private_file(b"content") as path:
         assert Path(path).read_bytes() == b"content"
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
