@@ -89,3 +89,25 @@ def test_few_tiny_records_that_a_codec_has_made_larger_are_split_to_fit(count: i
     parts = BatchSplitter(compressor).split_to_fit(batch, len(whole) - 1)
     assert len(parts) > 1
     assert sum(part.records_count for part in parts) == count
+
+
+def batch_of(count: int, *, may_be_appended: bool) -> ProducerBatch:
+    records = records_at(*[0] * count)
+    whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)
+    batch = ProducerBatch(T0, [whole], [], len(whole), len(whole), count, 0, 0, 0, 0, 0)
+    batch.may_be_appended = may_be_appended
+    return batch
+
+
+def test_a_record_that_does_not_fit_stays_a_batch_of_its_own() -> None:
+    batch = batch_of(1, may_be_appended=False)
+    assert BatchSplitter(None).split_to_fit(batch, batch.size_bytes - 1) == [batch]
+
+
+@pytest.mark.parametrize("may_be_appended", [True, False])
+def test_only_the_first_part_of_a_batch_that_may_be_appended_is_a_probe(
+    may_be_appended: bool,
+) -> None:
+    parts = BatchSplitter(None).split(batch_of(4, may_be_appended=may_be_appended), 1)
+    assert [part.is_probe for part in parts] == [may_be_appended, False, False, False]
+    assert {part.may_be_appended for part in parts} == {may_be_appended}

@@ -493,6 +493,27 @@ _GUARDS = (
     ),
 )
 
+_SPLITTER = (
+    Mutant(
+        "producer/batch_splitter.py",
+        "if batch.size_bytes <= max_bytes or batch.records_count == 1:",
+        "if batch.size_bytes <= max_bytes:",
+        ("kernels/test_split_kernel.py",),
+    ),
+    Mutant(
+        "producer/batch_splitter.py",
+        "batch.may_be_appended and not parts",
+        "batch.may_be_appended",
+        ("kernels/test_split_kernel.py",),
+    ),
+    Mutant(
+        "producer/batch_finisher.py",
+        "                self._pool.give_back(spare)",
+        "                pass",
+        ("simulation/test_sender.py",),
+    ),
+)
+
 MUTANTS = (
     *_SENDER,
     *_ACCUMULATOR,
@@ -503,4 +524,5 @@ MUTANTS = (
     *_QUOTA_WAITS,
     *_BROKER_PAUSES,
     *_GUARDS,
+    *_SPLITTER,
 )

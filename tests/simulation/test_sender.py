@@ -42,6 +42,8 @@ def test_every_codec_and_acks(codec, acks):
     assert simulation.all_values() == sorted(value for _, value in rows)
     offsets = {r.last_offset for r in simulation.producer.report.values()}
     assert (offsets == {-1}) == (acks == "0")
+    pool = simulation.producer.pool
+    assert pool.free_count == pool.pages_count
 
 
 def test_old_brokers_get_old_versions():
