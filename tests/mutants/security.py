@@ -15,6 +15,8 @@ _JKS = ("unit/security/test_jks.py",)
 _LOCATIONS = ("unit/security/test_locations.py",)
 _LOGINS = ("unit/security/test_shared.py", "unit/test_credentials.py")
 _PEM = ("unit/security/test_pem.py",)
+_PROPERTIES = ("unit/test_properties.py::test_texts",)
+_REDACTION = ("unit/test_redaction.py",)
 _REFERENCES = ("unit/test_references.py",)
 _REFRESH = ("unit/test_token_refresh.py", "unit/test_token_schedule.py")
 _SASL = ("unit/test_sasl_mechanisms.py", "unit/test_token_extensions.py")
@@ -386,7 +388,8 @@ MUTANTS = (
         "security/pkcs12.py",
         "            der.check_count(der.integer(number))",
         "            pass",
-        _ITERATIONS,
+        # That one alone: the others would compute for minutes.
+        (f"{_ITERATIONS[0]}::test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer",),
     ),
     Mutant(
         "security/pem.py",
@@ -436,4 +439,31 @@ MUTANTS = (
     ),
     Mutant("security/locations.py", "        if root:\n", "        if True:\n", _LOCATIONS),
     Mutant("security/locations.py", "if path.is_absolute():", "if False:", _LOCATIONS),
+    Mutant("config/redaction.py", "{name.lower(): value for", "{name: value for", _REDACTION),
+    Mutant(
+        "config/redaction.py",
+        '        *(_REGISTRY + key for key in SECRET_KEYS if key.startswith("ssl.")),\n',
+        "",
+        _REDACTION,
+    ),
+    Mutant(
+        "config/reference_providers.py",
+        "return match[0] if kind is None else",
+        "return",
+        _REFERENCES,
+    ),
+    Mutant(
+        "security/references.py",
+        "        if reference is None:\n            return match[0]\n",
+        "",
+        _REFERENCES,
+    ),
+    Mutant("config/properties.py", "                is_continued = False\n", "", _PROPERTIES),
+    Mutant("config/properties.py", '"utf-16-le", "replace"', '"utf-16-le"', _PROPERTIES),
+    Mutant(
+        "config/security_rules.py",
+        " and mechanism == OAUTHBEARER:",
+        ":",
+        ("unit/test_security_rules.py",),
+    ),
 )

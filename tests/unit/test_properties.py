@@ -43,6 +43,8 @@ def parsed(text: str) -> dict[str, str]:
         ("a=\\u00e9\\u20AC", {"a": "é€"}),
         ("a=\\ud83d\\ude00", {"a": "😀"}),
         ("\\\n# c\na=b", {"a": "b"}),
+        ("\\\n# c", {}),
+        ("a=\\ud83d", {"a": "\ufffd"}),
         ("a=1\na=2", {"a": "2"}),
         ("sasl.jaas.config=x.Y required \\\n  a=\"b\" ;", {"sasl.jaas.config": 'x.Y required a="b" ;'}),
         ("key=\ncert=x", {"key": "", "cert": "x"}),

@@ -37,6 +37,7 @@ SECRETS["kafka.sasl.jaas.config"] = f'{PLAIN} username="u" password="marked-hush
         ("kafka.sasl.password", " ", False),
         ("ssl.keystore.key", "x", False),
         ("kafka.ssl.truststore.certificates", "x", False),
+        ("schema.registry.ssl.keystore.key", "x", True),
         *((name, "https://user:x@h:1/path", True) for name in URLS),
         *((name, "https://user:1/x@h:1", True) for name in URLS),
         *((name, "https://h:1/?a=b&API_Key=x", True) for name in URLS),
@@ -62,6 +63,10 @@ def test_what_sparks_default_does_not_hide() -> None:
         "kafka.sasl.oauthbearer.assertion.private.key.passphrase",
         "kafka.ssl.keystore.key",
     ]
+
+
+def test_names_are_in_any_case() -> None:
+    assert shown_by_spark({"Kafka.SSL.Keystore.Key": "x"}) == ["kafka.ssl.keystore.key"]
 
 
 def test_the_suggested_expression_hides_everything() -> None:

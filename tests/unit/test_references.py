@@ -61,7 +61,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_values(place: Path) -> None:
-    text = "as it is, ${also this} and $1"
+    text = "as it is, ${also this}, ${ env:A} and $1"
     assert resolve(text, OPTION) == text
     again = "values are not resolved again"
     assert resolve("${env:KAFKA_PASSWORD}", OPTION) == "from ${env:HOME}", again
@@ -142,6 +142,14 @@ def test_providers_of_java_by_their_names() -> None:
     assert config is not None
     assert config.truststore.location == "${env:TRUST}/${file:/a:b}"
     assert config.keystore.key_password == Secret("${dir:/a:secrets:directory}")
+
+
+def test_references_beside_those_of_a_provider_stay_as_they_are() -> None:
+    classes = providers(secrets=f"{PROVIDER}.FileConfigProvider")
+    location = {"ssl.truststore.location": "${env:TRUST}/${secrets:/a:b}"}
+    config = ProducerConfig.parse({**GIVEN, **classes, **location}).security.ssl
+    assert config is not None
+    assert config.truststore.location == "${env:TRUST}/${file:/a:b}"
 
 
 def test_other_providers_are_refused_by_name() -> None:

@@ -241,6 +241,14 @@ def test_plain_options_of_our_own() -> None:
             "SCRAM-SHA-256, SCRAM-SHA-512, but the mechanism is OAUTHBEARER",
         ),
         (
+            {
+                "kafka.sasl.login.callback.handler.class": "software.amazon.msk.auth.iam."
+                "IAMOAuthBearerLoginCallbackHandler"
+            },
+            "kafka.sasl.login.callback.handler.class is for kafka.sasl.mechanism=AWS_MSK_IAM, but "
+            "the mechanism is PLAIN",
+        ),
+        (
             {"kafka.sasl.login.callback.handler.class": f"{OAUTH}.OAuthBearerLoginCallbackHandler"},
             "kafka.sasl.login.callback.handler.class is for kafka.sasl.mechanism=OAUTHBEARER, but "
             "the mechanism is PLAIN",
