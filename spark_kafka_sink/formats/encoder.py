@@ -113,7 +113,7 @@ class RowEncoder:
         self._is_from_end = plan.format == PROTOBUF
         self._zones = self._zone_table()
         self._prefix = np.frombuffer(plan.prefix or b"\0", np.uint8)
-        self._frames = np.zeros((_levels(self._table.root) + 1, nodes.FRAME_FIELDS), np.int64)
+        self._frames = np.zeros((_levels(self._table.root), nodes.FRAME_FIELDS), np.int64)
         self._state = self._new_state()
         # Kept between Arrow batches unless what was written to it is still referred to.
         self._room: npt.NDArray[np.uint8] = np.empty(_LEAST_BYTES, np.uint8)
@@ -224,7 +224,7 @@ class RowEncoder:
 
 
 def _levels(root: Node) -> int:
-    """Frames that are needed: a VARIANT's begin where those of what it is in end."""
+    """Return how many frames suffice: a VARIANT's begin where those of what it is in end."""
     has_variants = any(node.kind == nodes.VARIANT for node in root.walk())
     return root.depth + (variant.MOST_LEVELS if has_variants else 0)
 

@@ -21,6 +21,8 @@ _BRANCHES = ("formats/test_avro_schemas.py::test_the_branch_that_loses_least_is_
 _ROOM = ("formats/test_room.py",)
 _PROTOBUF_DESCRIPTORS = ("unit/test_protobuf_descriptors.py",)
 _ANSWERS = ("unit/test_registry_answers.py",)
+_GUARDS = ("formats/test_format_guards.py",)
+_PROTOBUF_KERNEL = ("formats/test_protobuf_kernel.py",)
 
 PLANTED: tuple[str, ...] = ()
 
@@ -307,5 +309,135 @@ MUTANTS = (
         'schema["type"] in ("bytes", "fixed") and',
         "",
         _INTEGER,
+    ),
+    Mutant("formats/encoder.py", "WIDEST_FIELD + len(self._plan.prefix)", "WIDEST_FIELD", _GUARDS),
+    Mutant(
+        "formats/encoder.py",
+        "widest + root.depth + 2 * WIDEST_TEXT",
+        "widest + root.depth",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/encoder.py",
+        "widest + root.depth + 2 * WIDEST_TEXT",
+        "widest + 2 * WIDEST_TEXT",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/encoder.py", "len(node.name) + _fixed_bytes(node)", "_fixed_bytes(node)", _GUARDS
+    ),
+    Mutant("formats/encoder.py", "len(node.name) + _fixed_bytes(node)", "len(node.name)", _GUARDS),
+    Mutant("formats/encoder.py", "size + WIDEST_STEP * len(node.pattern)", "size", _GUARDS),
+    Mutant("formats/encoder.py", "min(guess, most)", "0", _GUARDS),
+    Mutant(
+        "formats/encoder.py",
+        "most = max(_MOST_GROWTH * len(self._room), _GUESSED_BYTES)",
+        "most = _GUESSED_BYTES",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/encoder.py",
+        "faults != 0 if skipped is None else (faults != 0) | (skipped != 0)",
+        "faults != 0",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/encoder.py", "zone is None or nodes.VARIANT not in kinds", "zone is None", _GUARDS
+    ),
+    Mutant("formats/encoder.py", 'zone_table(zone or "UTC")', "zone_table(zone)", _GUARDS),
+    Mutant(
+        "formats/encoder.py",
+        "state[nodes.FAULTS], state[nodes.FAULTS_COUNT] = faults.ctypes.data, 0",
+        "state[nodes.FAULTS] = faults.ctypes.data",
+        _GUARDS,
+    ),
+    Mutant("formats/layout.py", "+ bytes(8)", "", _GUARDS),
+    Mutant("formats/layout.py", "array.null_count and buffers[0]", "buffers[0]", _GUARDS),
+    Mutant("formats/layout.py", "inner.offset - array.offset", "inner.offset", _GUARDS),
+    Mutant("formats/layout.py", "None if is_of_earth else", "None if False else", _GUARDS),
+    Mutant("formats/layout.py", 'get(mark) == b"true"', "get(mark) is not None", _GUARDS),
+    Mutant(
+        "formats/layout.py",
+        "        self._symbols += [text, table]\n",
+        "        self._symbols += [table]\n",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/layout.py",
+        "        self._symbols += [text, table]\n",
+        "        self._symbols += [text]\n",
+        _GUARDS,
+    ),
+    Mutant("formats/layout.py", "        self._symbols.append(table)\n", "", _GUARDS),
+    Mutant(
+        "formats/written_rows.py", "codes = np.where(is_null(struct), 0, codes)", "pass", _GUARDS
+    ),
+    Mutant(
+        "formats/written_rows.py", "if len(bad) and self._tells_faulty:", "if len(bad):", _GUARDS
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        "            if plan.takes_session_zone:",
+        "            if True:",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py", "_MOST_DIGITS = 20", "_MOST_DIGITS = 38", _PROTOBUF_KERNEL
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "if fits and found.is_wide and not found.is_signed else",
+        "if fits and found.is_wide else",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "        limit = SIGNED_32 if found.is_signed else UNSIGNED_32",
+        "        limit = SIGNED_32",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "        limit = SIGNED_32 if found.is_signed else UNSIGNED_32",
+        "        limit = 0",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "        limit = NOT_NEGATIVE",
+        "        limit = 0",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "number is None or number in found:",
+        "number is None:",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "        if missing:\n",
+        "        if False:\n",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant("formats/protobuf_layout.py", "if field.type == GROUP:", "if False:", _PROTOBUF_KERNEL),
+    Mutant(
+        "formats/written_rows.py",
+        'self._zone or "UTC", self._is_ansi',
+        'self._zone or "UTC", True',
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        "self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone, is_ansi)",
+        "self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone, True)",
+        _GUARDS,
+    ),
+    Mutant("formats/told_rows.py", "        return _NO_ZONE\n", "        raise\n", _GUARDS),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "node.kind == nodes.DATE and found.is_wide",
+        "False",
+        _PROTOBUF_KERNEL,
     ),
 )

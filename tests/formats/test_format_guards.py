@@ -1,0 +1,266 @@
+"""Memory of the kernels, slices, zones and faults: each case fails without the guard it is about."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_kafka_sink.formats import encoder as encoders
+from spark_kafka_sink.formats.encoder import RowEncoder
+from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.layout import Node, Table
+from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from spark_kafka_sink.formats.told_rows import rows_as_json
+from spark_kafka_sink.formats.written_rows import RowsEncoder
+from spark_kafka_sink.formats.zones import zone_table
+from spark_kafka_sink.record.compiled import nodes
+from tests.formats import avro_written, protobuf_encoding, protobuf_files
+
+GUARD = 4096
+INT = pa.int32()
+UTC = pa.timestamp("us", "UTC")
+MARKED = [pa.field("value", pa.binary(), False, {b"variant": b"true"}), ("metadata", pa.binary())]
+VARIANT = pa.struct(MARKED)
+EMPTY = b"\1\0\0"
+
+
+def json_encoder(schema: pa.Schema, prefix: bytes = b"", **options: object) -> RowEncoder:
+    fields = tuple(PlannedField((name,), name) for name in schema.names)
+    plan = FormatPlan(JSON, fields, prefix, json_options=JsonOptions(**options))
+    return RowEncoder(plan, schema)
+
+
+def texts(batch: pa.RecordBatch, **options: object) -> list[object]:
+    values = json_encoder(batch.schema, **options).encode(batch).values.to_pylist()
+    return [None if value is None else json.loads(value) for value in values]
+
+
+def struct(*fields: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays(list(fields), [f"f{n}" for n in range(len(fields))])
+
+
+def test_fields_of_slices_of_slices_are_those_of_their_rows():
+    """The offsets of a struct and those of its fields add up, at each depth."""
+    numbers = pa.array(range(100), INT)
+    inner = struct(numbers.slice(3, 60), pa.array([[n] for n in range(60)]))
+    outer = struct(inner.slice(2, 50), pa.array(map(str, range(50)))).slice(1, 40)
+    expected = outer.slice(2, 7).to_pylist()
+    found = texts(pa.record_batch({"c": outer}).slice(2, 7))
+    assert [row["c"] for row in found] == expected
+    assert expected[0] == {"f0": {"f0": 8, "f1": [5]}, "f1": "3"}
+
+
+def test_no_bitmap_is_read_of_a_column_whose_rows_are_all_there():
+    array = pa.array([None, 1, 2])
+    table = Table(Node(nodes.STRUCT, children=(Node(nodes.INT64),)))
+    for column, is_read in ((array, True), (array.slice(1), False)):
+        table.point_at([column])
+        assert (table.numbers[1, nodes.VALIDITY] != 0) == is_read
+
+
+def test_all_addresses_of_a_table_are_of_memory_that_it_keeps():
+    """Kernels read names eight bytes at a time."""
+    table = Table(
+        Node(
+            nodes.STRUCT,
+            children=(
+                Node(nodes.STRING, b"name", symbols=("a", "bc"), numbers=(1, 2)),
+                Node(nodes.DATE, b"last", pattern=((1, 4),)),
+            ),
+        )
+    )
+    kept = {array.ctypes.data: array for array in (table._names, *table._symbols)}
+    names = table.numbers[:, nodes.NAME]
+    assert names[0] + len(b"namelast") + 8 <= names[0] + kept[int(names[0])].nbytes
+    symbols, steps = (kept[int(table.numbers[n, nodes.PARAMETER])] for n in (1, 2))
+    assert steps.tolist() == [1, 1, 4]
+    assert symbols.tolist() == [2, symbols[1], 1, symbols[1] + 1, 2, 1, 2]
+    assert kept[int(symbols[1])].tobytes() == b"abc"
+
+
+def nested(depth: int) -> pa.RecordBatch:
+    kind, value = INT, 1
+    for _ in range(depth):
+        kind, value = pa.list_(kind), [value]
+    return pa.record_batch({"c": pa.array([value], kind)})
+
+
+LONG = "n" * 700
+TIMES = pa.array([0, 1], pa.timestamp("us"))
+DECIMAL = {"type": "fixed", "name": "D", "size": 900, "logicalType": "decimal", "precision": 5}
+NUMBERS = pa.record_batch({"c": pa.array([1, 2], INT)})
+PREFIX = b"p" * 700
+
+
+def avro(batch: pa.RecordBatch, kind: object, prefix: bytes = b"") -> RowEncoder:
+    return avro_written.encoder(batch.schema, avro_written.record(c=kind), prefix)
+
+
+def roomy_cases():
+    """An encoder and rows whose names, constants, patterns, ends or prefixes are long."""
+    named = pa.record_batch({LONG: pa.array([1, 2], INT)})
+    yield json_encoder(named.schema), named
+    deep = nested(300)
+    yield json_encoder(deep.schema), deep
+    wide = pa.record_batch({"c": pa.array([-1.7976931348623157e308] * 2)})
+    yield json_encoder(wide.schema), wide
+    times = pa.record_batch({"c": TIMES})
+    yield json_encoder(times.schema, timestamp_ntz_format=repr("x" * 900)), times
+    yield json_encoder(NUMBERS.schema, PREFIX), NUMBERS
+    decimals = pa.record_batch({"c": pa.array([1, 2], pa.decimal128(5, 0))})
+    yield avro(decimals, DECIMAL), decimals
+    yield avro(NUMBERS, "int", PREFIX), NUMBERS
+    constant = avro_written.record(c="int", d=("string", "d" * 900))
+    yield avro_written.encoder(NUMBERS.schema, constant), NUMBERS
+    message = protobuf_encoding.schema_of(protobuf_files.one_message(c="int32"))
+    yield protobuf_encoding.encoder(NUMBERS.schema, message, PREFIX), NUMBERS
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_nothing_is_written_beyond_rooms_of_any_size(number):
+    """Whatever is long: a name, a constant, a step, what ends a row, a prefix."""
+    made, batch = list(roomy_cases())[number]
+    expected = made.encode(batch).values.to_pylist()
+    for size in range(0, sum(map(len, expected)) + 1300, 17):
+        memory = np.full(size + 2 * GUARD, 0xA5, np.uint8)
+        made._room = memory[GUARD : GUARD + size]
+        assert made.encode(batch).values.to_pylist() == expected
+        assert (memory[:GUARD] == 0xA5).all(), size
+        assert (memory[GUARD + size :] == 0xA5).all(), size
+
+
+class Sizes:
+    """The sizes of the memory that was taken for a batch."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, batch: pa.RecordBatch) -> None:
+        made, self.taken = json_encoder(batch.schema), list[int]()
+        kernel, state = made._kernel, made._state
+
+        def noting(address: int) -> int:
+            self.taken.append(int(state[nodes.LIMIT] - state[nodes.OUT]))
+            return kernel(address)
+
+        monkeypatch.setattr(made, "_kernel", noting)
+        made.encode(batch)
+
+
+def test_memory_for_rows_alike_is_taken_once_and_four_times_as_much_beyond_what_is_guessed(
+    monkeypatch,
+):
+    rows = pa.record_batch({"s": ["x" * 500] * 2000})
+    least, guessed = Sizes(monkeypatch, rows).taken
+    assert 1_000_000 < guessed < 1_200_000
+    monkeypatch.setattr(encoders, "_GUESSED_BYTES", 1)
+    assert Sizes(monkeypatch, rows).taken[:3] == [least, 4 * least, 16 * least]
+
+
+def test_rows_that_are_null_stay_so_beside_those_that_cannot_be_written_and_faults_are_counted_anew():
+    batch = pa.record_batch(
+        {"c": pa.array([None, 1, 2, 3]), "gone": pa.array([None, True, None, False])}
+    )
+    schema = json.dumps(avro_written.record(c="long"))
+    plan = FormatPlan(AVRO, (PlannedField(("c",), "c"),), avro_schema=schema, null_when="gone")
+    made = RowEncoder(plan, batch.schema)
+    values, faults = made.encode(batch)
+    assert values.to_pylist() == [None, None, b"\4", b"\6"]
+    assert faults.astype(bool).tolist() == [True, False, False, False]
+    values, faults = made.encode(batch.slice(1))
+    assert values.to_pylist() == [None, b"\4", b"\6"]
+    assert faults is None
+
+
+def test_a_zone_is_asked_for_where_something_has_times():
+    """One that is not known is an error of timestamps, and of VARIANTs alone."""
+    unknown = "No/Zone"
+    assert texts(NUMBERS, time_zone=unknown) == [{"c": 1}, {"c": 2}]
+    at = pa.record_batch({"c": pa.array([0], UTC)})
+    assert texts(at, time_zone=None) == [{"c": "1970-01-01T00:00:00.000Z"}]
+    for kind in (VARIANT, UTC):
+        with pytest.raises(FormatError, match=unknown):
+            json_encoder(pa.schema([("c", kind)]), time_zone=unknown)
+
+
+@pytest.mark.parametrize("mark", [b"variant", b"geometry"])
+def test_only_a_struct_that_says_true_is_of_a_type_of_spark_s(mark):
+    for said, is_struct in ((b"true", False), (b"false", True)):
+        fields = [pa.field("srid", INT, metadata={mark: said})]
+        schema = pa.schema([("c", pa.struct(fields))])
+        if is_struct:
+            json_encoder(schema)
+        else:
+            with pytest.raises(FormatError, match=mark.decode().upper()):
+                json_encoder(schema)
+
+
+OUTER = pa.struct([("x", INT)])
+REQUIRED = json.dumps(avro_written.record(x="int"))
+
+
+def test_a_row_whose_struct_is_null_is_null_whatever_its_fields_cannot_be():
+    plan = FormatPlan(AVRO, (PlannedField(("s", "x"), "x"),), avro_schema=REQUIRED)
+    rows = pa.record_batch({"s": pa.array([{"x": 1}, None, {"x": None}], OUTER)})
+    found = RowsEncoder(RowsPlan(PartPlan(0, plan))).encode(rows)
+    assert found.rows.column(0).to_pylist() == [b"\2", None, None]
+    assert found.faults.bad.tolist() == [2]
+
+
+def test_a_row_that_cannot_be_written_is_told_only_where_it_becomes_a_dead_letter():
+    plan = FormatPlan(AVRO, (PlannedField(("x",), "x"),), avro_schema=REQUIRED)
+    rows = pa.record_batch({"x": pa.array([None, 1], INT), "other": ["a", "b"]})
+    for tells, value in ((False, None), (True, b'{"x":null,"other":"a"}')):
+        found = RowsEncoder(RowsPlan(PartPlan(plan=plan)), tells).encode(rows)
+        assert found.rows.column(0).to_pylist() == [value, b"\2"]
+
+
+@pytest.mark.parametrize(("takes", "hour"), [(True, "09"), (False, "01")])
+def test_the_zone_of_an_option_comes_before_that_of_the_column(takes, hour):
+    options = JsonOptions(time_zone="+01:00")
+    plan = FormatPlan(JSON, (PlannedField(("at",), "at"),), json_options=options)
+    at = pa.array([datetime.datetime(1970, 1, 1)], pa.timestamp("us", "Asia/Tokyo"))
+    made = RowsEncoder(RowsPlan(PartPlan(plan=plan, takes_session_zone=takes)))
+    [value] = made.encode(pa.record_batch({"at": at})).rows.column(0).to_pylist()
+    assert f"T{hour}:00".encode() in value
+
+
+@pytest.mark.parametrize(("is_ansi", "text"), [(True, "0.0000001"), (False, "1E-7")])
+def test_texts_of_keys_and_values_go_by_ansi(is_ansi, text):
+    part = PartPlan(0, is_text=True)
+    number = pa.array(["0.0000001"]).cast(pa.decimal128(10, 7))
+    found = RowsEncoder(RowsPlan(part, part, is_ansi=is_ansi)).encode(
+        pa.record_batch({"n": number})
+    )
+    assert found.rows.to_pydict() == {"value": [text], "key": [text]}
+
+
+def told(zone: str | None, **columns: pa.Array) -> list[object]:
+    return [json.loads(row) for row in rows_as_json(pa.record_batch(columns), zone).to_pylist()]
+
+
+def test_whatever_is_in_a_row_it_is_told():
+    """Zones that Python does not know, types without text, nulls, damaged VARIANTs and times."""
+    at = pa.array([0], UTC)
+    [row] = told("No/Zone", at=at, none=pa.array([None], INT))
+    assert row == {"at": "1970-01-01T00:00:00.000Z", "none": None}
+    odd = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
+    assert told(None, odd=odd) == [{"odd": "(month_day_nano_interval: not shown)"}]
+    good, bad = ({"value": value, "metadata": EMPTY} for value in (b"\x0c\7", b"\xff"))
+    assert told(None, v=pa.array([good, bad], VARIANT)) == [
+        {"v": 7},
+        {"v": {"value": "/w==", "metadata": "AQAA"}},
+    ]
+    times = pa.array([0, -1], pa.int64()).view(pa.time64("ns"))
+    rows = told(None, t=times)
+    assert rows[0] == {"t": "00:00:00"}
+    assert isinstance(rows[1]["t"], str)
+
+
+@pytest.mark.parametrize("name", ["Europe", "../etc/passwd", "No/Zone", "a\0b"])
+def test_names_that_lead_to_no_zone_are_no_zones(name):
+    """A folder of zones, a path out of it, nothing: each is another error of Python's."""
+    with pytest.raises(FormatError, match="is not known to Python here"):
+        zone_table(name)
