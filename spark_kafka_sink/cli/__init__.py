@@ -1,7 +1,7 @@
 """The command ``pykafka-sink``.
 
-A command is a module of this folder and a row of COMMANDS. The module has a function that declares
-the command, and one from parsed arguments to the exit code; that one imports what it needs when it
+A command is a row of COMMANDS, and two functions of a module of this folder. One declares the
+command; the other turns parsed arguments into the exit code, and imports what it needs when it
 runs.
 """
 
@@ -16,14 +16,10 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.cli.broker import add_broker
 from spark_kafka_sink.cli.check import add_check, add_quota
+from spark_kafka_sink.cli.command import EXIT_FAILED, in_lines, print_usage
 from spark_kafka_sink.cli.dead_letters import add_dead_letters
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED
-from spark_kafka_sink.cli.metrics import add_metrics
-from spark_kafka_sink.cli.output import in_lines, print_usage
-from spark_kafka_sink.cli.package import add_package
-from spark_kafka_sink.cli.report import add_report
-from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs
-from spark_kafka_sink.cli.top import add_top
+from spark_kafka_sink.cli.report import add_metrics, add_report, add_top
+from spark_kafka_sink.cli.shipped import add_conf, add_docs, add_jobs, add_package
 from spark_kafka_sink.cli.transactions import add_transactions
 
 Command = Callable[[argparse.Namespace], int]

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
 from spark_kafka_sink.base.printable import printable
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
-from spark_kafka_sink.cli.output import Examples, add_command, add_json, print_json, print_table
+from spark_kafka_sink.cli.command import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    Examples,
+    add_command,
+    add_json,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from spark_kafka_sink.check.finding import Finding

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.printable import MOST_SHOWN, printable
-from spark_kafka_sink.cli.connecting import (
-    add_connection,
-    confirmation,
-    connected,
-    producer_config,
-)
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
-from spark_kafka_sink.cli.output import (
+from spark_kafka_sink.cli.command import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
     Examples,
     add_command,
+    add_connection,
     add_json,
+    confirmation,
+    connected,
     examples_text,
     print_json,
     print_lines,
     print_table,
     print_usage,
+    producer_config,
 )
 
 if TYPE_CHECKING:

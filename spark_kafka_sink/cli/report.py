@@ -1,23 +1,27 @@
-"""``pykafka-sink report``: a page that shows what the lines of metrics tell."""
+"""``pykafka-sink report``, ``top`` and ``metrics``: what the lines of metrics say.
+
+``report`` makes a page of them, ``top`` shows the latest batches in a terminal while a query runs,
+and ``metrics schema`` prints what the JSON line of a batch looks like.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK
-from spark_kafka_sink.cli.output import Examples, add_command
+from spark_kafka_sink.cli.command import EXIT_FAILED, EXIT_OK, Examples, add_command, print_usage
 
-_DESCRIPTION = """\
+_REPORT = """\
 Make a page of the lines that the sink has written to option metrics.path: throughput, latency,
 where the time of each micro-batch goes, partitions, brokers, slowest tasks, and what to change.
 One HTML file that needs nothing from elsewhere. docs/report.md explains it.
 """
 _HIGHEST_PORT = 65_535
-_EXAMPLES: Examples = (
+_REPORT_EXAMPLES: Examples = (
     ("of a file, and those that were rotated", "pykafka-sink report /var/log/kafka-sink.jsonl"),
     ("of one query", "pykafka-sink report metrics.jsonl --query orders --output orders.html"),
     ("while it runs, in a browser of this machine", "pykafka-sink report metrics.jsonl --follow"),
@@ -27,7 +31,7 @@ _EXAMPLES: Examples = (
 def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
     summary = "a page of a file of metrics: what was slow, and what to change"
-    parser = add_command(subparsers, "report", summary, _DESCRIPTION, _EXAMPLES)
+    parser = add_command(subparsers, "report", summary, _REPORT, _REPORT_EXAMPLES)
     parser.add_argument("metrics", help="the file that option metrics.path names, or its folder")
     parser.add_argument(
         "--output", metavar="FILE", default="report.html", help="default: report.html; - is stdout"
@@ -41,10 +45,10 @@ def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--port", type=int, default=0, help="of --follow; default: any that is free"
     )
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_run_report)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run_report(arguments: argparse.Namespace) -> int:
     if arguments.follow:
         return _follow(arguments)
     from spark_kafka_sink.report.figures import left_out
@@ -94,4 +98,84 @@ def _follow(arguments: argparse.Namespace) -> int:
         pass
     finally:
         server.server_close()
+    return EXIT_OK
+
+
+# --- top -----------------------------------------------------------------------------------------
+
+_TOP = """\
+Show the latest micro-batches of a file of metrics (option metrics.path) in a terminal, each with
+why it was slow, and draw them again when there are more, until q or Ctrl-C is pressed. Needs the
+extra cli: pip install 'pykafka-sink[cli]'.
+"""
+_TOP_EXAMPLES: Examples = (
+    ("while a query runs", "pykafka-sink top /var/log/kafka-sink.jsonl"),
+    ("of one query, printed once", "pykafka-sink top metrics.jsonl --query orders --once"),
+)
+
+
+def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its options."""
+    summary = "the latest micro-batches in a terminal, while a query runs"
+    parser = add_command(subparsers, "top", summary, _TOP, _TOP_EXAMPLES)
+    parser.add_argument("metrics", help="the file that option metrics.path names")
+    parser.add_argument("--query", help="only this streaming query, by its name or id")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="print what is there, and end; with exit code 1 if there is nothing",
+    )
+    parser.set_defaults(command=_run_top)
+
+
+def _run_top(arguments: argparse.Namespace) -> int:
+    if os.path.isdir(arguments.metrics):
+        raise ConfigError("top reads a file that grows, not a folder with a file for each line")
+    if "://" in arguments.metrics:
+        raise ConfigError(f"top reads a file of this machine that grows, not {arguments.metrics}")
+    try:
+        from spark_kafka_sink.report.terminal import follow
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "rich":
+            raise
+        print("pykafka-sink: top needs rich: pip install 'pykafka-sink[cli]'", file=sys.stderr)
+        return EXIT_FAILED
+    try:
+        follow(arguments.metrics, arguments.query, arguments.once)
+    except KeyboardInterrupt:
+        pass
+    return EXIT_OK
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+_METRICS = """\
+The sink writes one JSON line for each micro-batch or job: to the log, and to the file that option
+metrics.path names. docs/metrics.md has every field of it, and which of Kafka's metrics it gives.
+"""
+_METRICS_EXAMPLES = (
+    ("the JSON Schema of a line", "pykafka-sink metrics schema"),
+    (
+        "whether a file has nothing else, with a validator of your choice",
+        "pykafka-sink metrics schema > line.schema.json",
+    ),
+)
+_SCHEMA = "Print the JSON Schema (draft 2020-12) of the lines that this package writes."
+
+
+def add_metrics(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its subcommands."""
+    parser = add_command(
+        subparsers, "metrics", "the schema of the JSON line", _METRICS, _METRICS_EXAMPLES
+    )
+    parser.set_defaults(command=lambda arguments: print_usage(parser))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    schema = add_command(commands, "schema", "print the schema", _SCHEMA, _METRICS_EXAMPLES)
+    schema.set_defaults(command=_schema)
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from spark_kafka_sink.metrics.schema import line_schema
+
+    print(json.dumps(line_schema(), indent=2))
     return EXIT_OK

@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.cli.connecting import add_connection, confirmation, connected
-from spark_kafka_sink.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_REFUSED
-from spark_kafka_sink.cli.output import (
+from spark_kafka_sink.cli.command import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_REFUSED,
     Examples,
     add_command,
+    add_connection,
     add_json,
+    confirmation,
+    connected,
     examples_text,
     print_json,
     print_lines,

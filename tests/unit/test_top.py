@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.cli.connecting import confirmation
+from spark_kafka_sink.cli.command import confirmation
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER
 from tests.unit.test_report import numbered, text
 

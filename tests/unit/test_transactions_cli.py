@@ -12,7 +12,7 @@ import pytest
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.cli import transactions as transactions_cli
-from spark_kafka_sink.cli.output import print_lines
+from spark_kafka_sink.cli.command import print_lines
 from spark_kafka_sink.transactions import report
 from spark_kafka_sink.transactions.inspection import (
     Inspection,
