@@ -8,27 +8,38 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
+    ConfigError,
     KafkaSinkError,
     UnsupportedVersionError,
 )
-from spark_kafka_sink.check import (
-    addresses,
-    clock,
-    exactly_once,
-    outputs,
-    permissions,
-    quotas,
-    registry,
-    rows,
-    topics,
-)
+from spark_kafka_sink.check import cluster, rows, topics
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL
 from spark_kafka_sink.config.sink_keys import NONE
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.security.security import Security
+
+
+def _metrics_outputs(outputs: MetricsOutputs) -> Iterator[Finding]:
+    """Nothing where metrics only go to the log. What is sent away is not tried."""
+    places = {
+        "metrics.path": outputs.path,
+        "metrics.prometheus.push.url": outputs.push_url,
+        "metrics.otlp": outputs.otlp,
+    }
+    given = [name for name, place in places.items() if place is not None]
+    if not given:
+        return
+    try:
+        check_outputs(outputs)
+    except ConfigError as error:
+        yield failed("metrics", str(error))
+    else:
+        yield passed("metrics", f"{', '.join(given)}: as far as can be known before there are any")
 
 
 def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Finding]:
@@ -41,9 +52,9 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
     yield passed("options", _told(options))
     for note in options.notes:
         yield warned("options", note)
-    yield from outputs.metrics(options.metrics)
+    yield from _metrics_outputs(options.metrics)
     yield from rows.formats(options)
-    yield from registry.schemas(options)
+    yield from rows.schemas(options)
     hosts = [host for host, _ in config.bootstrap_servers]
     try:
         Security.of(config.security).prepare(timeout_ms, hosts)
@@ -57,45 +68,43 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
             return
         yield from _asked(admin, options, time)
     if writes and options.topic is not None:
-        from spark_kafka_sink.check import probe  # loads pyarrow and the kernels
-
-        yield from probe.write(config, options.topic, time)
+        yield from topics.write_record(config, options.topic, time)
 
 
 def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None, bool]:
     """Returns whether any address of the options leads to a cluster."""
     timeout_ms = options.preflight_timeout_ms
-    found = list(addresses.bootstrap(admin, options.producer.security, timeout_ms))
+    found = list(cluster.bootstrap_addresses(admin, options.producer.security, timeout_ms))
     yield from found
     if not any(finding.outcome is Outcome.PASSED for finding in found):
         return False
-    found = list(addresses.brokers(admin, timeout_ms))
+    found = list(cluster.broker_addresses(admin, timeout_ms))
     yield from found
     return any(finding.outcome is Outcome.PASSED for finding in found)
 
 
 def _asked(admin: AdminClient, options: SinkOptions, time: Clock) -> Iterator[Finding]:
     timeout_ms = options.preflight_timeout_ms
-    yield from clock.difference(admin, time, timeout_ms)
+    yield from cluster.clock_difference(admin, time, timeout_ms)
     if options.topic is None:
         yield unknown("topic", "no option topic: the rows name theirs", "give one with --topic")
     else:
         yield from topics.topic(admin, options.topic, options.producer, timeout_ms)
-        yield from permissions.on_topic(admin, options.topic, ("WRITE",), timeout_ms)
+        yield from cluster.permissions_on_topic(admin, options.topic, ("WRITE",), timeout_ms)
     if options.dead_letters is not None:
         letters = options.dead_letters
         yield from topics.dead_letters(admin, letters, options.producer, timeout_ms)
-        yield from permissions.on_topic(admin, letters.topic, ("WRITE",), timeout_ms)
+        yield from cluster.permissions_on_topic(admin, letters.topic, ("WRITE",), timeout_ms)
     if options.exactly_once is not None:
-        yield from exactly_once.needs(admin, options.exactly_once, timeout_ms)
+        yield from cluster.exactly_once(admin, options.exactly_once, timeout_ms)
     yield from _quotas(admin, options.producer, timeout_ms)
 
 
 def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iterator[Finding]:
     subject = "quotas"
     try:
-        found = quotas.granted(admin, config, timeout_ms)
-    except quotas.NotToldError as error:
+        found = cluster.granted_quotas(admin, config, timeout_ms)
+    except cluster.NotToldError as error:
         yield unknown(subject, str(error), "it needs DESCRIBE_CONFIGS on the cluster")
     except (UnsupportedVersionError, BrokerError, BootstrapError) as error:
         yield unknown(subject, f"not told: {error}")

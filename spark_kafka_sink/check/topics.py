@@ -1,10 +1,16 @@
-"""The topic: whether it can take records with these options, and what it does to them."""
+"""Checks of topics: whether they can take records with these options, and what they do to them.
+
+With ``--write`` one test record is written, for good.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from spark_kafka_sink import __version__
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError, advice_for, error_for_code
 from spark_kafka_sink.base.model import NO_NODE_ID
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
@@ -178,3 +184,35 @@ def _named(partitions: list[int]) -> str:
     shown = ", ".join(map(str, partitions[:_MOST_NAMED]))
     more = len(partitions) - _MOST_NAMED
     return f"partitions {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+# --- test record ---------------------------------------------------------------------------------
+
+_KEY = b"pykafka-sink check"
+
+
+def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[Finding]:
+    """With the producer that tasks have, and its options. Not in a transaction."""
+    # Only this check loads pyarrow and the kernels.
+    import pyarrow as pa
+
+    from spark_kafka_sink.columns.positions import ColumnPositions
+    from spark_kafka_sink.producer.producer import ThreadedProducer
+
+    subject = f"test record to {topic}"
+    value = json.dumps({"pykafka-sink check": __version__}).encode()
+    columns = {"key": [_KEY], "value": [value]}
+    row = pa.record_batch([pa.array(c, pa.binary()) for c in columns.values()], [*columns])
+    began_ms = clock.now_ms()
+    producer = ThreadedProducer(config, [topic])
+    try:
+        producer.append(row, ColumnPositions(value=1, key=0, topic_option=topic))
+        producer.flush()
+    except KafkaSinkError as error:
+        yield failed(subject, str(error))
+        return
+    finally:
+        producer.close()
+    for partition, report in producer.report.items():
+        place = f"{partition}, offset {report.first_offset}"
+        yield passed(subject, f"acknowledged: {place}, after {clock.now_ms() - began_ms} ms")

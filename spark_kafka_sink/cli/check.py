@@ -181,13 +181,13 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _run_quota(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.check.quotas import NotToldError, granted
+    from spark_kafka_sink.check.cluster import NotToldError, granted_quotas
     from spark_kafka_sink.client.admin import AdminClient
 
     options = _options(arguments)
     try:
         with AdminClient.of(options.producer, patience_ms=options.preflight_timeout_ms) as admin:
-            found = granted(admin, options.producer, options.preflight_timeout_ms)
+            found = granted_quotas(admin, options.producer, options.preflight_timeout_ms)
     except NotToldError as error:
         print(
             f"pykafka-sink: the brokers do not tell: {error}. It needs DESCRIBE_CONFIGS on the "
@@ -209,7 +209,7 @@ def _run_quota(arguments: argparse.Namespace) -> int:
 
 
 def _explained(rows: Iterable[tuple[str, str, str]]) -> Iterable[tuple[str, str, str]]:
-    from spark_kafka_sink.check.quotas import WRITERS_QUOTAS
+    from spark_kafka_sink.check.cluster import WRITERS_QUOTAS
 
     for entity, name, value in rows:
         yield entity, name, f"{value} {WRITERS_QUOTAS[name]}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.check import clock
+from spark_kafka_sink.check.cluster import judged_clock
 from spark_kafka_sink.check.finding import Outcome
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.localkafka import LocalKafka
@@ -253,7 +253,7 @@ class TestClocks:
         voters = [ReplicaState(2, 0, 0, 1), ReplicaState(1, 0, 0, theirs_ms)]
         partition = DescribeQuorumResponsePartition(leader_id=1, current_voters=voters)
         topic = DescribeQuorumResponseTopic("__cluster_metadata", [partition])
-        finding = clock.judged(DescribeQuorumResponse(topics=[topic]), before_ms, after_ms)
+        finding = judged_clock(DescribeQuorumResponse(topics=[topic]), before_ms, after_ms)
         return finding.outcome, finding.text
 
     def test_a_slow_answer_is_no_difference(self) -> None:
@@ -266,5 +266,5 @@ class TestClocks:
         assert self.judged(1_000_000, 940_000, 941_000) == behind
 
     def test_who_tells_no_time(self) -> None:
-        assert clock.judged(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
+        assert judged_clock(DescribeQuorumResponse(31), 0, 0).outcome is Outcome.UNKNOWN
         assert self.judged(-1, 0, 0)[0] is Outcome.UNKNOWN

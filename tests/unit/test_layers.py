@@ -164,7 +164,7 @@ ONLY_IN: dict[str, set[str]] = {
     "numba": {"record.kernels.compiler"},
     "llvmlite": {"record.kernels.compiler"},
     "pyarrow": {
-        "check.probe",
+        "check.topics",
         "metrics.files",
         "record.compression",
         "report",

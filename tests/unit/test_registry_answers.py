@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.check.registry import schemas as check
+from spark_kafka_sink.check.rows import schemas as check
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.registry import client, schemas
 from spark_kafka_sink.spark.json_schemas import check_json_fits

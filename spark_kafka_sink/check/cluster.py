@@ -1,0 +1,369 @@
+"""Checks of the cluster: addresses, clock, permissions, exactly-once, quotas. Nothing is written.
+
+Source: ``ClientQuotaManager`` for quotas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    BootstrapError,
+    BrokerError,
+    KafkaErrorCode,
+    KafkaSinkError,
+    error_for_code,
+)
+from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.check.finding import Finding, failed, passed, unknown, warned
+from spark_kafka_sink.client.admin import AdminClient
+from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.security_config import PLAINTEXT, SecurityConfig
+from spark_kafka_sink.protocol.messages.describe_client_quotas import (
+    MATCH_DEFAULT,
+    MATCH_EXACT,
+    MATCH_SPECIFIED,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    QuotaComponent,
+    QuotaEntity,
+    QuotaEntry,
+)
+from spark_kafka_sink.protocol.messages.describe_quorum import (
+    METADATA_TOPIC,
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+    DescribeQuorumResponse,
+)
+from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from spark_kafka_sink.protocol.messages.metadata import (
+    NO_AUTHORIZED_OPERATIONS,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from spark_kafka_sink.transactions.log_topic import check_brokers, is_log_topic_there
+
+# --- addresses: those of the options, and those that brokers advertise ---------------------------
+
+_BOOTSTRAP = "check kafka.bootstrap.servers, kafka.security.protocol, firewalls"
+_ADVERTISED = (
+    "this is the address that the broker advertises: check its advertised.listeners, and that the "
+    "name and port can be reached from here and from the executors"
+)
+
+
+def bootstrap_addresses(
+    admin: AdminClient, security: SecurityConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    """A finding for each address of ``kafka.bootstrap.servers``: one that answers is enough.
+
+    A refusal ends it: with the same credentials, no other address will do better.
+    """
+    how = _how(security)
+    try:
+        tried = list(_tried(admin, admin.bootstrap_nodes, timeout_ms))
+    except AuthenticationError as error:
+        yield failed("login", str(error))
+        return
+    is_any_reached = any(problem is None for _, problem in tried)
+    for node, problem in tried:
+        subject = f"bootstrap {node.address}"
+        if problem is None:
+            yield passed(subject, f"connected, {how}")
+        elif is_any_reached:
+            yield warned(subject, problem, "start this broker, or take it out of the option")
+        else:
+            yield failed(subject, problem, _BOOTSTRAP)
+
+
+def broker_addresses(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
+    """A finding for each broker of the cluster, at the address that it advertises."""
+    try:
+        nodes = admin.nodes(admin.deadline_in(timeout_ms))
+    except (BootstrapError, BrokerError) as error:
+        yield failed("cluster", str(error))
+        return
+    for node, problem in _tried(admin, nodes, timeout_ms):
+        subject = f"broker {node.node_id}"
+        if problem is None:
+            yield passed(subject, f"{node.address}, connected")
+        else:
+            yield failed(subject, problem, _ADVERTISED)
+
+
+def _tried(
+    admin: AdminClient, nodes: Sequence[Node], timeout_ms: int
+) -> Iterator[tuple[Node, str | None]]:
+    """Each node, and why it cannot be reached. They are connected to at the same time."""
+    deadline_ms = admin.deadline_in(timeout_ms)
+    admin.await_all(nodes, deadline_ms)
+    for node in nodes:
+        try:
+            admin.await_any([node], deadline_ms)
+        except BootstrapError as error:
+            reason = str(error).removeprefix(f"no broker reachable: {node.address} (")
+            yield node, reason.removesuffix(")")
+        else:
+            yield node, None
+
+
+def _how(security: SecurityConfig) -> str:
+    if security.sasl is None:
+        return security.protocol
+    return f"{security.protocol} with {security.sasl.mechanism}"
+
+
+# --- clock: timestamps and tokens go by it -------------------------------------------------------
+
+_CLOCK = "clock"
+_TOLERABLE_MS = 5_000
+
+
+def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Iterator[Finding]:
+    """Compares with the leader of the controllers, which tells its time when it is asked."""
+    node = admin.any_node(admin.deadline_in(timeout_ms))
+    versions = admin.api_versions(node)
+    if versions is None or not versions.supports(DescribeQuorumRequest):
+        yield unknown(_CLOCK, "brokers with ZooKeeper tell no time")
+        return
+    request = DescribeQuorumRequest(
+        [DescribeQuorumRequestTopic(METADATA_TOPIC, [DescribeQuorumRequestPartition(0)])]
+    )
+    before_ms = clock.timestamp_ms()
+    try:
+        answer = admin.request(None, request, admin.deadline_in(timeout_ms))
+    except KafkaSinkError as error:
+        yield unknown(_CLOCK, f"not compared: {error}")
+        return
+    assert isinstance(answer, DescribeQuorumResponse)
+    yield judged_clock(answer, before_ms, clock.timestamp_ms())
+
+
+def judged_clock(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) -> Finding:
+    """before_ms, after_ms: this machine's time when it asked, and when it had the answer."""
+    if answer.error_code:
+        error = error_for_code(answer.error_code)
+        return unknown(_CLOCK, f"not compared: {error}", "it needs DESCRIBE on the cluster")
+    for partition in (p for topic in answer.topics for p in topic.partitions):
+        for voter in partition.current_voters:
+            theirs_ms = voter.last_caught_up_timestamp
+            if voter.replica_id == partition.leader_id and theirs_ms > 0:
+                # Their time was taken between the two of ours.
+                ahead_ms = max(before_ms - theirs_ms, 0) or min(after_ms - theirs_ms, 0)
+                return _told_difference(ahead_ms)
+    return unknown(_CLOCK, "not compared: the controllers do not tell their time")
+
+
+def _told_difference(ahead_ms: int) -> Finding:
+    """ahead_ms: by how much this machine's clock is ahead of the controller's; negative: behind."""
+    if abs(ahead_ms) <= _TOLERABLE_MS:
+        return passed(_CLOCK, f"within {_TOLERABLE_MS // 1000} s of the controller's")
+    where = "ahead of" if ahead_ms > 0 else "behind"
+    return warned(
+        _CLOCK,
+        f"{abs(ahead_ms) / 1000:.1f} s {where} the controller's",
+        "timestamps of records, tokens and certificates go by the clock: synchronise both (NTP)",
+    )
+
+
+# --- permissions, by the brokers' own word -------------------------------------------------------
+
+# Source: ``AclOperation``; an operation is the bit of that number.
+_OPERATIONS = {"READ": 3, "WRITE": 4}
+_FIRST_VERSION_WITH_RIGHTS = 8  # of Metadata
+_NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH = 0, 0
+
+
+def permissions_on_topic(
+    admin: AdminClient, name: str, needed: tuple[str, ...], timeout_ms: int
+) -> Iterator[Finding]:
+    """``needed``: operations on the topic. Brokers tell them since Kafka 2.3 (KIP-430)."""
+    request = MetadataRequest(
+        [MetadataRequestTopic(name=name)], False, include_topic_authorized_operations=True
+    )
+    node = admin.any_node(admin.deadline_in(timeout_ms))
+    versions = admin.api_versions(node)
+    subject = f"rights on topic {name}"
+    if versions is None or versions.highest(MetadataRequest) < _FIRST_VERSION_WITH_RIGHTS:
+        yield unknown(subject, "brokers before Kafka 2.3 do not tell")
+        return
+    answer = admin.request(None, request, admin.deadline_in(timeout_ms))
+    assert isinstance(answer, MetadataResponse)
+    (described,) = answer.topics
+    granted = described.topic_authorized_operations
+    if described.error_code or granted == NO_AUTHORIZED_OPERATIONS:
+        return  # what is wrong with the topic is told elsewhere
+    missing = [operation for operation in needed if not granted >> _OPERATIONS[operation] & 1]
+    if missing:
+        yield failed(
+            subject,
+            f"no {' and no '.join(missing)}",
+            f"allow this principal {', '.join(missing)} on it (kafka-acls.sh --add)",
+        )
+    else:
+        yield passed(subject, ", ".join(needed))
+
+
+def permissions_on_transactional_ids(
+    admin: AdminClient, config: ExactlyOnceConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    """Whether transactional ids of the prefix may be used.
+
+    Asks to abort a transaction that nobody has: brokers look at the right first, then at the id.
+    """
+    subject = f"rights on transactional ids {config.prefix}."
+    request = EndTxnRequest(
+        f"{config.prefix}.check", _NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH, committed=False
+    )
+    try:
+        answer = admin.request(None, request, admin.deadline_in(timeout_ms))
+    except KafkaSinkError as error:
+        yield unknown(subject, f"not told: {error}")
+        return
+    assert isinstance(answer, EndTxnResponse)
+    error_code = error_for_code(answer.error_code)
+    if error_code.name == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
+        yield failed(
+            subject,
+            f"no WRITE: {error_code}",
+            f"allow this principal WRITE on transactional ids with the prefix '{config.prefix}.' "
+            "(kafka-acls.sh --add --resource-pattern-type prefixed --transactional-id)",
+        )
+    else:
+        yield passed(subject, "WRITE")
+
+
+# --- exactly-once: what it needs of a cluster ----------------------------------------------------
+
+_EXACTLY_ONCE = "exactly-once"
+
+
+def exactly_once(
+    admin: AdminClient, config: ExactlyOnceConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    """Versions and limits of the brokers, the decision log, rights."""
+    try:
+        check_brokers(admin, config, admin.deadline_in(timeout_ms))
+    except KafkaSinkError as error:
+        yield failed(_EXACTLY_ONCE, str(error))
+        return
+    timeout = f"kafka.transaction.timeout.ms={config.transaction_timeout_ms}"
+    yield passed(_EXACTLY_ONCE, f"the brokers can, with {timeout}")
+    yield from _decision_log(admin, config, timeout_ms)
+    yield from permissions_on_transactional_ids(admin, config, timeout_ms)
+
+
+def _decision_log(
+    admin: AdminClient, config: ExactlyOnceConfig, timeout_ms: int
+) -> Iterator[Finding]:
+    subject = f"decision log {config.log_topic}"
+    try:
+        is_there = is_log_topic_there(admin, config, admin.deadline_in(timeout_ms))
+        brokers = len(admin.nodes(admin.deadline_in(timeout_ms)))
+    except KafkaSinkError as error:
+        yield failed(subject, str(error))
+        return
+    if is_there:
+        yield passed(subject, "compacted, with enough replicas")
+        yield from permissions_on_topic(admin, config.log_topic, ("READ", "WRITE"), timeout_ms)
+    elif brokers < config.log_replication_factor:
+        yield failed(
+            subject,
+            f"not there, and cannot be created with transaction.log.replication.factor = "
+            f"{config.log_replication_factor}: there are {brokers} brokers",
+            "set transaction.log.replication.factor to their number at most",
+        )
+    else:
+        yield passed(subject, "not there yet: the first start creates it, with the right CREATE")
+
+
+# --- quotas: what the brokers grant to this client -----------------------------------------------
+
+USER, CLIENT_ID = "user", "client-id"
+# Source: ``KafkaPrincipal.ANONYMOUS``.
+_ANONYMOUS = "ANONYMOUS"
+WRITERS_QUOTAS = {
+    "producer_byte_rate": "bytes per second to each broker",
+    "request_percentage": "% of the time of each broker's request and network threads",
+    "controller_mutation_rate": "partitions created or deleted per second",
+}
+"""Those that a producer feels. All clients with the same user and client.id share them."""
+
+
+class Quota(NamedTuple):
+    """entity: whose it is, as brokers name it: the user's, the client's, or a default's.
+
+    values: by the names of WRITERS_QUOTAS
+    """
+
+    entity: str
+    values: Mapping[str, float]
+
+
+class NotToldError(Exception):
+    """The brokers refuse to tell quotas."""
+
+    def __init__(self, error: KafkaErrorCode) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> list[Quota]:
+    """What may apply to this client; the brokers take the first that has a value.
+
+    Where the options do not tell the user's name, those of all users are there. Raises
+    NotToldError without DESCRIBE_CONFIGS on the cluster, UnsupportedVersionError for brokers before
+    Kafka 2.6.
+    """
+    found: list[QuotaEntry] = []
+    for components in _questions(_user(config.security), config.client_id):
+        request = DescribeClientQuotasRequest(list(components), strict=True)
+        answer = admin.request(None, request, admin.deadline_in(timeout_ms))
+        assert isinstance(answer, DescribeClientQuotasResponse)
+        if answer.error_code:
+            raise NotToldError(error_for_code(answer.error_code))
+        found.extend(answer.entries or ())
+    return [quota for quota in map(_quota, found) if quota.values]
+
+
+def _user(security: SecurityConfig) -> str | None:
+    """As brokers name the principal; None where only they know."""
+    if security.protocol == PLAINTEXT:
+        return _ANONYMOUS
+    return None if security.sasl is None else security.sasl.username
+
+
+def _questions(user: str | None, client_id: str) -> Iterator[Sequence[QuotaComponent]]:
+    """In the brokers' order: user and client, user, client; each its own before the default."""
+    clients = (
+        QuotaComponent(CLIENT_ID, MATCH_EXACT, client_id),
+        QuotaComponent(CLIENT_ID, MATCH_DEFAULT),
+    )
+    users = (
+        # It has the default as well.
+        (QuotaComponent(USER, MATCH_SPECIFIED),)
+        if user is None
+        else (QuotaComponent(USER, MATCH_EXACT, user), QuotaComponent(USER, MATCH_DEFAULT))
+    )
+    for one in users:
+        for client in clients:
+            yield one, client
+        yield (one,)
+    for client in clients:
+        yield (client,)
+
+
+def _quota(entry: QuotaEntry) -> Quota:
+    values = {value.key: value.value for value in entry.values if value.key in WRITERS_QUOTAS}
+    return Quota(", ".join(map(_name, entry.entity)), values)
+
+
+def _name(entity: QuotaEntity) -> str:
+    name = "(default)" if entity.entity_name is None else entity.entity_name
+    return f"{entity.entity_type} {name}"
