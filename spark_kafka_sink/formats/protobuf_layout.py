@@ -45,7 +45,7 @@ _WRAPPERS = {
     "google.protobuf.StringValue": "string",
     "google.protobuf.BytesValue": "bytes",
 }
-# What is written as Arrow has it, and how many bytes that are.
+# What is written as Arrow has it, and how many bytes that are. No check of a range is among it.
 _COPIED = {
     (nodes.FLOAT, rows.FIXED_4): 4,
     (nodes.INT32, rows.FIXED_4): 4,
@@ -140,8 +140,6 @@ class _Layout:
         kind, offset_bytes = _kind_of(field, column)
         if field.is_repeated:
             return self._repeated(field, column, kind, offset_bytes)
-        if kind in (nodes.LIST, nodes.MAP):
-            raise _does_not_fit(field, column)
         return self._value(field, column)
 
     def _repeated(self, field: ProtobufField, column: Column, kind: int, offset_bytes: int) -> Node:
@@ -156,8 +154,6 @@ class _Layout:
             inner = Column("", f"{column.path}[]", column.type.value_type)
             if inner.type == pa.null():
                 child = Node(nodes.NULL, path=inner.path)
-            elif _kind_of(field, inner)[0] in (nodes.LIST, nodes.MAP):
-                raise _does_not_fit(field, inner)
             else:
                 child = self._value(field, inner)
         child = child._replace(rules=child.rules & ~rows.LEAVES_ZERO_OUT | rows.NEEDS_VALUE)
@@ -168,7 +164,7 @@ class _Layout:
         bare = child._replace(name=b"", rules=child.rules & ~(15 << rows.TAG_BYTES))
         rules = rows.IS_PACKED | len(tag) << rows.TAG_BYTES
         size = _COPIED.get((child.kind, child.written_as), 0)
-        if size and not child.rules & (rows.AS_DOUBLE | rows.CHECKS_RANGE):
+        if size:
             rules |= rows.IS_COPIED
         return made._replace(name=tag, rules=rules, parameter=size, children=(bare,))
 

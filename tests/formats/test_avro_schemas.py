@@ -12,7 +12,9 @@ import pytest
 from spark_kafka_sink.formats.avro_checks import checked_types
 from spark_kafka_sink.formats.avro_names import has_field, parsed_schema
 from spark_kafka_sink.formats.avro_schema import derived_schema
+from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import AVRO, FormatPlan, PlannedField
 from tests.formats.avro_written import encoder, record, written
 from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.twin import zigzag_varint
@@ -199,6 +201,71 @@ def test_a_decimal_fits_the_bytes_of_its_digits():
     assert written(array, kind | {"size": 4}) == [b"\x00\x98\x96\x7f"]
     with pytest.raises(FormatError, match="cannot hold"):
         written(array, kind | {"size": 3})  # 3 bytes end at 8,388,607
+
+
+def test_digits_that_only_the_schema_has_need_no_bytes():
+    kind = {"type": "fixed", "name": "F", **DECIMAL, "precision": 7, "size": 2}
+    assert written(pa.array([Decimal(-2)], pa.decimal128(4, 0)), kind) == [b"\xff\xfe"]
+
+
+def test_bytes_are_no_decimal():
+    with pytest.raises(FormatError, match=r"decimal\(4,0\)"):
+        written(pa.array([b"ab"]), {"type": "bytes", **DECIMAL})
+
+
+def test_a_column_is_written_as_it_is_beside_another_of_the_same_path():
+    """A name with a dot looks like a field of a struct; and faults name their own column."""
+    schema = record(c="long", a=record(b="long") | {"name": "I"}, d="int", e="int")
+    ints = [pa.array([n, -n], pa.int32()) for n in (2, 3, 4)]
+    inner = pa.StructArray.from_arrays(ints[:1], ["b"])
+    names = {"a.b": "c", "a": "a", "d": "d", "e": "e"}
+    batch = pa.record_batch([pa.array([1, -1]), inner, *ints[1:]], list(names))
+    fields = tuple(PlannedField((name,), field) for name, field in names.items())
+    made = RowEncoder(FormatPlan(AVRO, fields, avro_schema=json.dumps(schema)), batch.schema)
+    assert made.encode(batch).values.to_pylist() == [b"\2\4\6\x08", b"\1\3\5\7"]
+    without = batch.set_column(3, "e", pa.nulls(2, pa.int32()))
+    assert made.fault_text(made.encode(without).faults[0]).startswith("field 'e' is null")
+
+
+def test_of_columns_that_differ_in_case_the_first_is_taken():
+    with pytest.raises(FormatError, match=r"no field for \['aB'\]"):
+        encoder(pa.schema([("Ab", pa.int32()), ("aB", pa.int32())]), record(ab="int"))
+
+
+def test_names_without_a_namespace_are_found_behind_those_that_have_one():
+    """Of types with the same own name each is the one that its place and its name say."""
+    enums = {
+        name: {"type": "enum", "name": "E", "namespace": name, "symbols": [f"S{name}"]}
+        for name in ("", "m.n", "n")
+    }
+    none = {"type": "enum", "name": "F", "namespace": "", "symbols": ["f"]}
+    schema = {
+        **record(
+            a=enums[""],
+            b=enums["m.n"],
+            c=enums["n"],
+            d=none,
+            e="n.E",
+            f="F",
+            g={"type": "enum", "name": "E", "symbols": ["Sm"]},
+            h="E",
+        ),
+        "namespace": "m",
+    }
+    symbols = {
+        "a": "S",
+        "b": "Sm.n",
+        "c": "Sn",
+        "d": "f",
+        "e": "Sn",
+        "f": "f",
+        "g": "Sm",
+        "h": "Sm",
+    }
+    for kind in enums.values():
+        kind["symbols"] = [symbol.replace(".", "_") for symbol in kind["symbols"]]
+    batch = pa.record_batch({k: [v.replace(".", "_")] for k, v in symbols.items()})
+    assert encoder(batch.schema, schema).encode(batch).values.to_pylist() == [bytes(8)]
 
 
 def test_an_integer_is_no_decimal():

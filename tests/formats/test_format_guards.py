@@ -253,6 +253,8 @@ def test_whatever_is_in_a_row_it_is_told():
         {"v": 7},
         {"v": {"value": "/w==", "metadata": "AQAA"}},
     ]
+    nullable = pa.struct([MARKED[0].with_nullable(True), MARKED[1]])
+    assert told(None, v=pa.array([bad], nullable)) == [{"v": {"value": "/w==", "metadata": "AQAA"}}]
     times = pa.array([0, -1], pa.int64()).view(pa.time64("ns"))
     rows = told(None, t=times)
     assert rows[0] == {"t": "00:00:00"}

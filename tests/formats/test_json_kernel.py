@@ -220,6 +220,16 @@ def test_no_rows():
         (pa.list_(pa.float16()), r"'c\[\]' has the Arrow type halffloat"),
         (pa.struct([("x", pa.date64())]), r"'c\.x' has the Arrow type date64"),
         (pa.map_(pa.binary(), pa.int8()), "keys of the map 'c' have the Arrow type binary"),
+        (pa.map_(pa.struct([("x", pa.int8())]), pa.int8()), "keys of the map 'c'"),
+        (
+            pa.struct(
+                [
+                    pa.field("value", pa.int8(), False, {b"variant": b"true"}),
+                    ("metadata", pa.binary()),
+                ]
+            ),
+            "a VARIANT without binary fields",
+        ),
         (pa.struct([pa.field("value", pa.binary(), False, {b"variant": b"true"})]), "VARIANT"),
     ],
 )
@@ -244,6 +254,8 @@ def test_types_that_cannot_be_written(kind, message):
         ({"timestamp_format": "yyyy'T"}, "yyyy'T: the quote is not closed"),
         ({"timestamp_format": "yyyyyyy"}, "yyyyyyy is not supported"),
         ({"timestamp_format": "ZZZZ"}, "ZZZZ is not supported"),
+        ({"timestamp_format": "ZZZZZZ"}, "ZZZZZZ is not supported"),
+        ({"timestamp_format": "S" * 10}, "SSSSSSSSSS is not supported"),
         ({"timestamp_format": "VVV"}, "VVV is not supported"),
         ({"timestamp_format": "VV", "time_zone": "GMT+19"}, "from -18:00 to [+]18:00"),
         ({"timestamp_ntz_format": "HHX"}, "timestampNTZFormat=HHX: the letter X is not supported"),

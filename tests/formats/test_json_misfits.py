@@ -43,6 +43,8 @@ WRITTEN = {
         ({"allOf": [{"required": ["x"]}, {"required": ["x", "y"]}]}, ["'x' is required, and no column is it", "'y' is required, and no column is it"]),
         ({"properties": {"n": False}, "oneOf": [{"type": "object"}]}, ["'n' must not be there"]),
         ({"patternProperties": {".*": {}}, "additionalProperties": False}, []),
+        ({"properties": {"list": {"prefixItems": [{}], "items": {"type": "integer"}}}}, []),
+        ({"properties": {"map": {"required": ["x"]}}}, []),
         ({"properties": {"map": {"additionalProperties": {"type": "string"}}}}, ["'map.*' is written as integer, and the schema has string"]),
     ],
 )  # fmt: skip
@@ -62,6 +64,7 @@ NULL, NAN = "'list[]' that is null", "'number' that is NaN or infinite"
         ({"number": {"anyOf": [{"type": "number"}, {"type": "null"}]}}, [NAN]),
         ({"number": {"anyOf": [{"type": "number"}, {"type": "string"}]}}, []),
         ({"list": {"items": {"type": ["string", "null"]}}}, []),
+        ({"list": {"items": {"oneOf": [{"type": "null"}, {"type": "string"}]}}}, []),
         ({"list": {"oneOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]}}, [NULL]),
     ],
 )  # fmt: skip
@@ -141,6 +144,10 @@ LEADS = [
     ({"$ref": "#/definitions/A"}, {"definitions": {"A": ADDRESS}}, []),
     ({"$ref": "#/$defs/A"}, {"$defs": {"A": ADDRESS}}, []),
     ({"$ref": "#/$defs/a~1b%20~0c/anyOf/0"}, {"$defs": {"a/b ~c": {"anyOf": [ADDRESS]}}}, []),
+    ({"$ref": "#/$defs/a~01"}, {"$defs": {"a~1": ADDRESS, "a/": {}}}, []),
+    ({"$ref": "#/definitions/A", "$id": "http://z/o"}, {"$schema": OLD, "definitions": {"A": ADDRESS}}, []),
+    ({"$ref": "a.json"}, {"$defs": {"x": {"$id": "a.json", **ADDRESS}}}, [("a.json", {})]),
+    ({"$ref": "o"}, {"$schema": "http://json-schema.org/draft-03/schema#", "x": {"id": "o", **ADDRESS}}, [("o.json", {})]),
     ({"$ref": "#/$defs/B"}, {"$defs": {"A": ADDRESS, "B": {"$ref": "#/$defs/A"}}}, []),
     ({"$ref": "#A"}, {"$defs": {"x": {"$anchor": "A", **ADDRESS}}}, []),
     ({"$ref": "#A"}, {"definitions": {"x": {"$id": "#A", **ADDRESS}}}, []),
@@ -205,6 +212,7 @@ def test_what_stands_beside_a_reference(draft: str, found: tuple[str, ...]) -> N
     ("reference", "others", "unknown"),
     [
         ({"$ref": "#/definitions/A"}, [], "#/definitions/A"),
+        ({"$ref": "#/required/1"}, [], "#/required/1"),
         ({"$ref": "#A"}, [], "#A"),
         ({"$ref": "http://x/a.json"}, [("a.json", ADDRESS)], "http://x/a.json"),
         ({"$ref": "a.json#/definitions/A"}, [("a.json", ADDRESS)], "a.json#/definitions/A"),

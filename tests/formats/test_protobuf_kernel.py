@@ -136,6 +136,20 @@ def test_fields_are_found_without_regard_to_case_and_may_have_no_column():
     assert found == b"\x18\x02\x28\x03\x38\x01"
 
 
+def test_a_name_that_is_like_those_of_two_fields_is_neither():
+    schema = schema_of(one_message(ab="int32", AB="int32"))
+    with pytest.raises(FormatError, match="has no field for 'Ab'"):
+        encoder(pa.schema([("Ab", pa.int32())]), schema)
+
+
+def test_the_tag_of_many_elements_has_as_many_bytes_as_its_number_needs():
+    file = file_of()
+    add_field(file.message_type.add(name="Root"), "c", "repeated int64", 3000)
+    batch = pa.record_batch({"c": pa.array([[1, 2]], pa.list_(pa.int64()))})
+    [found] = encoder(batch.schema, schema_of(file)).encode(batch).values.to_pylist()
+    assert found == varint(3000 << 3 | 2) + b"\x02\x01\x02"
+
+
 def test_recursive_messages_are_as_deep_as_their_columns():
     file = one_message(x="int32", next="pkg.Root", all="repeated pkg.Root")
     inner = pa.struct([("x", pa.int32())])
@@ -162,6 +176,11 @@ def test_recursive_messages_are_as_deep_as_their_columns():
         (pa.date32(), "int64", r"\(int64\)"),
         (pa.decimal128(10, 2), "double", r"decimal128\(10, 2\).*\(double\)"),
         (pa.decimal128(20, 0), "int64", r"\(int64\)"),
+        (pa.decimal128(10, 2), "uint64", r"\(uint64\)"),
+        (pa.list_(pa.int32()), "pkg.Inner", r"\(pkg\.Inner\)"),
+        (pa.list_(pa.int32()), "enum pkg.Kind", r"\(pkg\.Kind\)"),
+        (pa.map_(pa.string(), pa.int32()), "google.protobuf.Int64Value", r"Int64Value"),
+        (pa.list_(pa.list_(pa.int32())), "repeated pkg.Inner", r"column 'c\[\]'"),
         (pa.decimal128(21, 0), "uint64", r"\(uint64\)"),
         (pa.timestamp("us"), "google.protobuf.Timestamp", r"\(google\.protobuf\.Timestamp\)"),
         (pa.timestamp("us", "UTC"), "pkg.Inner", r"\(pkg\.Inner\)"),

@@ -61,6 +61,7 @@ def test_the_first_and_the_last_times_that_int64_has(zone):
 def test_what_spark_writes():
     kind = pa.timestamp("us", "UTC")
     assert texts([3 * 10**17], kind) == ["+11476-08-15 05:20:00"]
+    assert texts([3 * 10**17], kind, "Europe/Berlin") == ["+11476-08-15 07:20:00"]
     assert texts([-62_167_219_200_000_000, -62_167_219_200_000_001], kind) == [
         "0000-01-01 00:00:00",
         "-0001-12-31 23:59:59.999999",

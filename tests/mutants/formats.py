@@ -23,6 +23,7 @@ _PROTOBUF_DESCRIPTORS = ("unit/test_protobuf_descriptors.py",)
 _ANSWERS = ("unit/test_registry_answers.py",)
 _GUARDS = ("formats/test_format_guards.py",)
 _PROTOBUF_KERNEL = ("formats/test_protobuf_kernel.py",)
+_AVRO_COLUMNS = ("formats/test_avro_schemas.py",)
 
 PLANTED: tuple[str, ...] = ()
 
@@ -439,5 +440,109 @@ MUTANTS = (
         "node.kind == nodes.DATE and found.is_wide",
         "False",
         _PROTOBUF_KERNEL,
+    ),
+    Mutant("formats/protobuf_layout.py", "arrow_type.scale == 0 and", "", _PROTOBUF_KERNEL),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "near[0] if len(near) == 1 else None",
+        "near[0] if near else None",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "rules=rows.CHECKS_RANGE))\n        wrapped",
+        "rules=0))\n        wrapped",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "kind != (nodes.MAP if is_entry else nodes.LIST)",
+        "kind not in (nodes.MAP, nodes.LIST)",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/protobuf_layout.py",
+        "rules = rows.IS_PACKED | len(tag)",
+        "rules = rows.IS_PACKED | 1",
+        _PROTOBUF_KERNEL,
+    ),
+    Mutant(
+        "formats/avro_names.py",
+        "space if given is None else given",
+        "given or space",
+        _AVRO_COLUMNS,
+    ),
+    Mutant("formats/avro_names.py", "full if full in self._known else name", "full", _AVRO_COLUMNS),
+    Mutant(
+        "formats/avro_names.py",
+        'name if "." in name or not space else f"{space}.{name}"\n        return',
+        'f"{space}.{name}" if space else name\n        return',
+        _AVRO_COLUMNS,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "10**kind.precision > 2 **",
+        '10**schema["precision"] > 2 **',
+        _AVRO_COLUMNS,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        '        if logical == "decimal":\n            return None\n',
+        "",
+        _AVRO_COLUMNS,
+    ),
+    Mutant(
+        "formats/avro_layout.py", "id(schema), column)", "id(schema), column.path)", _AVRO_COLUMNS
+    ),
+    Mutant(
+        "formats/avro_layout.py", "id(schema), column)", "id(schema), column.type)", _AVRO_COLUMNS
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        "left.setdefault(column.name.lower(), number)",
+        "left[column.name.lower()] = number",
+        _AVRO_COLUMNS,
+    ),
+    Mutant(
+        "formats/avro_layout.py",
+        'written = b"" if several is None else',
+        "written =",
+        _AVRO_COLUMNS,
+    ),
+    Mutant(
+        "formats/protobuf_descriptors.py",
+        "known = [] if self._main is None else _names_in(self._main, name)",
+        "known = []",
+        _PROTOBUF_DESCRIPTORS,
+    ),
+    Mutant(
+        "formats/protobuf_descriptors.py",
+        "            if not file.name.startswith(_WELL_KNOWN)\n",
+        "",
+        _PROTOBUF_DESCRIPTORS,
+    ),
+    Mutant(
+        "formats/protobuf_descriptors.py",
+        "if has_entries or not m.options.map_entry",
+        "if True",
+        _PROTOBUF_DESCRIPTORS,
+    ),
+    Mutant(
+        "formats/protobuf_descriptors.py",
+        "        _clear_json_names(kept)\n",
+        "",
+        _PROTOBUF_DESCRIPTORS,
+    ),
+    Mutant(
+        "formats/protobuf_descriptors.py",
+        '        kept.ClearField("source_code_info")\n',
+        "",
+        _PROTOBUF_DESCRIPTORS,
+    ),
+    Mutant(
+        "formats/protobuf_descriptors.py", "len(oneof.fields) > 1", "True", _PROTOBUF_DESCRIPTORS
+    ),
+    Mutant(
+        "formats/avro_defaults.py", "_MOST_BYTES = 1 << 20", "_MOST_BYTES = 1 << 21", _AVRO_EFFORT
     ),
 )

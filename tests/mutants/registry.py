@@ -359,4 +359,28 @@ MUTANTS = (
         "other.text != one.text",
         _GUARDS,
     ),
+    Mutant(
+        "registry/credentials.py",
+        "LoginConfig(connect_timeout_ms=most_ms, read_timeout_ms=most_ms)",
+        "LoginConfig()",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/credentials.py",
+        "retrieval.fetch(config.timeout_ms)",
+        "retrieval.fetch(10**9)",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/schemas.py",
+        "return name, subject, version or found.version or 0",
+        "return name, subject, found.version or version or 0",
+        _GUARDS,
+    ),
+    Mutant(
+        "registry/client.py",
+        "                if left_ms <= 0:\n                    break\n",
+        "",
+        _GUARDS,
+    ),
 )

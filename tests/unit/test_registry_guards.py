@@ -9,20 +9,31 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spark_kafka_sink.base import private_folder
-from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
+from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.registry.answers import Schema
 from spark_kafka_sink.registry.client import RegistryClient
 from spark_kafka_sink.registry.errors import NoRegistryError, RegistryUnavailableError
 from spark_kafka_sink.registry.references import with_references
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, version_of
 from spark_kafka_sink.registry.subjects import check_subjects, own_subject
-from tests.unit.registry_asking import TEXT, found, fresh_registry, jwt, options, refusal
+from spark_kafka_sink.security.oauth import retrieval
+from tests.unit.registry_asking import (
+    TEXT,
+    Times,
+    found,
+    fresh_registry,
+    jwt,
+    options,
+    refusal,
+)
 from tests.unit.registry_server import Registry, serving
 from tests.unit.tls_server import authority, server_context
 
@@ -407,3 +418,55 @@ def test_what_may_pass_is_tried_again(registry: Registry, status: int) -> None:
     client = client_of(registry.url, schema_registry_timeout_ms="150")
     with pytest.raises(RegistryUnavailableError, match=f"answers {status}, later"):
         client.version("t-value")
+
+
+def test_no_address_is_asked_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one takes all of it: of the second nothing is known."""
+    given = options("http://first,http://second").registry
+    assert given is not None
+    assert given.config is not None
+    times, most_ms, asked = Times(), given.config.timeout_ms, list[int]()
+    client = RegistryClient(given.config, times, times.wait)
+
+    def take_all(number: int, *_: object) -> None:
+        asked.append(number)
+        times.ms += most_ms
+        raise RegistryUnavailableError("no answer")
+
+    monkeypatch.setattr(client, "_ask_at", take_all)
+    with pytest.raises(RegistryUnavailableError, match=r"no answer \(tried for"):
+        client.check_answers()
+    assert asked == [0]
+
+
+def test_an_issuer_of_tokens_has_the_time_that_a_registry_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[int] = []
+
+    class Retrieval:
+        def __init__(self, sasl: SaslConfig, *_: object) -> None:
+            limits.extend((sasl.login.connect_timeout_ms, sasl.login.read_timeout_ms))
+
+        def fetch(self, most_ms: int) -> None:
+            limits.append(most_ms)
+            raise CredentialsUnavailableError("no answer")
+
+    monkeypatch.setattr(retrieval, "TokenRetrieval", Retrieval)
+    more = {"issuer_endpoint_url": "http://issuer", "client_id": "app", "client_secret": "x"}
+    given = options(
+        "http://r", **{f"schema_registry_bearer_auth_{name}": value for name, value in more.items()}
+    ).registry
+    assert given is not None
+    assert given.config is not None
+    client = RegistryClient(replace(given.config, timeout_ms=900, request_timeout_ms=70))
+    with pytest.raises(RegistryUnavailableError, match="no token .* no answer"):
+        client.check_answers()
+    assert limits == [70, 70, 900]
+
+
+def test_a_reference_has_the_version_that_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of("http://r")
+    monkeypatch.setattr(client, "version", lambda *_: Schema(1, TEXT, version=5))
+    assert version_of(client, ("n", "s", 3)) == ("n", "s", 3)
+    assert version_of(client, ("n", "s", None)) == ("n", "s", 5)

@@ -1,0 +1,292 @@
+"""What is made of rows: JSON, texts and zones, their dead letters, and schemas that they must fit."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_GUARDS = ("formats/test_format_guards.py",)
+_WRITTEN_ROWS = ("formats/test_written_rows.py",)
+_TEXTS = ("formats/test_texts.py",)
+_JSON_KERNEL = ("formats/test_json_kernel.py",)
+_MISFITS = ("formats/test_json_misfits.py",)
+_VARIANT = ("formats/test_variant_kernel.py",)
+_ROW_PLANNING = ("unit/test_row_planning.py",)
+
+PLANTED: tuple[str, ...] = ()
+
+MUTANTS = (
+    Mutant(
+        "formats/written_rows.py",
+        "plan.null_when is not None and plan.value.plan is None",
+        "False",
+        _WRITTEN_ROWS,
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        ".fill_null(False)\n            value",
+        "\n            value",
+        _WRITTEN_ROWS,
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        "self._schema is not None and self._schema.equals(schema)",
+        "self._schema is not None",
+        _WRITTEN_ROWS,
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        "values = pc.if_else(struct.is_valid(), values, None)",
+        "pass",
+        _WRITTEN_ROWS,
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        "next(found, self._plan.session_zone)",
+        "self._plan.session_zone",
+        _WRITTEN_ROWS,
+    ),
+    Mutant(
+        "formats/written_rows.py",
+        "        if plan.prefix:\n            column",
+        "        if False:\n            column",
+        _WRITTEN_ROWS,
+    ),
+    Mutant("formats/told_rows.py", "check_metadata=True", "check_metadata=False", _GUARDS),
+    Mutant(
+        "formats/told_rows.py",
+        "    except pa.ArrowException:\n        return",
+        "    except ZeroDivisionError:\n        return",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/told_rows.py", "are_all_read=False).values", "are_all_read=True).values", _GUARDS
+    ),
+    Mutant("formats/told_rows.py", "(nodes.VARIANT, nodes.TIME)", "(nodes.VARIANT,)", _GUARDS),
+    Mutant("formats/told_rows.py", "(nodes.VARIANT, nodes.TIME)", "(nodes.TIME,)", _GUARDS),
+    Mutant("formats/told_rows.py", "ignore_null_fields=False", "ignore_null_fields=True", _GUARDS),
+    Mutant(
+        "formats/zones.py",
+        "(ZoneInfoNotFoundError, ValueError, OSError)",
+        "ZoneInfoNotFoundError",
+        _GUARDS,
+    ),
+    Mutant(
+        "formats/zones.py",
+        "(ZoneInfoNotFoundError, ValueError, OSError)",
+        "(ZoneInfoNotFoundError, ValueError)",
+        _GUARDS,
+    ),
+    Mutant("formats/texts.py", "number or column.type.scale > 0", "number", _TEXTS),
+    Mutant("formats/texts.py", "cast(pa.int64()).fill_null(0)", "cast(pa.int64())", _TEXTS),
+    Mutant("formats/texts.py", "        days = days + more\n", "", _TEXTS),
+    Mutant("formats/texts.py", "None if kind.tz is None else time_zone", "time_zone", _TEXTS),
+    Mutant("formats/zones.py", "(seconds - ZONES_REPEAT) % ZONES_CYCLE", "0", _TEXTS),
+    Mutant("formats/zones.py", "or total > _MOST_AHEAD_S", "", _JSON_KERNEL),
+    Mutant("formats/zones.py", "minutes > 59 or seconds > 59 or", "", _JSON_KERNEL),
+    Mutant("formats/zones.py", "total > _MOST_AHEAD_S", "total >= _MOST_AHEAD_S", _JSON_KERNEL),
+    Mutant(
+        "formats/zones.py",
+        "    if not _OFFSET.fullmatch(text[1:]):\n        return None\n",
+        "",
+        _JSON_KERNEL,
+    ),
+    Mutant("formats/zones.py", "_SHORT.get(padded, padded)", "padded", _JSON_KERNEL),
+    Mutant(
+        "formats/patterns.py",
+        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 9",
+        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 7, 9",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/patterns.py",
+        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 9",
+        "_MOST_OF_A_YEAR, _MOST_OF_A_SECOND = 6, 10",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/patterns.py",
+        "        if count <= 2:\n            yield _NUM",
+        "        if True:\n            yield _NUM",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/patterns.py",
+        "        if count == 2:\n            yield from _bytes(zone",
+        "        if True:\n            yield from _bytes(zone",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/patterns.py",
+        "            if whole in _RESERVED:",
+        "            if False:",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/patterns.py",
+        '            if whole == "\'":\n',
+        "            if False:\n",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/patterns.py",
+        "elif letter not in letters:",
+        "elif letter not in _OF_ZONES:",
+        _JSON_KERNEL,
+    ),
+    Mutant("formats/patterns.py", "if count <= 5 else None", "", _JSON_KERNEL),
+    Mutant("formats/json_layout.py", "or node.kind == nodes.BINARY:", ":", _JSON_KERNEL),
+    Mutant("formats/json_layout.py", "if node.kind >= nodes.STRUCT or", "if", _JSON_KERNEL),
+    Mutant(
+        "formats/json_layout.py",
+        "kind is None or kind[0] != nodes.BINARY",
+        "kind is None",
+        _JSON_KERNEL,
+    ),
+    Mutant("formats/json_layout.py", "None if number < 0 else", "", _JSON_KERNEL),
+    Mutant(
+        "formats/json_layout.py",
+        "        return node._replace(parameter=arrow_type.scale)",
+        "        return node._replace(parameter=max(arrow_type.scale, 0))",
+        _JSON_KERNEL,
+    ),
+    Mutant(
+        "formats/json_references.py",
+        "found[name] = other if found.get(name, other) == other else None",
+        "found[name] = other",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_references.py",
+        "found[name] = other if found.get(name, other) == other else None",
+        "found.setdefault(name, other)",
+        _MISFITS,
+    ),
+    Mutant("formats/json_references.py", ' and (is_new or "$ref" not in node)', "", _MISFITS),
+    Mutant("formats/json_references.py", "elif name not in _VALUES:", "else:", _MISFITS),
+    Mutant(
+        "formats/json_references.py", "_INDEX.fullmatch(name) and", "name.isdigit() and", _MISFITS
+    ),
+    Mutant("formats/json_references.py", "[0-9]{1,9}", "[0-9]+", _MISFITS),
+    Mutant("formats/json_references.py", " and int(name) < len(found)", "", _MISFITS),
+    Mutant(
+        "formats/json_references.py",
+        '.replace("~1", "/").replace("~0", "~")',
+        '.replace("~0", "~").replace("~1", "/")',
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_references.py",
+        "self._known.setdefault(address, root)",
+        "self._known[address] = root",
+        _MISFITS,
+    ),
+    Mutant("formats/json_references.py", "fragment = unquote(fragment)", "pass", _MISFITS),
+    Mutant(
+        "formats/json_references.py",
+        "place is not None and place.is_new",
+        "place is not None",
+        _MISFITS,
+    ),
+    Mutant("formats/json_references.py", 'or "/draft-03/" in draft', "", _MISFITS),
+    Mutant(
+        "formats/json_misfits.py",
+        "            self._found[key] = []  # what leads back to itself adds nothing\n",
+        "",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        "key = (id(written), id(wanted))",
+        "key = (0, id(wanted))",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        "key = (id(written), id(wanted))",
+        "key = (id(written), 0)",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        "        if key not in self._found:",
+        "        if True:",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        'and not (kind == "integer" and "number" in allowed)',
+        "",
+        _MISFITS,
+    ),
+    Mutant("formats/json_misfits.py", 'and "prefixItems" not in wanted', "", _MISFITS),
+    Mutant(
+        "formats/json_misfits.py", 'if "patternProperties" not in wanted:', "if True:", _MISFITS
+    ),
+    Mutant(
+        "formats/json_misfits.py", "if found and all(found):", "if found and any(found):", _MISFITS
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        "return set(found) if is_known else set()",
+        "return set(found)",
+        _MISFITS,
+    ),
+    Mutant("formats/json_misfits.py", "() if is_of_parent else", "", _MISFITS),
+    Mutant("formats/json_misfits.py", 'if "properties" in written and', "if", _MISFITS),
+    Mutant(
+        "formats/json_misfits.py",
+        "f for f, branch in zip(found, branches) if not _is_null(branch)",
+        "f for f in found",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        "        if isinstance(inner, dict):\n            yield from self.misfits(inner, others",
+        "        if False:\n            yield from self.misfits(inner, others",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_misfits.py",
+        "            if not self._references.has_neighbours(wanted):\n                return\n",
+        "",
+        _MISFITS,
+    ),
+    Mutant(
+        "formats/json_layout.py",
+        "spark_type == _VARIANT or is_variant(arrow_type)",
+        "is_variant(arrow_type)",
+        _VARIANT,
+    ),
+    Mutant(
+        "formats/json_layout.py",
+        "spark_type == _VARIANT or is_variant(arrow_type)",
+        "spark_type == _VARIANT",
+        _VARIANT,
+    ),
+    Mutant(
+        "config/formats.py",
+        "    if value.format in (RAW, STRING) and len(value.columns) > 1:",
+        "    if False:",
+        _ROW_PLANNING,
+    ),
+    Mutant(
+        "config/formats.py",
+        "    if key.format in (RAW, STRING) and len(columns) > 1:",
+        "    if False:",
+        _ROW_PLANNING,
+    ),
+    Mutant("config/formats.py", "    if column and columns:", "    if False:", _ROW_PLANNING),
+    Mutant(
+        "config/formats.py",
+        "    if len(set(columns)) < len(columns):",
+        "    if False:",
+        _ROW_PLANNING,
+    ),
+    Mutant(
+        "config/formats.py",
+        "chosen == PROTOBUF and file is not None and message is None",
+        "False",
+        _ROW_PLANNING,
+    ),
+    Mutant("config/formats.py", "(STRING if columns else RAW)", "RAW", _ROW_PLANNING),
+)
