@@ -1,6 +1,6 @@
 """Several processes in one simulated world: real blocking code, one of them running at a time.
 
-Each thing that goes on at the same time as others is an :class:`Actor`, a thread that runs only
+Each thing that goes on at the same time as others is an :class:`Actor`, a greenlet that runs only
 while the world waits for it. It stops where it polls its network or sleeps; then the world lets the
 next actor run that can, in a fixed order, and moves the clock when none can. A process is killed as
 by SIGKILL: its actors end where they are, and what they do while they end has no effect on others.
@@ -9,9 +9,10 @@ by SIGKILL: its actors end where they are, and what they do while they end has n
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 from spark_kafka_sink.network.interface import Address, NetworkEvent
 from spark_kafka_sink.protocol.types import Buffer
@@ -58,7 +59,7 @@ class Process:
 
 
 class Actor:
-    """Code that runs in a process, in a thread that runs or waits for its turn.
+    """Code that runs in a process, in a greenlet that runs or waits for its turn.
 
     After its end: ``result``, or ``error``, which is KilledError if its process was killed.
     """
@@ -71,15 +72,12 @@ class Actor:
         self.error: BaseException | None = None
         self.context: Any = None
         self._action = action
-        self._floor = threading.Lock()
-        self._floor.acquire()
         self._condition: Condition | None = None
         self._deadline_ms = 0
-        self._thread = threading.Thread(target=self._run, name=process.name, daemon=True)
+        self._greenlet = greenlet(self._run, world.root)
         process.actors.append(self)
 
     def _run(self) -> None:
-        self._floor.acquire()
         try:
             if not self.process.is_alive:
                 raise KilledError(self.process.name)
@@ -88,27 +86,19 @@ class Actor:
             self.error = error
         self.is_done = True
         self.process.actors.remove(self)
-        self.world.floor.release()
-
-    def start(self) -> None:
-        self._thread.start()
 
     def wait(self, condition: Condition | None, deadline_ms: int) -> None:
         """Let others run until ``condition`` holds or the deadline has come."""
         if not self.process.is_alive:
             raise KilledError(self.process.name)
         self._condition, self._deadline_ms = condition, deadline_ms
-        self.world.floor.release()
-        self._floor.acquire()
+        self.world.root.switch()
         if not self.process.is_alive:
             raise KilledError(self.process.name)
 
     def go_on(self) -> None:
         """Run until it waits again or ends. Called by the world."""
-        self._floor.release()
-        self.world.floor.acquire()
-        if self.is_done:
-            self._thread.join()
+        self._greenlet.switch()
 
     @property
     def may_run(self) -> bool:
@@ -125,15 +115,15 @@ class Actor:
 
 
 class World:
-    """Clock, network and actors. Exactly one thread runs at any time."""
+    """Clock, network and actors. Exactly one actor runs at any time."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.clock = SimClock()
         self.scheduler = Scheduler(self.clock)
         self.network = SimNetwork(self.scheduler, random.Random(rng.random()))
-        self.floor = threading.Lock()
-        self.floor.acquire()
+        # What runs the world; every actor gives way to it.
+        self.root = getcurrent()
         self.current: Actor | None = None
         self.on_switch: Callable[[Process], None] = lambda process: None
         self.switches = 0
@@ -143,7 +133,6 @@ class World:
         """Something new to go on, from the next turn."""
         actor = Actor(self, process, action)
         self._actors.append(actor)
-        actor.start()
         return actor
 
     @property
@@ -196,7 +185,7 @@ class World:
         self.clock.ms = max(self.clock.ms, min(upcoming))
 
     def close(self) -> None:
-        """End all actors, so that no thread is left."""
+        """End all actors, so that none is left."""
         for actor in self._actors:
             actor.process.is_alive = False
         while self._actors:
