@@ -163,7 +163,8 @@ def check_sane(frame: Frame, response: Any) -> None:
     if isinstance(frame.request, ApiVersionsRequest) and response.error_code == 35:
         version = 0
     again = schema.decode_message(type(response), version, encode(response, version))
-    assert again == response
+    # No NaN is equal to itself.
+    assert again == response or repr(again) == repr(response)
 
 
 def run_cases(cases: int, rng: random.Random, first_case: int = 0) -> int:
