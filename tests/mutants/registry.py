@@ -12,6 +12,7 @@ _GUARDS = ("unit/test_registry_guards.py",)
 _REFUSALS = ("unit/test_registry_refusals.py",)
 _REMEMBERED = ("unit/test_registry_remembered.py",)
 _STREAMS = ("unit/test_registry_streams.py",)
+_HTTP = ("unit/test_http.py",)
 
 PLANTED: tuple[str, ...] = ()
 
@@ -383,4 +384,35 @@ MUTANTS = (
         "",
         _GUARDS,
     ),
+    Mutant("base/http.py", "if not url.hostname or port == 0:", "if not url.hostname:", _HTTP),
+    Mutant("base/http.py", "if way.proxy is not None and context is None:", "if False:", _HTTP),
+    Mutant("base/http.py", "        headers.update(way.proxy.headers)\n", "        pass\n", _HTTP),
+    Mutant("base/http.py", "            connection.default_port = _PORTS[url.scheme]\n", "", _HTTP),
+    Mutant(
+        "base/http.py",
+        "min(end_ms, clock.now_ms() + limits.connect_ms)",
+        "clock.now_ms() + limits.connect_ms",
+        _HTTP,
+    ),
+    Mutant("base/http.py", "min(end_ms, clock.now_ms() + limits.read_ms)", "end_ms", _HTTP),
+    Mutant("base/http.py", "if not 200 <= status < 300:", "if False:", _HTTP),
+    Mutant("base/http.py", 'f"[{way.host}]" if ":" in way.host else way.host', "way.host", _HTTP),
+    Mutant("base/http.py", "if answer.length and is_whole:", "if False:", _HTTP),
+    Mutant("base/http.py", "except IncompleteRead:", "except ZeroDivisionError:", _HTTP),
+    Mutant("base/http.py", " or proxy_bypass(host)", "", _HTTP),
+    Mutant("base/http.py", 'url.scheme != "http" or ', "", _HTTP),
+    Mutant(
+        "base/http.py",
+        "    except BaseException:\n        sock.close()\n        raise",
+        "    except ZeroDivisionError:\n        raise",
+        _HTTP,
+    ),
+    Mutant(
+        "base/http.py",
+        'headers={"Host": target, **proxy.headers}',
+        'headers={"Host": target}',
+        _HTTP,
+    ),
+    Mutant("base/http.py", "unquote(url.username)", "url.username", _HTTP),
+    Mutant("base/http.py", "        if left_ms <= 0:\n            raise _no_time()\n", "", _HTTP),
 )

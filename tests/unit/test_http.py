@@ -6,6 +6,7 @@ machine's load: a client without a deadline is ended by pytest's own timeout.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import itertools
 import socket
@@ -28,7 +29,7 @@ from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S
 from tests.unit.registry_asking import TEXT, options, refusal
 from tests.unit.registry_server import Registry
 from tests.unit.registry_server import serving as serving_registry
-from tests.unit.scripted_endpoint import HOST
+from tests.unit.scripted_endpoint import HOST, http_proxy
 from tests.unit.tls_server import authority, client_context, server_context
 from tests.unit.token_logins import config_for, refused
 
@@ -317,3 +318,93 @@ def test_a_password_with_an_unescaped_mark_is_not_taken_for_a_path(mark: str) ->
         http.host_and_port(urlsplit(f"http://user:1234{mark}hush@host/x"), OPTION)
     assert "hush" not in str(refused.value)
     assert "1234" not in str(refused.value)
+
+
+class Still:
+    """A clock that stands."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    timestamp_ms = perf_ns = now_ms
+
+
+def exchanged(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, url: str, *limits: int
+) -> tuple[bytes, http.Answer]:
+    """What is sent to a server that answers with ``data`` and ends, and what is made of it."""
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(http, "_opened", lambda *_: ours)
+    with theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        request = http.Request(urlsplit(url), {}, b"body", "POST", OPTION, 1000)
+        context = client_context(authority()) if url.startswith("https") else None
+        answer = http.exchange(request, context, http.Limits(*limits or [PATIENCE_MS] * 3), Still())
+        return theirs.recv(65_536), answer
+
+
+@pytest.mark.parametrize(("scheme", "port"), [("http", 80), ("https", 443)])
+def test_a_host_is_told_without_the_port_of_its_scheme(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, port: int
+) -> None:
+    for given, told in (("", ""), (f":{port}", ""), (":8443", ":8443")):
+        sent, _ = exchanged(monkeypatch, OK + b"\r\n", f"{scheme}://r.example{given}/")
+        assert f"\r\nHost: r.example{told}\r\n".encode() in sent
+
+
+@pytest.mark.parametrize("cut", [OK + b"Content-Length: 9\r\n\r\nab", CHUNKED + b"5\r\nab"])
+def test_an_answer_that_ends_too_soon_is_none(monkeypatch: pytest.MonkeyPatch, cut: bytes) -> None:
+    with pytest.raises(http.CutAnswerError):
+        exchanged(monkeypatch, cut, "http://r/")
+
+
+@pytest.mark.parametrize(("limits", "ends"), [((9, 8, 7), [7, 7]), ((3, 4, 90), [3, 4])])
+def test_neither_limit_goes_beyond_the_whole(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, ...], ends: list[int]
+) -> None:
+    found, made = list[int](), http._Deadline
+    monkeypatch.setattr(http, "_Deadline", lambda c, end_ms: found.append(end_ms) or made(c, 9000))
+    exchanged(monkeypatch, OK + b"\r\n", "http://r/", *limits)
+    assert found == ends
+    with pytest.raises(TimeoutError):
+        made(Still(), 0).left_s()
+
+
+def test_a_proxy_gets_its_own_credentials_and_none_of_the_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with http_proxy() as (port, received):
+        monkeypatch.setenv("http_proxy", f"http://us%20er:pw@{HOST}:{port}")
+        asked("http://name:hush@r.example/p?q=1", http.Limits(*[PATIENCE_MS] * 3))
+    assert received[0].line == "POST http://r.example/p?q=1 HTTP/1.1"
+    basic = base64.b64encode(b"us er:pw").decode()
+    assert received[0].headers["proxy-authorization"] == f"Basic {basic}"
+    monkeypatch.setenv("no_proxy", "r.example")
+    assert http._proxy("http", "r.example") is None
+    monkeypatch.setenv("http_proxy", "https://proxy:1")
+    with pytest.raises(ConfigError, match="http_proxy must be of the form"):
+        http._proxy("http", "other.example")
+
+
+@pytest.mark.parametrize(("status", "told"), [(200, "EOF"), (407, "proxy p:1 answers 407")])
+def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, status: int, told: str
+) -> None:
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(http, "_connected", lambda *_: ours)
+    way = http._Way("::1", 443, http._Proxy("p", 1, {"Proxy-Authorization": "x"}))
+    with theirs:
+        theirs.sendall(f"HTTP/1.1 {status} So\r\n\r\n".encode())
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(OSError, match=told):
+            http._opened(way, client_context(authority()), http._Deadline(Still(), PATIENCE_MS))
+        sent = theirs.recv(65_536)
+    assert ours.fileno() == -1
+    assert sent.startswith(b"CONNECT [::1]:443 HTTP/1.1\r\n")
+    assert b"\r\nHost: [::1]:443\r\nProxy-Authorization: x\r\n" in sent
+
+
+def test_a_port_of_zero_is_none() -> None:
+    with pytest.raises(ConfigError, match="must be of the form"):
+        http.host_and_port(urlsplit("http://r:0/"), OPTION)
