@@ -51,8 +51,8 @@ def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _run_report(arguments: argparse.Namespace) -> int:
     if arguments.follow:
         return _follow(arguments)
+    from spark_kafka_sink.report.collecting import collect
     from spark_kafka_sink.report.figures import left_out
-    from spark_kafka_sink.report.making import collect
     from spark_kafka_sink.report.page import render
 
     collected = collect(arguments.metrics, arguments.query)

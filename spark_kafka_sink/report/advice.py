@@ -1,18 +1,123 @@
-"""What a line of metrics says is slow or wrong, in words, and what to do about it.
+"""What lines of metrics say is slow or wrong, in words, and what to do about it.
 
 The rules are those of docs/tuning.md, a function for each. A line may also be the sum of many lines
-(``summing.py``). No rule reads anything but the line.
+(``collecting.py``). No rule reads anything but the line.
+
+What explains the time of many batches are the findings of each, weighted by how long it took. The
+figures of all of them added up would not tell: one batch of tiny record batches among large ones
+has a mean size that no rule minds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from spark_kafka_sink.report import trouble
-from spark_kafka_sink.report.figures import count, duration, percent, size
-from spark_kafka_sink.report.finding import WAITING, Facts, Finding, Line
-from spark_kafka_sink.report.parts import OTHER, took_ms
-from spark_kafka_sink.report.skew import Broker, brokers, partition_skew, slow_broker, task_skew
+from spark_kafka_sink.report.figures import (
+    OTHER,
+    WAITING,
+    Broker,
+    Facts,
+    Finding,
+    Line,
+    brokers,
+    count,
+    duration,
+    partition_skew,
+    percent,
+    size,
+    slow_broker,
+    task_skew,
+    took_ms,
+)
+
+# --- what went wrong, and not only slowly --------------------------------------------------------
+
+
+def aborted(facts: Facts) -> Iterator[Finding]:
+    """Spark has given the batch up."""
+    number = facts.line.get("aborted", facts.line.get("event") == "abort")
+    if number:
+        title = f"{count(number)} batches were aborted" if number > 1 else "aborted"
+        note = (
+            facts.line.get("note") or "Spark gave up; what it wrote again since is in other lines"
+        )
+        error = facts.line.get("error")
+        text = f"{note}. {error}" if error else f"{note}."
+        advice = "The first error of a task, in the driver's log, says why: docs/troubleshooting.md"
+        yield Finding("aborted", title, text, advice, 0.0, True)
+
+
+def refused(facts: Facts) -> Iterator[Finding]:
+    """Brokers refused records for good, and they are not dead letters."""
+    number = facts.number("record_errors")
+    if number and not any((facts.line.get("dead_letters") or {}).values()):
+        text = f"Brokers refused {count(number)} records for good."
+        advice = "The task's error names the cause: docs/troubleshooting.md"
+        yield Finding("records-refused", "records were refused", text, advice, 0.0, True)
+
+
+def retried(facts: Facts) -> Iterator[Finding]:
+    """Records were sent again."""
+    again = facts.number("record_retries")
+    if not again:
+        return
+    most = max(brokers(facts.line), key=lambda broker: broker.record_retries, default=None)
+    where = ""
+    if most is not None and most.record_retries:
+        where = f", {count(most.record_retries)} of them to {most.name}"
+    text = (
+        f"{count(again)} records were sent again{where}. Brokers recognise what they have already, "
+        "unless kafka.enable.idempotence is false."
+    )
+    advice = (
+        "A leader that moved, a broker that was restarted, or a request without an answer within "
+        "kafka.request.timeout.ms: look at the brokers' logs of that time"
+    )
+    yield Finding("retried", "records were sent again", text, advice, 0.0, True)
+
+
+def failed_attempts(facts: Facts) -> Iterator[Finding]:
+    """Tasks were tried again."""
+    attempts = float(facts.line.get("failed_attempts") or 0)
+    if attempts:
+        text = f"Tasks were tried again {count(attempts)} times before they were successful."
+        advice = "Spark's page of the stage has the errors; their time is not in this line"
+        yield Finding("failed-attempts", "tasks failed first", text, advice, 0.0, True)
+
+
+def split(facts: Facts) -> Iterator[Finding]:
+    """Batches were too large for their topic."""
+    splits = facts.number("batch_splits")
+    if splits:
+        text = f"{count(splits)} batches were too large for the topic and were sent in parts."
+        advice = "kafka.batch.size below the topic's max.message.bytes avoids sending them twice"
+        yield Finding("split", "batches were too large", text, advice, 0.0)
+
+
+def dead_letters(facts: Facts) -> Iterator[Finding]:
+    """Rows could not be written, and went elsewhere."""
+    counts = {cause: float(n) for cause, n in (facts.line.get("dead_letters") or {}).items() if n}
+    if not counts:
+        return
+    number = sum(counts.values())
+    of_all = number / max(float(facts.line.get("records_acknowledged") or 0), number)
+    most_first = sorted(counts, key=lambda cause: -counts[cause])
+    by_cause = ", ".join(f"{count(counts[cause])} {cause}" for cause in most_first)
+    text = f"{count(number)} rows could not be written, {_share(of_all)} of all: {by_cause}."
+    advice = (
+        "`pykafka-sink dead-letters show --topic …` tells why, with the rows; `replay` writes them "
+        "again when they are mended: docs/dead-letters.md"
+    )
+    title = "rows became dead letters"
+    yield Finding("dead-letters", title, text, advice, 0.0, True)
+
+
+def _share(share: float) -> str:
+    return percent(share) if share >= 0.01 else "less than 1 %"
+
+
+# --- what was slow -------------------------------------------------------------------------------
 
 COMPRESSING = 0.3
 INPUT = 0.5
@@ -279,12 +384,12 @@ def _partitions_written(line: Line) -> float:
 
 
 RULES: Sequence[Callable[[Facts], Iterator[Finding]]] = (
-    trouble.aborted,
-    trouble.refused,
-    trouble.retried,
-    trouble.failed_attempts,
-    trouble.dead_letters,
-    trouble.split,
+    aborted,
+    refused,
+    retried,
+    failed_attempts,
+    dead_letters,
+    split,
     _throttled,
     _limited,
     _slow_broker,
@@ -304,3 +409,76 @@ _BETTER_SAID_BY = {
     },
 }
 """A finding that is left out beside one that says the same and why."""
+
+
+# --- what explains the time of many batches ------------------------------------------------------
+
+_LEAST_SHARE = 0.05
+_MOST_CAUSES = 4
+
+
+class Cause(NamedTuple):
+    """A finding of one batch, that explains most, and what it explains of all of them.
+
+    share: of the time of all batches; batches: in how many it was found
+    batch: name of the one that the finding's figures are of
+    """
+
+    finding: Finding
+    share: float
+    batches: int
+    batch: str
+
+
+class Causes:
+    """Of the lines so far. lines: how many"""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._whole_ms = 0.0
+        self._found: dict[str, list[Any]] = {}
+
+    def look_at(self, line: Mapping[str, Any]) -> None:
+        """Another line."""
+        self.lines += 1
+        ms = took_ms(line)
+        self._whole_ms += ms
+        for finding in findings(line):
+            explained_ms = finding.weight * ms
+            known = self._found.setdefault(finding.kind, [0.0, 0, -1.0, finding, ""])
+            known[0] += explained_ms
+            known[1] += 1
+            if explained_ms > known[2]:
+                known[2:] = explained_ms, finding, batch_name(line)
+
+    def slow(self) -> list[Cause]:
+        """Without what went wrong, which is counted and no matter of time. Most time first."""
+        whole_ms = self._whole_ms or 1.0
+        causes = [
+            Cause(finding, explained_ms / whole_ms, batches, batch)
+            for explained_ms, batches, _, finding, batch in self._found.values()
+            if not finding.is_trouble and explained_ms >= _LEAST_SHARE * whole_ms
+        ]
+        return sorted(causes, key=lambda cause: -cause.share)[:_MOST_CAUSES]
+
+
+def overall(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
+    """What is to be said about many batches. total: all of them, added up."""
+    counted = [found for found in findings(total) if found.is_trouble or not found.weight]
+    return [*counted, *(_told(cause, causes.lines) for cause in causes.slow())]
+
+
+def _told(cause: Cause, lines: int) -> Finding:
+    if lines == 1:
+        return cause.finding
+    where = (
+        f"It explains {percent(cause.share)} of the time of all batches, in {count(cause.batches)} "
+        f"of {count(lines)}. As in {cause.batch}: "
+    )
+    return cause.finding._replace(text=where + cause.finding.text, weight=cause.share)
+
+
+def batch_name(line: Mapping[str, Any]) -> str:
+    """As people call it."""
+    number = line.get("batch_id")
+    return "a job" if number is None else f"batch {number}"

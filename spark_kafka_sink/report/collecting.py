@@ -3,22 +3,119 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappush, heappushpop
-from typing import Any
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS, COUNTERS
 from spark_kafka_sink.metrics.schema import read_line
-from spark_kafka_sink.report.causes import Causes
-from spark_kafka_sink.report.changes import Changes
-from spark_kafka_sink.report.parts import PARTS
-from spark_kafka_sink.report.reading import Piece, column, numbers, only, parse
-from spark_kafka_sink.report.summing import OF_ALL, OF_WHOLE, add, summed
+from spark_kafka_sink.report.advice import Causes
+from spark_kafka_sink.report.figures import PARTS
+from spark_kafka_sink.report.reading import (
+    Piece,
+    column,
+    files_of,
+    numbers,
+    only,
+    parse,
+    read_pieces,
+)
+
+# --- many lines, added up to one of the same shape -----------------------------------------------
+
+Summed = Union[float, dict[str, Any]]
+
+OF_ALL = (
+    *("metrics", "tasks", "failed_attempts", "transactions", "commit_ms", "elapsed_ms"),
+    *("records_acknowledged", "planning_ms", "dead_letters"),
+)
+"""Fields of a line that are summed over all lines."""
+OF_WHOLE = ("request_latency", "nodes", "topics", "partitions")
+"""And over those that are read with everything."""
+_LARGEST = {field.name for field in COUNTERS if "_max" in field.name} | {"request_max_bytes"}
+_MEANINGLESS = {"p50_ms", "p95_ms", "p99_ms", "scale", "first_offset", "last_offset"}
+
+
+def summed(rows: pa.StructArray, names: Iterable[str]) -> dict[str, Any]:
+    """Sums of all numbers in fields of lines, and the largest of what are maxima."""
+    line: dict[str, Any] = {}
+    for name in names:
+        index = rows.type.get_field_index(name)
+        if index >= 0:
+            found = _summed(name, pc.struct_field(rows, [index]))
+            if found is not None:
+                line[name] = found
+    return line
+
+
+def _summed(name: str, values: pa.Array) -> Summed | None:
+    if pa.types.is_struct(values.type):
+        fields = zip((field.name for field in values.type), values.flatten())
+        found = ((field, _summed(field, array)) for field, array in fields)
+        known = {field: value for field, value in found if value is not None}
+        return known or None
+    is_number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    if not is_number or name in _MEANINGLESS:
+        return None
+    result = (pc.max if name in _LARGEST else pc.sum)(values).as_py()
+    return None if result is None else float(result)
+
+
+def add(line: dict[str, Any], other: dict[str, Any]) -> None:
+    """Add the figures of another line, or their sums."""
+    for name, value in other.items():
+        if isinstance(value, dict):
+            add(line.setdefault(name, {}), value)
+        elif isinstance(value, (int, float)) and name not in _MEANINGLESS:
+            known = line.get(name, 0)
+            line[name] = max(known, value) if name in _LARGEST else known + value
+
+
+# --- settings that change from one batch of a query to the next ----------------------------------
+
+_MOST_CHANGES = 30
+
+
+class Change(NamedTuple):
+    """before, after: None where the option was not told; batch_id: of the first batch after it"""
+
+    batch_id: int | None
+    time_ms: float
+    name: str
+    before: str | None
+    after: str | None
+
+
+class Changes:
+    """Those of the lines so far. The latest are kept."""
+
+    def __init__(self) -> None:
+        self.found: deque[Change] = deque(maxlen=_MOST_CHANGES)
+        self._known: dict[str, Mapping[str, str]] = {}
+
+    def look_at(self, line: Mapping[str, Any]) -> None:
+        """Compare with the line before of the same query."""
+        settings = line.get("settings")
+        if settings is None:
+            return
+        query = str(line.get("query_id", ""))
+        known = self._known.get(query, settings)
+        self._known[query] = settings
+        if known == settings:
+            return
+        for name in dict.fromkeys((*known, *settings)):
+            before, after = known.get(name), settings.get(name)
+            if before != after:
+                at = line.get("batch_id"), float(line["time_ms"])
+                self.found.append(Change(*at, name, before, after))
+
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -193,3 +290,38 @@ def _halved(steps: list[Step]) -> Iterator[Step]:
     for number in range(0, len(steps), 2):
         both = steps[number : number + 2]
         yield both[0].joined(both[1]) if len(both) == 2 else both[0]
+
+
+# --- from files of metrics -----------------------------------------------------------------------
+
+WHOLE_BYTES = 8 * 1024 * 1024
+"""Of larger files, partitions and brokers are read of some lines only: of about as many bytes."""
+
+
+def collect(path: str, query: str | None) -> Collected:
+    """Everything in a file and its rotated ones, or in a folder.
+
+    query: name or id of the only one wanted
+    Raises ConfigError when there is nothing to read, or nothing of the query.
+    """
+    files = files_of(path)
+    collected = Collected(query, _every(files))
+    for texts in read_pieces(files):
+        collected.add(texts)
+    if not collected.lines:
+        raise ConfigError(no_line(path, query))
+    return collected
+
+
+def no_line(path: str, query: str | None) -> str:
+    """What is said of a file without a line that is wanted."""
+    which = f" of the query {query}" if query is not None else ""
+    return (
+        f"no line of metrics{which} in {path}. Option metrics.path names the file that the sink "
+        "writes them to, on the driver"
+    )
+
+
+def _every(files: list[str]) -> int:
+    size = sum(os.path.getsize(path) for path in files)
+    return -(-size // WHOLE_BYTES) if size else 1

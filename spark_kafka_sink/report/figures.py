@@ -1,8 +1,15 @@
-"""Numbers as people read them."""
+"""What one line of metrics says, in figures, and how people read them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
+from statistics import median
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.latencies import quantile_ms
+
+# --- numbers as people read them -----------------------------------------------------------------
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -47,3 +54,269 @@ def left_out(texts: int) -> str:
     if texts == 1:
         return "1 text left out: no line of this sink"
     return f"{count(texts)} texts left out: no lines of this sink"
+
+
+# --- where a batch's time goes -------------------------------------------------------------------
+
+
+class Part(NamedTuple):
+    """field: of ``metrics``, in task time"""
+
+    field: str
+    name: str
+
+
+PARTS = (
+    Part("input_wait_ms", "waiting for Spark's rows"),
+    Part("encode_ms", "encoding"),
+    Part("compress_ms", "compressing"),
+    Part("metadata_wait_ms", "waiting for metadata"),
+    Part("buffer_wait_ms", "waiting for buffer memory"),
+    Part("ack_wait_ms", "waiting for acknowledgements"),
+    Part("transaction_begin_ms", "beginning transactions"),
+    Part("load_ms", "loading"),
+)
+OTHER = "other"
+COMMIT = "committing"
+PLANNING = "planning"
+NAMES = (*(part.name for part in PARTS), OTHER, COMMIT, PLANNING)
+"""What a batch's seconds are divided into, in the order in which they are shown."""
+
+
+def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What share of the tasks' time each field of ``PARTS`` has, and ``OTHER``: together 1.
+
+    Compression beside the task's thread may make the parts longer than the tasks: then these are
+    shares of the parts. All 0 without a time.
+    """
+    times = {part.field: float(metrics.get(part.field) or 0) for part in PARTS}
+    known = sum(times.values())
+    whole = max(known, float(metrics.get("task_ms") or 0))
+    if not whole:
+        return {**dict.fromkeys(times, 0.0), OTHER: 0.0}
+    return {**{field: ms / whole for field, ms in times.items()}, OTHER: (whole - known) / whole}
+
+
+def took_ms(line: Mapping[str, Any]) -> float:
+    """Planning, from the first task's start until the end of the last one, and committing."""
+    return sum(float(line.get(name) or 0) for name in ("planning_ms", "elapsed_ms", "commit_ms"))
+
+
+def largest(line: Mapping[str, Any]) -> str:
+    """The name of what took most of a batch's time; "" if nothing is known."""
+    found = shares(line.get("metrics") or {})
+    elapsed_ms = float(line.get("elapsed_ms") or 0)
+    times = [(found[part.field] * elapsed_ms, part.name) for part in PARTS]
+    times += [
+        (found[OTHER] * elapsed_ms, OTHER),
+        (float(line.get("commit_ms") or 0), COMMIT),
+        (float(line.get("planning_ms") or 0), PLANNING),
+    ]
+    most_ms, name = max(times)
+    return name if most_ms > 0 else ""
+
+
+# --- what rules are asked, and what they answer --------------------------------------------------
+
+Line = Mapping[str, Any]
+
+WAITING = 0.2
+"""A share of task time that waiting for brokers must have to be worth words."""
+LEAST_WAITING_MS = 100.0
+"""Of the mean task. Each waits some milliseconds for its last acknowledgement, however fast."""
+
+
+class Finding(NamedTuple):
+    """One thing that is to be known about a batch.
+
+    kind: for programs and tests; docs/report.md has them all
+    title: in a few words; text: with the figures; advice: what to do, "" for nothing
+    weight: what share of the batch's time it explains, at most 1; trouble that takes no time has 0
+    is_trouble: something went wrong, and not only slowly
+    """
+
+    kind: str
+    title: str
+    text: str
+    advice: str
+    weight: float
+    is_trouble: bool = False
+
+
+class Facts(NamedTuple):
+    """A line, and what more than one rule asks of it.
+
+    waiting: share of task time that tasks waited for brokers
+    """
+
+    line: Line
+    metrics: Mapping[str, Any]
+    shares: Mapping[str, float]
+    waiting: float
+
+    @classmethod
+    def of(cls, line: Line) -> Facts:
+        """All of one line."""
+        metrics = line.get("metrics") or {}
+        found = shares(metrics)
+        return cls(line, metrics, found, found["buffer_wait_ms"] + found["ack_wait_ms"])
+
+    def number(self, name: str) -> float:
+        """One of ``metrics``; 0 if it is not told."""
+        return float(self.metrics.get(name) or 0)
+
+    @property
+    def records_per_batch(self) -> float:
+        return self.number("records") / max(self.number("batches"), 1)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether tasks wait for brokers so long that it is worth words: of the mean task, too."""
+        times_ms = self.number("buffer_wait_ms") + self.number("ack_wait_ms")
+        tasks = float(self.line.get("tasks") or 1)
+        return self.waiting >= WAITING and times_ms / tasks >= LEAST_WAITING_MS
+
+    def setting(self, name: str) -> str | None:
+        """What an option is, where the line tells."""
+        value = (self.line.get("settings") or {}).get(name)
+        return None if value is None else str(value)
+
+
+# --- what is uneven: brokers, partitions, tasks --------------------------------------------------
+
+TIMES_SLOWER = 3.0
+LEAST_SLOW_MS = 20.0
+"""A broker that answers within less is not worth words, however fast the others are."""
+LEAST_ANSWERS = 5
+TIMES_THE_MEAN = 2.5
+MOST_OF_TWO = 0.8
+"""Of two partitions, none can have 2.5 times the mean."""
+LEAST_RECORDS = 1000
+LEAST_TASK_MS = 1000.0
+
+
+class Broker(NamedTuple):
+    """One of ``nodes``. p50_ms, p95_ms, p99_ms: 0 without an answer."""
+
+    id: int
+    answers: float
+    outgoing_bytes: float
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+    throttle_time_ms: float
+    record_retries: float
+    connections_created: float
+
+    @property
+    def name(self) -> str:
+        return f"broker {self.id}" if self.id >= 0 else "a bootstrap address"
+
+
+class Skew(NamedTuple):
+    """where: what has most; share: of all; times: the mean of ``number``; what: that is counted."""
+
+    where: str
+    share: float
+    times: float
+    number: int
+    what: str = "records"
+    rows_times: float = 0.0
+
+
+def brokers(line: Line) -> list[Broker]:
+    """Those that were written to, by id."""
+    nodes = line.get("nodes") or {}
+    found = [_broker(int(number), node) for number, node in nodes.items()]
+    return sorted(broker for broker in found if broker.answers)
+
+
+def _broker(number: int, node: Mapping[str, Any]) -> Broker:
+    counts = (node.get("request_latency") or {}).get("histogram", {}).get("counts", {})
+    latencies = {int(index): int(times) for index, times in counts.items() if times}
+    p50, p95, p99 = (quantile_ms(latencies, share) or 0.0 for share in (0.5, 0.95, 0.99))
+    answers = float(node.get("produce_responses") or 0)
+    return Broker(
+        id=number,
+        answers=answers,
+        outgoing_bytes=float(node.get("outgoing_bytes") or 0),
+        mean_ms=float(node.get("request_latency_ms") or 0) / max(answers, 1),
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+        max_ms=float(node.get("request_latency_max_ms") or 0),
+        throttle_time_ms=float(node.get("throttle_time_ms") or 0),
+        record_retries=float(node.get("record_retries") or 0),
+        connections_created=float(node.get("connections_created") or 0),
+    )
+
+
+def slow_broker(line: Line) -> tuple[Broker, float] | None:
+    """A broker that is much slower than the others together, and their median 95th percentile."""
+    known = [broker for broker in brokers(line) if broker.answers >= LEAST_ANSWERS]
+    if len(known) < 2:
+        return None
+    slowest = max(known, key=lambda broker: broker.p95_ms)
+    others_ms = median(broker.p95_ms for broker in known if broker is not slowest)
+    is_slow = slowest.p95_ms >= max(TIMES_SLOWER * others_ms, LEAST_SLOW_MS)
+    return (slowest, others_ms) if is_slow else None
+
+
+def partition_skew(line: Line) -> Skew | None:
+    """The partition that has far more than its share of the records."""
+    records = (line.get("metrics") or {}).get("records") or 0
+    found = _most_of_partitions(line)
+    if found is None or records < LEAST_RECORDS:
+        return None
+    where, most, total, number = found
+    if number < 2 or not total:
+        return None
+    skew = Skew(where, most / total, most * number / total, number)
+    is_much = skew.times >= TIMES_THE_MEAN or (number == 2 and skew.share >= MOST_OF_TWO)
+    return skew if is_much else None
+
+
+def _most_of_partitions(line: Line) -> tuple[str, float, float, int] | None:
+    """Name and records of the largest partition, records of all, how many there are."""
+    by_topic = line.get("partitions") or {}
+    counts = {
+        f"{topic}-{number}": float(partition.get("records") or 0)
+        for topic, partitions in by_topic.items()
+        for number, partition in partitions.items()
+    }
+    if counts:
+        where = max(counts, key=lambda name: counts[name])
+        return where, counts[where], sum(counts.values()), len(counts)
+    summary = line.get("partitions_summary")
+    if not summary:
+        return None
+    most = summary["most_records"]
+    total = float((line.get("metrics") or {}).get("records") or 0)
+    where = f"{most['topic']}-{most['partition']}"
+    return where, float(most["records"]), total, int(summary["partitions"])
+
+
+def task_skew(line: Line) -> Skew | None:
+    """The task that takes far longer than the others, and most of the batch's time."""
+    summary = line.get("tasks_summary")
+    metrics = line.get("metrics") or {}
+    if not summary or (summary.get("with_rows") or 0) < 2:
+        return None
+    number = int(summary["with_rows"])
+    most_ms = float(summary["most_task_ms"]["task_ms"])
+    total_ms = float(metrics.get("task_ms") or 0)
+    elapsed_ms = float(line.get("elapsed_ms") or most_ms)
+    if not total_ms or most_ms < max(LEAST_TASK_MS, elapsed_ms / 2):
+        return None
+    times = most_ms * number / total_ms
+    if times < (TIMES_THE_MEAN if number > 2 else 2 * MOST_OF_TWO):
+        return None
+    task = summary["most_task_ms"]["task"]
+    most_rows = summary["most_records"]
+    records = float(metrics.get("records") or 0)
+    is_same = most_rows["task"] == task and records
+    rows_times = float(most_rows["records"]) * number / records if is_same else 0.0
+    share = min(1 - total_ms / number / most_ms, 1.0)
+    return Skew(f"task {task}", share, times, number, "task time", rows_times)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.report import collecting, making, reading
-from spark_kafka_sink.report.making import collect
+from spark_kafka_sink.report import collecting, reading
+from spark_kafka_sink.report.collecting import collect
 from spark_kafka_sink.report.page import render
 from tests.unit.report_lines import HEALTHY, SLOW_BROKER
 from tests.unit.test_report import numbered
@@ -43,7 +43,7 @@ def test_a_hundred_thousand_batches(
     page = render(collect(str(path), None))
     # Of most lines pyarrow sees the columns alone, and Python nothing at all.
     assert sum(parsed) < path.stat().st_size / 2
-    assert sum(whole) < 2 * making.WHOLE_BYTES
+    assert sum(whole) < 2 * collecting.WHOLE_BYTES
     assert len(page.encode()) < MOST_BYTES
     monkeypatch.undo()
     report = tmp_path / "report.html"

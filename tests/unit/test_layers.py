@@ -158,7 +158,7 @@ ONLY_IN: dict[str, set[str]] = {
         "metrics.listener",
         "metrics.otlp",
         "report.following",
-        "report.keyboard",
+        "report.terminal",
     },
     "random": {"producer.producer", "client.admin", "localkafka", "security.login"},
     "numba": {"record.kernels.compiler"},

@@ -14,16 +14,12 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.columns.faults import CAUSES
 from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS
-from spark_kafka_sink.report import making, reading
-from spark_kafka_sink.report.advice import findings
-from spark_kafka_sink.report.causes import overall
-from spark_kafka_sink.report.collecting import Collected
-from spark_kafka_sink.report.figures import count, duration, moment, percent, size
-from spark_kafka_sink.report.making import collect
-from spark_kafka_sink.report.page import render
-from spark_kafka_sink.report.parts import NAMES
+from spark_kafka_sink.report import collecting, reading
+from spark_kafka_sink.report.advice import findings, overall
+from spark_kafka_sink.report.collecting import Collected, collect
+from spark_kafka_sink.report.figures import NAMES, count, duration, moment, percent, size
+from spark_kafka_sink.report.page import MOST_POINTS, points, render
 from spark_kafka_sink.report.reading import files_of, parse
-from spark_kafka_sink.report.series import MOST_POINTS, points
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.unit.report_lines import (
     EVEN,
@@ -128,7 +124,7 @@ class TestReading:
         path = tmp_path / "m.jsonl"
         path.write_bytes(text(*(numbered(HEALTHY, number) for number in range(30))))
         whole = collect(str(path), None).total()
-        monkeypatch.setattr(making, "WHOLE_BYTES", path.stat().st_size // 10 + 1)
+        monkeypatch.setattr(collecting, "WHOLE_BYTES", path.stat().st_size // 10 + 1)
         some = collect(str(path), None)
         assert some.every == 10
         assert some.total()["metrics"] == whole["metrics"]
@@ -341,7 +337,7 @@ def test_figures() -> None:
 
 
 def test_each_part_of_the_time_has_a_colour_of_its_own() -> None:
-    style = (Path(making.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
+    style = (Path(collecting.__file__).parent / "assets" / "page.css").read_text(encoding="utf-8")
     light = re.findall(r"--c(\d+):(#\w+)", style.partition("@media")[0])
     assert [int(number) for number, _ in light] == list(range(len(NAMES)))
     assert len({colour for _, colour in light}) == len(NAMES)

@@ -10,8 +10,7 @@ import pytest
 
 from spark_kafka_sink.report import advice
 from spark_kafka_sink.report.advice import findings
-from spark_kafka_sink.report.finding import Finding
-from spark_kafka_sink.report.parts import OTHER, largest, shares
+from spark_kafka_sink.report.figures import OTHER, Finding, largest, shares
 from tests.unit.report_lines import (
     CODEC_BOUND,
     EVEN,

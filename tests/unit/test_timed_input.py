@@ -8,7 +8,7 @@ import sys
 import pyarrow as pa
 
 from spark_kafka_sink.producer.metrics import ProducerMetrics
-from spark_kafka_sink.report.parts import shares
+from spark_kafka_sink.report.figures import shares
 from spark_kafka_sink.spark.timed_input import TimedInput
 
 ROWS = pa.record_batch([pa.array([b"v"])], names=["value"])
