@@ -34,7 +34,7 @@ from demo_parts.reading import PARTITIONS, TOPIC, Content, ReadBack, read_back, 
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.environment import child_environment
-from spark_kafka_sink.jobs.steps import Steps
+from spark_kafka_sink.jobs.progress import Steps
 from spark_kafka_sink.localkafka import DEFAULT_VERSION, LocalKafka
 
 REPOSITORY = Path(__file__).resolve().parent.parent

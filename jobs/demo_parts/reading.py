@@ -10,7 +10,7 @@ from typing import Any
 
 import confluent_kafka
 
-from spark_kafka_sink.jobs.steps import Step
+from spark_kafka_sink.jobs.progress import Step
 
 TOPIC = "flights"
 PARTITIONS = 3

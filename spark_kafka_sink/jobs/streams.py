@@ -3,18 +3,96 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.jobs.file_lag import FileLag
-from spark_kafka_sink.jobs.follow import Follower
-from spark_kafka_sink.jobs.progress import progress_output
+from spark_kafka_sink.jobs.progress import BestEffort, ProgressLine, Totals, progress_output
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.shutdown import GracefulStop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+# --- watching a query until it ends or is asked to -----------------------------------------------
+
+_POLL_S = 0.25
+_LAG_INTERVAL_MS = 2000
+_FINISH_BATCH_MS = 20_000
+
+
+class Follower:
+    """Shows the progress of one query, and stops it between two micro-batches.
+
+    lag: of a stream of files; other sources tell theirs in their progress, or not at all
+    """
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        lag: FileLag | None,
+        stop: GracefulStop,
+        clock: Clock,
+        out: TextIO,
+    ) -> None:
+        self._query = query
+        self._lag = lag
+        self._stop = stop
+        self._clock = clock
+        self._line = ProgressLine(clock, out)
+        self._best_effort = BestEffort()
+        self._last_batch_id = -1
+        self._lag_counted_at_ms: int | None = None
+        self.totals = Totals()
+
+    def follow(self) -> None:
+        """Return when the query has ended, by itself or because it was asked to."""
+        while self._query.isActive and not self._stop.wait(_POLL_S):
+            self._best_effort.run(self._look)
+        if self._query.isActive:
+            self._best_effort.run(lambda: self._line.show(f"{self.totals.describe()} | stopping"))
+            self._best_effort.run(self._finish_batch)
+            self._query.stop()
+        self._lag_counted_at_ms = None
+        self._best_effort.run(self._look)
+        self._best_effort.run(lambda: self._line.finish(self.totals.describe()))
+
+    def _look(self) -> None:
+        is_news = self._count_batches()
+        now_ms = self._clock.now_ms()
+        counted_at_ms = self._lag_counted_at_ms
+        is_due = counted_at_ms is None or now_ms - counted_at_ms >= _LAG_INTERVAL_MS
+        if self._lag is not None and (is_news or is_due):
+            self._lag_counted_at_ms = now_ms
+            self._best_effort.run(self._count_files)
+        self._line.show(self.totals.describe())
+
+    def _count_files(self) -> None:
+        if self._lag is not None:
+            self.totals.files = self._lag.count()
+
+    def _count_batches(self) -> bool:
+        """Add the micro-batches that ended since the last look; False if there are none."""
+        first = self._last_batch_id + 1
+        for progress in self._query.recentProgress:
+            if progress["batchId"] >= first and progress["numInputRows"]:
+                self.totals.add(progress)
+                self._last_batch_id = progress["batchId"]
+        return self._last_batch_id >= first
+
+    def _finish_batch(self) -> None:
+        """Wait for the end of the micro-batch in progress, so that it need not be repeated."""
+        deadline_ms = self._clock.now_ms() + _FINISH_BATCH_MS
+        while self._query.isActive and self._clock.now_ms() < deadline_ms:
+            is_busy = self._query.status["isTriggerActive"]
+            if self._count_batches() or not is_busy:
+                return
+            self._stop.pause(_POLL_S)
+
+
+# --- arguments, start, end -----------------------------------------------------------------------
 
 
 def declare_stream(arguments: JobArguments) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.jobs.follow import Follower
 from spark_kafka_sink.jobs.progress import ProgressLine, Totals, progress_output
+from spark_kafka_sink.jobs.streams import Follower
 from spark_kafka_sink.jobs.watched import WatchedAction
 from tests.patience import PATIENCE_S
 from tests.simulation.time import SimClock

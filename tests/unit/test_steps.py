@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.jobs.steps import Steps
+from spark_kafka_sink.jobs.progress import Steps
 from tests.simulation.time import SimClock
 
 
