@@ -17,7 +17,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from spark_kafka_sink.localkafka import fetch_jars
-from spark_kafka_sink.localkafka.java import find_java, java_major_version
+from spark_kafka_sink.localkafka.jars import find_java, java_major_version
 
 JVM_SINK = [
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

@@ -14,8 +14,8 @@ from benchmarks.limits import sample_of
 from benchmarks.measure import Run
 from benchmarks.topics import BenchTopic
 from spark_kafka_sink.localkafka import LocalKafka, fetch_jars
-from spark_kafka_sink.localkafka.java import find_java
-from spark_kafka_sink.localkafka.toolbox import LOGGER_MODULE
+from spark_kafka_sink.localkafka.jars import find_java
+from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
 
 NAME = "producer-performance"
 _CLASS = "org.apache.kafka.tools.ProducerPerformance"

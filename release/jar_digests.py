@@ -16,8 +16,8 @@ from pathlib import Path
 
 from spark_kafka_sink.base.environment import CACHE_VARIABLE
 from spark_kafka_sink.localkafka.jars import fetch_jars
-from spark_kafka_sink.localkafka.toolbox import broker_jars, tool_jars
-from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION
+from spark_kafka_sink.localkafka.processes import broker_jars, tool_jars
+from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION
 
 FOLDER = Path(__file__).resolve().parents[1] / "spark_kafka_sink" / "localkafka" / "digests"
 

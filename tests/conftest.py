@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, usual_ports
+from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.lines import check_text, lines_in
 from tests.local_kafka import PatientKafka

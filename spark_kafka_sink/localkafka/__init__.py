@@ -7,8 +7,7 @@ from spark_kafka_sink.localkafka.cluster import LocalKafka
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 from spark_kafka_sink.localkafka.jars import fetch_jars
 from spark_kafka_sink.localkafka.security import AUTHORIZER, LocalOAuth, LocalSecurity
-from spark_kafka_sink.localkafka.settings import FAST_FAILOVER
-from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION, KNOWN_VERSIONS
+from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION, FAST_FAILOVER, KNOWN_VERSIONS
 
 __all__ = [
     "AUTHORIZER",

@@ -1,30 +1,221 @@
-"""A real Apache Kafka on this machine, for demo, tests and benchmarks."""
+"""A real Apache Kafka on this machine, for demo, tests and benchmarks.
+
+A cluster is ready when the metadata of each of its brokers says so. A check looks at what one
+broker says about the cluster, and returns why it is not good enough yet, or None. Partitions with
+a replica on a broker that does not run are ignored.
+"""
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 from types import TracebackType
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.errors import BootstrapError, BrokerError
-from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code
+from spark_kafka_sink.base.model import Node, format_address
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.localkafka import readiness, settings
-from spark_kafka_sink.localkafka.broker_process import BrokerProcess
+from spark_kafka_sink.localkafka import settings
 from spark_kafka_sink.localkafka.certificates import write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
-from spark_kafka_sink.localkafka.keeper_client import KeeperClient
-from spark_kafka_sink.localkafka.listeners import Listeners
-from spark_kafka_sink.localkafka.secured_listener import SecuredListener, allowed_urls
-from spark_kafka_sink.localkafka.security import SECURED_LISTENER, Secured, listeners_of
-from spark_kafka_sink.localkafka.toolbox import Toolbox
-from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION, check_version
+from spark_kafka_sink.localkafka.processes import BrokerProcess, KeeperClient, Toolbox
+from spark_kafka_sink.localkafka.security import (
+    SECURED_LISTENER,
+    Secured,
+    SecuredListener,
+    allowed_urls,
+    listeners_of,
+)
+from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION, check_version
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+# --- free TCP ports ------------------------------------------------------------------------------
+
+PORTS_VARIABLE = "PYKAFKA_SINK_PORTS"
+"""Environment variable: from which port to which brokers may choose, such as ``15000-20000``."""
+
+_FIRST_PORT = 15000
+_USUAL_FIRST_EPHEMERAL_PORT = 32768
+_RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_ATTEMPTS = 1000
+
+
+def free_ports(count: int, host: str) -> list[int]:
+    """``count`` different ports of ``host`` that no process listens on at the moment.
+
+    They lie below the range from which the operating system takes ports for outgoing connections:
+    a broker must find its port free again after a restart, and a client that connects to a closed
+    port of that range can be connected to itself. Nothing reserves the ports, another
+    process may still be faster. Processes that stop brokers and start them again beside each other
+    keep out of each other's way with ``PORTS_VARIABLE``.
+    """
+    candidates = usual_ports() if PORTS_VARIABLE not in os.environ else _given_ports()
+    random = SystemRandom()
+    ports: list[int] = []
+    with ExitStack() as held:
+        for _ in range(_ATTEMPTS):
+            if len(ports) == count:
+                break
+            sock = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+            try:
+                # Port 0: any port, where the machine leaves none below the ephemeral range.
+                sock.bind((host, random.choice(candidates) if candidates else 0))
+            except OSError:
+                continue
+            ports.append(sock.getsockname()[1])
+    if len(ports) < count:
+        raise OSError(f"no {count} free ports on {host}")
+    return ports
+
+
+def usual_ports() -> range:
+    """Those that nobody else is likely to take."""
+    return range(_FIRST_PORT, _first_ephemeral_port())
+
+
+def _given_ports() -> range:
+    text = os.environ[PORTS_VARIABLE]
+    first, dash, last = text.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+        raise LocalKafkaError(f"{PORTS_VARIABLE} is {text!r}, not a range such as 15000-20000")
+    return range(int(first), int(last) + 1)
+
+
+def _first_ephemeral_port() -> int:
+    try:
+        return int(_RANGE_FILE.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return _USUAL_FIRST_EPHEMERAL_PORT
+
+
+# --- listeners: where brokers are to be reached --------------------------------------------------
+
+
+class Listeners:
+    """Those for clients, the same on every broker, and the one of the Raft quorum.
+
+    protocols : security protocol by name; the first is the one that clients get if they name none.
+    advertised : by name, what clients are told instead of the brokers' addresses.
+    """
+
+    def __init__(
+        self,
+        broker_ids: Sequence[int],
+        protocols: Mapping[str, str],
+        advertised: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._broker_ids = tuple(broker_ids)
+        self._protocols = dict(protocols)
+        self._advertised = dict(advertised)
+        self._ports: dict[int, settings.BrokerPorts] = {}
+
+    def choose_ports(self) -> None:
+        """Other ports than before, free at the moment."""
+        ports = iter(free_ports(len(self._broker_ids) * (1 + len(self._protocols)), settings.HOST))
+        for broker_id in self._broker_ids:
+            clients = {listener: next(ports) for listener in self._protocols}
+            self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
+
+    def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
+        """Host and port. Raises LocalKafkaError if there is no such listener."""
+        name = next(iter(self._protocols)) if listener is None else listener
+        if name not in self._protocols:
+            known = ", ".join(self._protocols)
+            raise LocalKafkaError(f"there is no listener {name}, only {known}")
+        return settings.HOST, self._ports[broker_id].listeners[name]
+
+    def controller_address(self, broker_id: int) -> tuple[str, int]:
+        return settings.HOST, self._ports[broker_id].controller
+
+    def bootstrap_servers(self, listener: str | None = None) -> str:
+        """``host:port`` of every broker, separated by commas."""
+        addresses = (self.address(broker_id, listener) for broker_id in self._broker_ids)
+        return ",".join(format_address(host, port) for host, port in addresses)
+
+    def server_properties(self, broker_id: int, data_directory: Path) -> dict[str, str]:
+        """What a broker is told of itself and the others."""
+        index = self._broker_ids.index(broker_id)
+        told = {listener: addresses[index] for listener, addresses in self._advertised.items()}
+        return settings.server_properties(
+            broker_id, self._ports, self._protocols, data_directory, told
+        )
+
+
+# --- readiness -----------------------------------------------------------------------------------
+
+Check = Callable[[MetadataResponse], "str | None"]
+
+
+def is_serving(running: Collection[int]) -> Check:
+    """All ``running`` brokers and a controller are known, and their partitions have leaders."""
+
+    def check(cluster: MetadataResponse) -> str | None:
+        known = {broker.node_id for broker in cluster.brokers}
+        missing = sorted(set(running) - known)
+        if missing:
+            return f"it knows brokers {sorted(known)}, not {missing}"
+        if cluster.controller_id < 0:
+            return "it knows no controller"
+        for topic, partition in _partitions(cluster, running):
+            if partition.leader_id not in running:
+                return f"{topic.name}-{partition.partition_index} has no leader"
+        return None
+
+    return check
+
+
+def is_in_sync(running: Collection[int]) -> Check:
+    """Serving, and every replica is in its ISR."""
+    check_serving = is_serving(running)
+
+    def check(cluster: MetadataResponse) -> str | None:
+        for topic, partition in _partitions(cluster, running):
+            if set(partition.isr_nodes) != set(partition.replica_nodes):
+                replicas, isr = partition.replica_nodes, partition.isr_nodes
+                where = f"{topic.name}-{partition.partition_index}"
+                return f"{where} has replicas {replicas}, in sync are {isr}"
+        return check_serving(cluster)
+
+    return check
+
+
+def has_topic(name: str, partitions: int) -> Check:
+    """Topic ``name`` is known, and each partition has a leader."""
+
+    def check(cluster: MetadataResponse) -> str | None:
+        for topic in cluster.topics:
+            if topic.name == name and not topic.error_code:
+                led = sum(partition.leader_id >= 0 for partition in topic.partitions)
+                return None if led == partitions else f"{led} of {partitions} have a leader"
+            if topic.name == name:
+                return str(error_for_code(topic.error_code))
+        return f"topic {name} is unknown"
+
+    return check
+
+
+def _partitions(
+    cluster: MetadataResponse, running: Collection[int]
+) -> Iterator[tuple[MetadataResponseTopic, MetadataResponsePartition]]:
+    for topic in cluster.topics:
+        for partition in topic.partitions:
+            if set(partition.replica_nodes) <= set(running):
+                yield topic, partition
+
+
+# --- the cluster ---------------------------------------------------------------------------------
 
 _PORT_ATTEMPTS = 3
 _PORT_TAKEN = "Address already in use"
@@ -246,7 +437,7 @@ class LocalKafka:
         is_ours = before.error_code and error and error.error.name == "TOPIC_ALREADY_EXISTS"
         if error is not None and not is_ours:
             raise error
-        self._await(readiness.has_topic(name, partitions), f"topic {name}", timeout_ms)
+        self._await(has_topic(name, partitions), f"topic {name}", timeout_ms)
 
     def run_tool(self, class_name: str, *arguments: str, timeout_ms: int = 120_000) -> str:
         """Run a command-line class of Kafka and return what it printed on stdout.
@@ -290,7 +481,7 @@ class LocalKafka:
 
     def await_in_sync(self, timeout_ms: int = 60_000) -> None:
         """Wait until every partition whose replicas all run has all of them in its ISR."""
-        self._await(readiness.is_in_sync(self._running()), "replicas", timeout_ms)
+        self._await(is_in_sync(self._running()), "replicas", timeout_ms)
 
     def await_failure(self, timeout_ms: int) -> str | None:
         """Wait for a broker that ends without being stopped; the end of its log, or None."""
@@ -347,10 +538,10 @@ class LocalKafka:
         broker.start(self._toolbox.broker_command(self._heap, broker.folder, options))
 
     def _await_serving(self) -> None:
-        check = readiness.is_serving(self._running())
+        check = is_serving(self._running())
         self._await(check, f"Kafka {self.version}", self._start_timeout_ms)
 
-    def _await(self, check: readiness.Check, what: str, timeout_ms: int) -> None:
+    def _await(self, check: Check, what: str, timeout_ms: int) -> None:
         """Ask every running broker until ``check`` returns None for each."""
         deadline_ms = self._clock.now_ms() + timeout_ms
         running = self._running()
@@ -369,9 +560,7 @@ class LocalKafka:
                     if failure is not None:
                         raise LocalKafkaError(f"Kafka {self.version}: {failure}")
 
-    def _ask(
-        self, admin: AdminClient, node: Node, check: readiness.Check, deadline_ms: int
-    ) -> str | None:
+    def _ask(self, admin: AdminClient, node: Node, check: Check, deadline_ms: int) -> str | None:
         """What ``check`` says of the node's metadata, or why there are none."""
         ask_until_ms = min(deadline_ms, admin.deadline_in(_ASK_TIMEOUT_MS))
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)

@@ -1,4 +1,4 @@
-"""Jars from Maven Central, fetched with the Ivy that pyspark ships, and kept.
+"""Java and its jars: where Java is, and jars from Maven Central, fetched with pyspark's Ivy.
 
 Every set of jars has a folder of its own in the cache folder: ``PYKAFKA_SINK_CACHE``, else
 ``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``. A folder appears under its name
@@ -16,6 +16,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -29,7 +30,62 @@ from xml.sax.saxutils import quoteattr
 from spark_kafka_sink.base.code_folder import CodeFolderError, check_code_folder
 from spark_kafka_sink.base.environment import CACHE_VARIABLE, named_folder, user_cache_folder
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
-from spark_kafka_sink.localkafka.java import find_java
+
+# --- Java: where it is, and whether it is new enough ---------------------------------------------
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_VERSION_TIMEOUT_S = 30
+_ADVICE = "install a Java runtime 17 or newer and put it on the PATH, or set JAVA_HOME"
+
+
+def find_java() -> str:
+    """Path of the ``java`` of JAVA_HOME, else of the PATH. Raises LocalKafkaError without one."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if not os.access(java, os.X_OK):
+            raise LocalKafkaError(f"JAVA_HOME is {home}, but there is no {java}: {_ADVICE}")
+        return os.path.abspath(java)
+    found = shutil.which("java")
+    if found is None:
+        raise LocalKafkaError(f"no java on the PATH, and JAVA_HOME is not set: {_ADVICE}")
+    return os.path.abspath(found)
+
+
+def java_major_version(java: str) -> int:
+    """17 for Java 17, 8 for Java 1.8. Raises LocalKafkaError if ``java`` does not run."""
+    try:
+        done = subprocess.run(
+            [java, "-version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_VERSION_TIMEOUT_S,
+            check=False,
+            cwd="/",
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LocalKafkaError(f"{java} does not run ({error}): {_ADVICE}") from error
+    output = done.stdout.decode("utf-8", "replace")
+    match = _VERSION.search(output)
+    if done.returncode or match is None:
+        raise LocalKafkaError(f"{java} -version says {output.strip()!r}: {_ADVICE}")
+    return int(match[1])
+
+
+def find_java_for_kafka(kafka_version: str) -> str:
+    """A ``java`` that can run this Kafka. Raises LocalKafkaError if it is missing or too old."""
+    java = find_java()
+    needed = 17 if int(kafka_version.split(".")[0]) >= 4 else 8
+    found = java_major_version(java)
+    if found < needed:
+        raise LocalKafkaError(
+            f"Kafka {kafka_version} needs Java {needed} or newer, {java} is Java {found}: {_ADVICE}"
+        )
+    return java
+
+
+# --- jars ----------------------------------------------------------------------------------------
 
 IVY_SETTINGS_VARIABLE = "PYKAFKA_SINK_IVY_SETTINGS"
 

@@ -12,8 +12,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError, listeners
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError, cluster
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
 from tests.broker.confluent import consume, produce
 from tests.broker.processes import eventually, is_running
@@ -265,7 +265,7 @@ class TestErrors:
                 return [taken.getsockname()[1], *free[1:]] if len(calls) == 1 else free
 
             original = free_ports
-            monkeypatch.setattr(listeners, "free_ports", ports)
+            monkeypatch.setattr(cluster, "free_ports", ports)
             with PatientKafka() as kafka:
                 assert kafka.address(1)[1] != taken.getsockname()[1]
             assert calls == [2, 2]

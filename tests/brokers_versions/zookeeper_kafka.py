@@ -16,13 +16,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from spark_kafka_sink.localkafka import settings
-from spark_kafka_sink.localkafka.broker_process import BrokerProcess
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.errors import tail_of
-from spark_kafka_sink.localkafka.jars import fetch_jars
-from spark_kafka_sink.localkafka.java import find_java
-from spark_kafka_sink.localkafka.keeper_client import KeeperClient
-from spark_kafka_sink.localkafka.ports import free_ports
-from spark_kafka_sink.localkafka.toolbox import LOGGER_MODULE
+from spark_kafka_sink.localkafka.jars import fetch_jars, find_java
+from spark_kafka_sink.localkafka.processes import LOGGER_MODULE, BrokerProcess, KeeperClient
 from tests.broker.processes import eventually
 from tests.patience import PATIENCE_MS, PATIENCE_S
 

@@ -22,7 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, usual_ports
+from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, usual_ports
 from tests.chaos.driver import IN_ONE_JVM, SparkDriver
 from tests.chaos.links import LinkedBrokers, linked_brokers
 from tests.chaos.query_faults import IN_ONE_PROCESS, WITH_SPECULATION, QueryFault

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from benchmarks.measure import SparkProcesses
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.producer.metrics import PartitionReport
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from tests.broker.described import Topics

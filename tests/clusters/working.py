@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION
+from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION
 from tests.clusters.work import BATCH_ROWS
 from tests.compatibility import results
 from tests.compatibility.refused import NOT_IN_3_5

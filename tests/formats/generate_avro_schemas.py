@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_sink.localkafka import fetch_jars
-from spark_kafka_sink.localkafka.java import find_java
+from spark_kafka_sink.localkafka.jars import find_java
 
 VERSION = "1.12.1"
 VERDICTS = Path(__file__).parent / "avro_schemas.json"

@@ -19,10 +19,10 @@ import tempfile
 from pathlib import Path
 
 from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars
-from spark_kafka_sink.localkafka.java import find_java_for_kafka
+from spark_kafka_sink.localkafka.jars import find_java_for_kafka
 
 # With the same modules, the folder of jars that the broker tests have fetched is used.
-from spark_kafka_sink.localkafka.toolbox import LOGGER_MODULE
+from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
 from tests.golden.case_files import CLIENT_VERSION, FOLDER
 
 _SOURCES = Path(__file__).parent / "generator"

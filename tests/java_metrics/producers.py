@@ -17,8 +17,8 @@ from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import fetch_jars
-from spark_kafka_sink.localkafka.java import find_java_for_kafka
-from spark_kafka_sink.localkafka.toolbox import LOGGER_MODULE
+from spark_kafka_sink.localkafka.jars import find_java_for_kafka
+from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage

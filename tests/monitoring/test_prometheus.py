@@ -20,7 +20,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.metrics import listen
 from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.outputs import put_out

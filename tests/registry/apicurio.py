@@ -18,9 +18,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from spark_kafka_sink.localkafka.jars import cache_folder
-from spark_kafka_sink.localkafka.java import find_java
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka.cluster import free_ports
+from spark_kafka_sink.localkafka.jars import cache_folder, find_java
 from tests.patience import PATIENCE_S
 
 # 3.3 wants Java 21.

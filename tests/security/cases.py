@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spark_kafka_sink.localkafka import LocalKafka, LocalKafkaError
 from spark_kafka_sink.localkafka.certificates import Authority, KeyType, write_private
-from spark_kafka_sink.localkafka.secured_listener import jaas_config
+from spark_kafka_sink.localkafka.security import jaas_config
 from spark_kafka_sink.localkafka.settings import render_properties
 from tests.broker.processes import eventually
 from tests.security.issuer import Issuer

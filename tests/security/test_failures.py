@@ -13,7 +13,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.localkafka.settings import HOST, MAIN_LISTENER
 from tests.patience import reason_given_time
 from tests.security.cases import CASES, World

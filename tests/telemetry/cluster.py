@@ -12,7 +12,7 @@ from typing import NamedTuple
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, MetricsData
 
 from spark_kafka_sink.localkafka import fetch_jars
-from spark_kafka_sink.localkafka.toolbox import LOGGER_MODULE
+from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
 from tests.golden.generate import find_javac
 from tests.local_kafka import PatientKafka
 

@@ -16,10 +16,9 @@ import pytest
 from spark_kafka_sink.base.code_folder import CodeFolderError, check_code_folder
 from spark_kafka_sink.base.environment import CACHE_VARIABLE
 from spark_kafka_sink.localkafka import LocalKafkaError, fetch_jars, jars
-from spark_kafka_sink.localkafka.java import java_major_version
-from spark_kafka_sink.localkafka.keeper_client import KeeperClient
-from spark_kafka_sink.localkafka.toolbox import broker_jars
-from spark_kafka_sink.localkafka.versions import DEFAULT_VERSION
+from spark_kafka_sink.localkafka.jars import java_major_version
+from spark_kafka_sink.localkafka.processes import KeeperClient, broker_jars
+from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")

@@ -16,7 +16,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.localkafka.ports import free_ports
+from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.spark.preflight import check_cluster
 from spark_kafka_sink.transactions import session

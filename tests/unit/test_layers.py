@@ -152,7 +152,7 @@ ONLY_IN: dict[str, set[str]] = {
         "producer.producer",
         "transactions.session",
         "jobs",
-        "localkafka.keeper_client",
+        "localkafka.processes",
         "spark.frames",
         "metrics.background",
         "metrics.listener",

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_sink.localkafka import LocalKafkaError, readiness
-from spark_kafka_sink.localkafka.ports import PORTS_VARIABLE, free_ports
+from spark_kafka_sink.localkafka import LocalKafkaError, cluster
+from spark_kafka_sink.localkafka.cluster import PORTS_VARIABLE, free_ports
 from spark_kafka_sink.localkafka.settings import (
     BrokerPorts,
     render_properties,
@@ -91,24 +91,24 @@ def seen(leader: int = 1, isr: tuple[int, ...] = (1, 2), error: int = 0) -> Meta
 
 class TestReadiness:
     def test_serving(self) -> None:
-        assert readiness.is_serving([1, 2])(seen()) is None
-        assert readiness.is_serving([1, 2])(seen(leader=-1)) == "t-0 has no leader"
-        assert readiness.is_serving([1])(seen(leader=-1)) is None, "a replica is not running"
-        assert readiness.is_serving([1, 2, 3])(seen()) == "it knows brokers [1, 2], not [3]"
+        assert cluster.is_serving([1, 2])(seen()) is None
+        assert cluster.is_serving([1, 2])(seen(leader=-1)) == "t-0 has no leader"
+        assert cluster.is_serving([1])(seen(leader=-1)) is None, "a replica is not running"
+        assert cluster.is_serving([1, 2, 3])(seen()) == "it knows brokers [1, 2], not [3]"
         headless = seen()
         headless.controller_id = -1
-        assert readiness.is_serving([1, 2])(headless) == "it knows no controller"
+        assert cluster.is_serving([1, 2])(headless) == "it knows no controller"
 
     def test_in_sync(self) -> None:
-        assert readiness.is_in_sync([1, 2])(seen()) is None
-        problem = readiness.is_in_sync([1, 2])(seen(isr=(1,)))
+        assert cluster.is_in_sync([1, 2])(seen()) is None
+        problem = cluster.is_in_sync([1, 2])(seen(isr=(1,)))
         assert problem == "t-0 has replicas [1, 2], in sync are [1]"
-        assert readiness.is_in_sync([1])(seen(isr=(1,))) is None
-        assert readiness.is_in_sync([1, 3])(seen()) == "it knows brokers [1, 2], not [3]"
+        assert cluster.is_in_sync([1])(seen(isr=(1,))) is None
+        assert cluster.is_in_sync([1, 3])(seen()) == "it knows brokers [1, 2], not [3]"
 
     def test_has_topic(self) -> None:
-        assert readiness.has_topic("t", 1)(seen()) is None
-        assert readiness.has_topic("t", 2)(seen()) == "1 of 2 have a leader"
-        assert readiness.has_topic("t", 1)(seen(leader=-1)) == "0 of 1 have a leader"
-        assert readiness.has_topic("u", 1)(seen()) == "topic u is unknown"
-        assert "LEADER_NOT_AVAILABLE" in str(readiness.has_topic("t", 1)(seen(error=5)))
+        assert cluster.has_topic("t", 1)(seen()) is None
+        assert cluster.has_topic("t", 2)(seen()) == "1 of 2 have a leader"
+        assert cluster.has_topic("t", 1)(seen(leader=-1)) == "0 of 1 have a leader"
+        assert cluster.has_topic("u", 1)(seen()) == "topic u is unknown"
+        assert "LEADER_NOT_AVAILABLE" in str(cluster.has_topic("t", 1)(seen(error=5)))

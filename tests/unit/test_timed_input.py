@@ -12,7 +12,7 @@ from spark_kafka_sink.report.figures import shares
 from spark_kafka_sink.spark.timed_input import TimedInput
 
 ROWS = pa.record_batch([pa.array([b"v"])], names=["value"])
-MODULE = "spark_kafka_sink.localkafka.toolbox"
+MODULE = "spark_kafka_sink.localkafka.processes"
 
 
 def task(metrics: ProducerMetrics, loads: bool) -> ProducerMetrics:

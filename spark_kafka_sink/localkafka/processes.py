@@ -1,0 +1,360 @@
+"""The processes of a local Kafka: brokers and Kafka's Java programs, run by the keeper."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.environment import child_environment
+from spark_kafka_sink.localkafka import settings
+from spark_kafka_sink.localkafka.certificates import write_private
+from spark_kafka_sink.localkafka.errors import LocalKafkaError, tail_of
+from spark_kafka_sink.localkafka.jars import fetch_jars, find_java_for_kafka
+
+# --- the parent's side of the keeper process -----------------------------------------------------
+
+_MODULE = "spark_kafka_sink.localkafka.keeper"
+_CLOSE_TIMEOUT_S = 60
+_WAIT_SLICE_MS = 100
+_READ_BYTES = 65536
+
+
+class KeeperClient:
+    """Starts a keeper, and processes through it. Methods may be called from several threads.
+
+    ``folder``: the data folder, which the keeper removes at the end.
+    """
+
+    def __init__(self, parent_folder: Path) -> None:
+        self._owner_pid = os.getpid()
+        self._lock = threading.Lock()
+        self._next_id = 1
+        self._clock = SystemClock()
+        # A session of its own: Ctrl-C in a terminal reaches this process only, which then decides.
+        # The pipe's ends are not inherited by programs that this process starts (PEP 446).
+        # Python puts the working directory first on the module path: not wherever we happen to be.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(self._owner_pid), str(parent_folder.absolute())],
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=child_environment(),
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin = self._process.stdin
+        self._stdout = self._process.stdout
+        try:
+            self.folder = Path(self._receive(0)["folder"])
+        except BaseException:
+            self._close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self, name: str, argv: Sequence[str], stdout: Path, stderr: Path) -> int:
+        """Start a process and return its id. Its output is appended to the files."""
+        files = {"stdout": str(stdout), "stderr": str(stderr)}
+        return int(self._request(do="start", name=name, argv=list(argv), **files))
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal; nothing happens if the process has ended."""
+        self._request(do="signal", name=name, number=int(number))
+
+    def wait(self, names: Sequence[str], timeout_ms: int) -> dict[str, int]:
+        """Exit codes of those ``names`` that have ended. Waits for the first."""
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        while True:
+            left_ms = max(0, deadline_ms - self._clock.now_ms())
+            # In slices: another thread's signal must not wait until a process ends.
+            slice_ms = min(left_ms, _WAIT_SLICE_MS)
+            codes = self._request(do="wait", names=list(names), timeout_ms=slice_ms)
+            if codes or slice_ms == left_ms:
+                return {name: int(code) for name, code in codes.items()}
+
+    def close(self) -> None:
+        """End the keeper with all that it started. A forked child of the owner does nothing."""
+        if os.getpid() == self._owner_pid:
+            self._close()
+            shutil.rmtree(self.folder, ignore_errors=True)  # if the keeper was itself killed
+
+    def _close(self) -> None:
+        with suppress(OSError):
+            self._stdin.close()
+        self._drain()
+        # Normally all have ended by now. The group outlives a keeper that was itself killed, and
+        # its id cannot belong to another group before wait().
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._stdout.close()
+
+    def _drain(self) -> None:
+        """Wait until the keeper has closed its end, which it does last."""
+        descriptor = self._stdout.fileno()
+        while select.select([descriptor], [], [], _CLOSE_TIMEOUT_S)[0]:
+            if not os.read(descriptor, _READ_BYTES):
+                return
+
+    def _request(self, **command: Any) -> Any:
+        if os.getpid() != self._owner_pid:
+            raise LocalKafkaError(f"this LocalKafka belongs to process {self._owner_pid}")
+        with self._lock:
+            request_id = self._next_id
+            self._next_id += 1
+            line = json.dumps({"id": request_id, **command}) + "\n"
+            try:
+                self._stdin.write(line.encode())
+                self._stdin.flush()
+            except (OSError, ValueError) as error:
+                raise LocalKafkaError(f"the keeper process has ended: {error}") from error
+            return self._receive(request_id)
+
+    def _receive(self, request_id: int) -> Any:
+        """The answer to a request; answers to interrupted earlier ones are dropped."""
+        for line in iter(self._stdout.readline, b""):
+            answer = json.loads(line)
+            if answer["id"] == request_id:
+                if "error" in answer:
+                    raise LocalKafkaError(f"keeper process: {answer['error']}")
+                return answer["result"]
+        raise LocalKafkaError("the keeper process ended unexpectedly, and the brokers with it")
+
+
+# --- one broker ----------------------------------------------------------------------------------
+
+_KILL_TIMEOUT_MS = 30_000
+
+
+class _State(Enum):
+    """What was last done to the process; one that died by itself is found by ``wait``."""
+
+    RUNNING = auto()
+    PAUSED = auto()
+    STOPPED = auto()
+
+
+class BrokerProcess:
+    """``name`` is the process's name at the keeper, ``pid`` the id of the latest process."""
+
+    def __init__(self, keeper: KeeperClient, broker_id: int, folder: Path) -> None:
+        self._keeper = keeper
+        self._state = _State.STOPPED
+        self.broker_id = broker_id
+        self.name = f"broker-{broker_id}"
+        self.folder = folder / self.name
+        self.data_directory = self.folder / "data"
+        self.log_file = self.folder / "broker.log"
+        self.properties_file = self.folder / "server.properties"
+        self.pid = -1
+        self.folder.mkdir()
+
+    @property
+    def is_running(self) -> bool:
+        return self._state is _State.RUNNING
+
+    @property
+    def is_alive(self) -> bool:
+        """Running or paused."""
+        return self._state is not _State.STOPPED
+
+    def start(self, command: list[str]) -> None:
+        self.pid = self._keeper.start(self.name, command, self.log_file, self.log_file)
+        self._state = _State.RUNNING
+
+    def stop(self, timeout_ms: int) -> None:
+        """Shut down cleanly. Raises LocalKafkaError if that takes too long."""
+        if not self.is_alive:
+            return
+        self._signal(signal.SIGTERM)
+        if self._state is _State.PAUSED:
+            self._signal(signal.SIGCONT)
+        # Until it has ended, it counts as running: then it can still be killed.
+        self._state = _State.RUNNING
+        advice = "a shutdown needs a quorum of running nodes, kill() does not"
+        self._await_end(timeout_ms, advice)
+
+    def kill(self) -> None:
+        if self.is_alive:
+            self._signal(signal.SIGKILL)
+            self._await_end(_KILL_TIMEOUT_MS, "it is in a system call that cannot be interrupted")
+
+    def pause(self) -> None:
+        self._require(_State.RUNNING, "pause")
+        self._signal(signal.SIGSTOP)
+        self._state = _State.PAUSED
+
+    def resume(self) -> None:
+        self._require(_State.PAUSED, "resume")
+        self._signal(signal.SIGCONT)
+        self._state = _State.RUNNING
+
+    def failure(self, exit_code: int) -> str:
+        """What to say about a broker that ended by itself."""
+        return (
+            f"broker {self.broker_id} ended by itself with code {exit_code}. The end of its log:\n"
+            f"{tail_of(self.log_file)}"
+        )
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._keeper.signal(self.name, number)
+
+    def _require(self, state: _State, what: str) -> None:
+        if self._state is not state:
+            now = self._state.name.lower()
+            raise LocalKafkaError(f"cannot {what} broker {self.broker_id}: it is {now}")
+
+    def _await_end(self, timeout_ms: int, advice: str) -> None:
+        if not self._keeper.wait([self.name], timeout_ms):
+            raise LocalKafkaError(
+                f"broker {self.broker_id} did not end within {timeout_ms} ms: {advice}. The end of "
+                f"its log:\n{tail_of(self.log_file)}"
+            )
+        self._state = _State.STOPPED
+
+
+_PACKAGES = ("org/apache/kafka/", "kafka/")
+
+
+def find_tool_class(jars: Sequence[Path], name: str) -> str:
+    """Full name of the class called ``name``: tools move between packages from version to version.
+
+    A name with a dot is full already. Raises LocalKafkaError if no jar, or more than one package,
+    has it.
+    """
+    if "." in name:
+        return name
+    suffix = f"/{name}.class"
+    found = {
+        entry
+        for jar in jars
+        if jar.name.startswith(("kafka", "connect"))
+        for entry in zipfile.ZipFile(jar).namelist()
+        if entry.endswith(suffix) and entry.startswith(_PACKAGES)
+    }
+    in_tools = {entry for entry in found if "/tools/" in entry} or found
+    if len(in_tools) != 1:
+        what = f"is ambiguous: {sorted(in_tools)}" if in_tools else "is no class of this Kafka"
+        raise LocalKafkaError(f"{name} {what}")
+    return in_tools.pop().removesuffix(".class").replace("/", ".")
+
+
+# --- the Java programs of one version of Kafka ---------------------------------------------------
+
+# Kafka's own dependencies bring no logger: without one, a broker that fails logs nothing.
+LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
+_FORMAT_TIMEOUT_MS = 300_000
+
+
+def broker_jars(version: str) -> tuple[list[str], str]:
+    """Return the modules that a broker of this version needs, and the name of their folder."""
+    return [f"org.apache.kafka:kafka_2.13:{version}", LOGGER_MODULE], f"kafka-{version}"
+
+
+def tool_jars(version: str) -> tuple[list[str], str]:
+    """Return the modules of the command-line tools, and the name of their folder."""
+    kafka = [f"org.apache.kafka:{name}:{version}" for name in ("kafka_2.13", "kafka-tools")]
+    return [*kafka, LOGGER_MODULE], f"kafka-tools-{version}"
+
+
+class Toolbox:
+    """Java is looked for and jars are fetched when they are needed.
+
+    All methods raise LocalKafkaError.
+    """
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+        self._runs = 0
+
+    @cached_property
+    def _java(self) -> str:
+        return find_java_for_kafka(self._version)
+
+    @cached_property
+    def _jars(self) -> list[Path]:
+        return fetch_jars(*broker_jars(self._version))
+
+    def fetch(self) -> None:
+        """What brokers need is there afterwards."""
+        assert self._java
+        assert self._jars
+
+    def broker_command(self, heap: str, folder: Path, jvm_options: Sequence[str]) -> list[str]:
+        """The command that runs a broker on ``folder/server.properties``."""
+        return settings.broker_command(self._java, self._jars, heap, folder, jvm_options)
+
+    def run(
+        self, keeper: KeeperClient, class_name: str, arguments: Sequence[str], timeout_ms: int
+    ) -> str:
+        """What a command-line class prints on stdout. Its jars are fetched at the first call."""
+        jars = fetch_jars(*tool_jars(self._version))
+        full_name = find_tool_class(jars, class_name)
+        self._runs += 1
+        name = f"tool-{self._runs}"
+        stdout, stderr = keeper.folder / f"{name}.out", keeper.folder / f"{name}.err"
+        command = settings.tool_command(self._java, jars, keeper.folder, full_name, arguments)
+        keeper.start(name, command, stdout, stderr)
+        code = keeper.wait([name], timeout_ms).get(name)
+        if code is None:
+            keeper.signal(name, signal.SIGKILL)
+            raise LocalKafkaError(
+                f"{full_name} did not end within {timeout_ms} ms:\n{tail_of(stderr)}"
+            )
+        if code:
+            raise LocalKafkaError(f"{full_name} ended with code {code}:\n{tail_of(stderr)}")
+        return stdout.read_text(encoding="utf-8", errors="replace")
+
+    def format(
+        self,
+        keeper: KeeperClient,
+        brokers: Sequence[BrokerProcess],
+        scram_credentials: Sequence[str],
+    ) -> None:
+        """Prepare every data directory, all nodes at once.
+
+        scram_credentials : with which users log in, as ``--add-scram`` takes them.
+        """
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # A leading dash would be taken for an option.
+        arguments = ["format", f"--cluster-id={cluster_id}"]
+        for credential in scram_credentials:
+            arguments += ["--add-scram", credential]
+        for broker in brokers:
+            given = [*arguments, "--config", str(broker.properties_file)]
+            if scram_credentials:
+                # In a file: what stands on a command line can be read by everybody on the machine.
+                # Older Kafkas know neither the users nor such a file.
+                file = write_private(broker.folder / "format.arguments", "\n".join(given))
+                given = [f"@{file}"]
+            command = settings.tool_command(
+                self._java, self._jars, broker.folder, "kafka.tools.StorageTool", given
+            )
+            keeper.start(f"format-{broker.broker_id}", command, broker.log_file, broker.log_file)
+        for broker in brokers:
+            name = f"format-{broker.broker_id}"
+            code = keeper.wait([name], _FORMAT_TIMEOUT_MS).get(name)
+            if code != 0:
+                raise LocalKafkaError(
+                    f"the data directory could not be formatted (exit code {code}), check "
+                    f"server_properties:\n{tail_of(broker.log_file)}"
+                )
