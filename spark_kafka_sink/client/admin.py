@@ -17,11 +17,10 @@ from spark_kafka_sink.client.blocking import BlockingClient
 from spark_kafka_sink.client.rounds import Call
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.channels import open_channel_of
+from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses
-from spark_kafka_sink.network.settings import ClientSettings
-from spark_kafka_sink.network.transport import SelectorNetwork
+from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,

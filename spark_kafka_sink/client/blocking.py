@@ -31,10 +31,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.rounds import SILENT_MS, Asked, Call, Round
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
-from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Message, Request

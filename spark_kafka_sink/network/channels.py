@@ -1,5 +1,6 @@
-"""Byte streams over the operating system's sockets: what the selector needs of one, and the one in
-clear text. ``tls.py`` has the other.
+"""Byte streams over sockets: the interface that the selector needs, and the stream in clear text.
+
+``tls.py`` has the stream inside TLS.
 
 Source: ``KafkaChannel``, ``TransportLayer``, ``PlaintextTransportLayer``.
 """
@@ -16,7 +17,6 @@ from typing import Protocol
 
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.types import Buffer
-from spark_kafka_sink.security.security import Security
 
 RECEIVE_BYTES = 65536
 # POSIX guarantees 16, Linux and macOS allow 1024 buffers in one sendmsg.
@@ -104,15 +104,6 @@ def check_connected(sock: socket.socket) -> None:
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise broken(code)
-
-
-def open_channel_of(security: Security) -> OpenChannel:
-    """Opens channels as ``security`` wants them: in clear text, or inside TLS."""
-    if security.tls is None:
-        return PlaintextChannel
-    from spark_kafka_sink.network.tls import TlsChannels  # loads ssl
-
-    return TlsChannels(security.tls.context, security.tls.explain)
 
 
 class PlaintextChannel:

@@ -1,16 +1,17 @@
-"""Requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
+"""Send requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
 
-For one thread, which calls ``poll`` again and again; only ``wakeup`` may be called from another.
-Time and sockets are passed in.
+One thread calls ``poll`` again and again; another thread may call only ``wakeup``. Time and sockets
+are passed in.
 
-Source: ``NetworkClient``.
+Source: ``NetworkClient``, ``ClusterConnectionStates``; KIP-219, KIP-601.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
@@ -20,13 +21,6 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
-from spark_kafka_sink.network.broker_pauses import BrokerPauses
-from spark_kafka_sink.network.connector import (
-    NOT_AUTHENTICATED_IN_TIME,
-    SESSION_OVER_AT_ONCE,
-    Connector,
-    hint_at_sasl,
-)
 from spark_kafka_sink.network.interface import (
     Connected,
     Disconnected,
@@ -43,9 +37,10 @@ from spark_kafka_sink.network.node_connection import (
     NodeConnection,
     OnComplete,
 )
-from spark_kafka_sink.network.settings import ClientSettings
 from spark_kafka_sink.protocol.api import BrokerApiVersions
+from spark_kafka_sink.protocol.authentication import Authentication
 from spark_kafka_sink.protocol.connection import (
+    Connection,
     InFlightRequest,
     Outgoing,
     ResponseReceived,
@@ -54,6 +49,166 @@ from spark_kafka_sink.protocol.connection import (
 from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
+
+
+class ClientSettings(NamedTuple):
+    """The network part of the producer's configuration; Kafka's keys with dots as underscores."""
+
+    client_id: str
+    request_timeout_ms: int
+    max_in_flight_requests_per_connection: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    socket_connection_setup_timeout_max_ms: int
+    connections_max_idle_ms: int
+
+    @classmethod
+    def of(cls, config: Any) -> ClientSettings:
+        """The settings out of a configuration that has fields of the same names."""
+        return cls(**{name: getattr(config, name) for name in cls._fields})
+
+
+class BrokerPauses:
+    """Pauses of all brokers, as far back as somebody may ask.
+
+    When a quota is used up, a broker answers at once, with ``throttle_time_ms``, and reads nothing
+    more from the connection until that is over (KIP-219). What waits for the end of a pause is not
+    late: it does not expire, and neither does the wait for memory that it holds. The Java client
+    lets both expire.
+
+    latest_end_ms: when the last of those that are known ends
+    """
+
+    def __init__(self) -> None:
+        self.latest_end_ms = 0
+        self._by_node: dict[int, list[tuple[int, int]]] = {}
+
+    def note(self, node_id: int, from_ms: int, until_ms: int) -> None:
+        """A broker asks for a pause. One that begins before the end of another goes on with it."""
+        pauses = self._by_node.setdefault(node_id, [])
+        if pauses and from_ms <= pauses[-1][1]:
+            from_ms, before_ms = pauses.pop()
+            until_ms = max(until_ms, before_ms)
+        pauses.append((from_ms, until_ms))
+        self.latest_end_ms = max(self.latest_end_ms, until_ms)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether somebody may have to ask."""
+        return any(self._by_node.values())
+
+    def between(self, node_id: int, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
+        """What of the time between the two was a pause of this broker: from when until when."""
+        return [
+            (max(from_ms, since_ms), min(until_ms, now_ms))
+            for from_ms, until_ms in self._by_node.get(node_id, ())
+            if from_ms < now_ms and until_ms > since_ms
+        ]
+
+    def forget_before(self, at_ms: int) -> None:
+        """Nobody will ask about the time before ``at_ms`` any more."""
+        for pauses in self._by_node.values():
+            while pauses and pauses[0][1] < at_ms:
+                del pauses[0]
+
+
+NOT_AUTHENTICATED_IN_TIME = (
+    "connected, but not authenticated within kafka.socket.connection.setup.timeout.ms"
+)
+SESSION_OVER_AT_ONCE = (
+    "connected and authenticated, but the session was over at once: look at the brokers' "
+    "connections.max.reauth.ms, at the token's life, and at the clocks"
+)
+
+
+class Connector:
+    """The steps from a node to a connection that speaks, each taken when the one before is done.
+
+    The steps are host name, address, channel and first request.
+
+    Source: ``NetworkClient.initiateConnect``.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        network: Network,
+        rng: RandomSource,
+        converse: Converse | None,
+    ) -> None:
+        """``converse``: begins the conversation that authenticates a connection, None for none."""
+        self._settings = settings
+        self._network = network
+        self._rng = rng
+        self._converse = converse
+        self._pause = ExponentialBackoff(
+            settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, rng
+        )
+        self._set_up_time = ExponentialBackoff(
+            settings.socket_connection_setup_timeout_ms,
+            settings.socket_connection_setup_timeout_max_ms,
+            rng,
+        )
+
+    def pause_ms(self, connection: NodeConnection) -> int:
+        """How long to wait after the next failure."""
+        return self._pause.backoff_ms(connection.failed_attempts)
+
+    def begin(self, connection: NodeConnection, node: Node, channel_id: int, now_ms: int) -> None:
+        """Connect to an address that was not tried yet, or ask for the addresses of the name."""
+        if (node.host, node.port) != (connection.node.host, connection.node.port):
+            connection.addresses = []
+        connection.node = node
+        connection.last_used_ms = connection.connect_started_ms = now_ms
+        connection.channel_id = channel_id
+        if connection.addresses:
+            self.to_next_address(connection, now_ms)
+        else:
+            connection.change(ConnectionEvent.RESOLVE)
+            self._network.resolve(channel_id, node.host, node.port)
+
+    def to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
+        """Each attempt takes the next address; when all were tried, the name is asked again."""
+        connection.change(ConnectionEvent.CONNECT)
+        timeout_ms = self._set_up_time.backoff_ms(connection.failed_set_ups)
+        connection.set_up_deadline_ms = now_ms + timeout_ms
+        address = connection.addresses.pop(0)
+        self._network.connect(connection.channel_id, address, connection.node.host)
+
+    def open(self, connection: NodeConnection, now_ms: int) -> None:
+        """Begin to speak on a channel that has just been connected.
+
+        What comes before the first request of others has the time of any request; with SASL, where
+        it is several requests and a part of setting the connection up, what is left of that time.
+        """
+        connection.change(ConnectionEvent.CONNECTED)
+        deadline_ms = now_ms + self._settings.request_timeout_ms
+        authentication = None
+        if self._converse is not None:
+            converse, host = self._converse, connection.node.host
+            authentication = Authentication(lambda: converse(host), self._rng)
+            deadline_ms = connection.set_up_deadline_ms
+        connection.protocol = Connection(self._settings.client_id, authentication)
+        connection.metrics.connected()
+        buffers = connection.protocol.open(now_ms, deadline_ms)
+        connection.note_sent(buffers, now_ms)
+        self._network.send(connection.channel_id, buffers)
+
+
+def hint_at_sasl(connection: NodeConnection) -> str:
+    """What it may mean that a connection was lost, if it was the first request that was not
+    answered; empty otherwise.
+    """
+    protocol = connection.protocol
+    if protocol is None or protocol.is_authenticated or connection.has_answered:
+        return ""
+    if not (connection.is_connected and protocol.in_flight):
+        return ""
+    return (
+        ", before the first answer. A listener with SASL does that: does "
+        "kafka.security.protocol have to be SASL_SSL or SASL_PLAINTEXT?"
+    )
 
 
 class NetworkClient:

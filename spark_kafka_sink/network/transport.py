@@ -32,8 +32,18 @@ from spark_kafka_sink.network.interface import (
 )
 from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol.types import Buffer
+from spark_kafka_sink.security.security import Security
 
 USE_OS_BUFFER_SIZE = -1
+
+
+def open_channel_of(security: Security) -> OpenChannel:
+    """Opens channels as ``security`` wants them: in clear text, or inside TLS."""
+    if security.tls is None:
+        return PlaintextChannel
+    from spark_kafka_sink.network.tls import TlsChannels  # loads ssl
+
+    return TlsChannels(security.tls.context, security.tls.explain)
 
 
 class SelectorNetwork:

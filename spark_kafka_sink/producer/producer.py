@@ -33,11 +33,9 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records, highest_partitions
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.channels import open_channel_of
-from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
-from spark_kafka_sink.network.settings import ClientSettings
-from spark_kafka_sink.network.transport import SelectorNetwork
+from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.batch_finisher import Finishers

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.network.broker_pauses import BrokerPauses
+from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.producer_batch import ProducerBatch

@@ -19,13 +19,13 @@ MUTANTS = (
     ),
     Mutant("network/client.py", "if not request.is_own]", "]", _GUARDS),
     Mutant(
-        "network/connector.py",
+        "network/client.py",
         "if (node.host, node.port) != (connection.node.host, connection.node.port):",
         "if False:",
         _GUARDS,
     ),
     Mutant(
-        "network/connector.py",
+        "network/client.py",
         "protocol.is_authenticated or connection.has",
         "connection.has",
         _GUARDS,
@@ -38,7 +38,7 @@ MUTANTS = (
     ),
     Mutant("network/transport.py", "            sock.close()\n", "", _GUARDS),
     Mutant(
-        "network/broker_pauses.py",
+        "network/client.py",
         "                del pauses[0]",
         "                break",
         _GUARDS,

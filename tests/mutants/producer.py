@@ -260,7 +260,7 @@ _QUOTA_WAITS = (
 
 _BROKER_PAUSES = (
     Mutant(
-        "network/broker_pauses.py",
+        "network/client.py",
         "            until_ms = max(until_ms, before_ms)\n",
         "",
         ("unit/test_quota_waits.py",),

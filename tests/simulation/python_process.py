@@ -20,7 +20,7 @@ import pyspark
 from spark_kafka_sink.base.errors import ProducerClosedError
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.network.settings import ClientSettings
+from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.spark import task

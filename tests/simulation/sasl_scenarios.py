@@ -5,7 +5,7 @@ is made for, it raises AssertionError or the error that fails the task.
 from __future__ import annotations
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.network.connector import SESSION_OVER_AT_ONCE
+from spark_kafka_sink.network.client import SESSION_OVER_AT_ONCE
 from tests.simulation.harness import Simulation
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl, options_of
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.settings import ClientSettings
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
 from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.simulation.time import SimClock

@@ -10,7 +10,7 @@ import pytest
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.clock import LONGEST_WAIT_MS, wait_seconds
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.network.settings import ClientSettings
+from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.transport import SelectorNetwork
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from tests.simulation.time import SimClock

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.settings import ClientSettings
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.monitor import ThreadMonitor

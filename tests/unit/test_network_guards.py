@@ -23,10 +23,8 @@ from spark_kafka_sink.client.rounds import Asked as AskedCall
 from spark_kafka_sink.client.rounds import Call, Round
 from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.network.broker_pauses import BrokerPauses
 from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.connector import hint_at_sasl
+from spark_kafka_sink.network.client import BrokerPauses, NetworkClient, hint_at_sasl
 from spark_kafka_sink.network.interface import (
     Address,
     Connected,

@@ -26,7 +26,7 @@ from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.network.broker_pauses import BrokerPauses
+from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer import pool
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.network.broker_pauses import BrokerPauses
+from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.monitor import ThreadMonitor

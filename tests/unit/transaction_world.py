@@ -11,8 +11,7 @@ from spark_kafka_sink.base.errors import (
     transaction_advice_for,
 )
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.settings import ClientSettings
+from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.producer.repeated_request import Backoffs, RepeatedRequest
 from spark_kafka_sink.producer.transaction_manager import (
