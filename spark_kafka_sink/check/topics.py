@@ -14,8 +14,7 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError, advice_for, error_for_code
 from spark_kafka_sink.base.model import NO_NODE_ID
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.configs import configs_or_reason
+from spark_kafka_sink.client.admin import AdminClient, configs_or_reason
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL

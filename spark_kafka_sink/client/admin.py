@@ -1,31 +1,46 @@
-"""What a cluster is asked for, and waited for: metadata, brokers, topics.
+"""Ask a cluster for metadata, brokers, topics and settings, and create topics; each call waits.
 
-For what happens once and may wait: checks on the driver before the first task, and the local Kafka.
-Every wait ends at a deadline, an instant of the injected clock in milliseconds.
+Drivers and the local Kafka use it where waiting is allowed: for checks before the first task. Tasks
+use it to create topics. Every wait ends at a deadline, an instant of the injected clock in
+milliseconds.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from random import Random
 
 from spark_kafka_sink.base.backoff import RandomSource
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.errors import BootstrapError, BrokerError, error_for_code, error_named
+from spark_kafka_sink.base.errors import (
+    BootstrapError,
+    BrokerError,
+    TopicError,
+    error_for_code,
+    error_named,
+)
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.blocking import BlockingClient
-from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.client.blocking import BlockingClient, Call
 from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT, TopicCreation
 from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
 from spark_kafka_sink.protocol.messages.create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from spark_kafka_sink.protocol.messages.describe_configs import (
+    TOPIC_RESOURCE,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
 )
 from spark_kafka_sink.protocol.messages.metadata import (
     MetadataRequest,
@@ -256,3 +271,105 @@ def _not_told(topic: CreatableTopic) -> BrokerError:
 
 def _is_retriable(error: BrokerError | None) -> bool:
     return error is not None and error.error.retriable
+
+
+CREATION_TIMEOUT_MS = 60_000
+"""Time for three answers, each given twice as long as the one before: a controller that takes ten
+seconds for each is waited for. Source: ``default.api.timeout.ms``."""
+
+
+def create_missing(
+    admin: AdminClient,
+    topics: Sequence[str],
+    creation: TopicCreation,
+    timeout_ms: int = CREATION_TIMEOUT_MS,
+) -> None:
+    """Create ``topics``. One that exists already is left as it is.
+
+    Several drivers and tasks may do so at once: whoever is second finds the topic there.
+
+    Raises TopicError with the brokers' reason, e.g. a replication factor beyond their number.
+    """
+    configs = [CreatableTopicConfig(name, value) for name, value in creation.configs]
+    wanted = [
+        CreatableTopic(topic, creation.partitions, creation.replication_factor, configs=configs)
+        for topic in topics
+    ]
+    for topic, error in admin.create_topics(wanted, timeout_ms).items():
+        if error is not None and error.error.name != "TOPIC_ALREADY_EXISTS":
+            hint = _hint(error.error.name, creation)
+            raise TopicError(
+                f"topic '{topic}' cannot be created by {creation.asked_by}: {error}{hint}",
+                error.error,
+            )
+
+
+def _hint(error_name: str, creation: TopicCreation) -> str:
+    """The option to set, for errors that an option causes."""
+    if error_name == "INVALID_PARTITIONS" and creation.partitions == BROKER_DEFAULT:
+        both = creation.replication_factor == BROKER_DEFAULT
+        return (
+            " Brokers older than Kafka 2.4 have no default to use: set topic.creation.partitions"
+            + (f" and {creation.replicas_by}" if both else "")
+        )
+    if error_name != "INVALID_REPLICATION_FACTOR":
+        return ""
+    if creation.replication_factor == BROKER_DEFAULT:
+        return (
+            ". The brokers' default.replication.factor is more than there are brokers, or they are "
+            f"older than Kafka 2.4 and have no default: set {creation.replicas_by}, to "
+            "1 for a cluster of one broker"
+        )
+    return (
+        f". {creation.replicas_by} = {creation.replication_factor} is more than there "
+        "are brokers: set it to their number at most, to 1 for a cluster of one broker"
+    )
+
+
+logger = logging.getLogger(__name__)
+
+_NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
+
+
+def configs_of(
+    admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
+) -> dict[str, str]:
+    """Configuration of a topic or broker; empty, and told in the log, when there is none to be had:
+    this principal may not see it, or ``node`` does not answer.
+    """
+    found, reason = configs_or_reason(admin, node, kind, name, keys, deadline_ms)
+    if reason:
+        what = f"{', '.join(keys)} of {'topic' if kind == TOPIC_RESOURCE else 'broker'} {name}"
+        logger.warning(f"{what} not checked: {reason}")
+    return found
+
+
+def configs_or_reason(
+    admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
+) -> tuple[dict[str, str], str]:
+    """Configuration of a topic or broker, or why there is none to be had; nothing is logged.
+
+    Asks with DescribeConfigs, as far as this principal may see the settings.
+
+    Raises BrokerError for what is neither a lack of permission nor of an answer.
+    """
+    call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
+    attempts = 0
+    while True:
+        (answer,) = admin.request_all([call], deadline_ms)
+        results = answer.results if isinstance(answer, DescribeConfigsResponse) else []
+        # A topic that was just created is not known to every broker yet.
+        is_retriable = any(error_for_code(result.error_code).retriable for result in results)
+        if not is_retriable or not admin.pause(attempts, deadline_ms):
+            break
+        attempts += 1
+    reason = "" if results else f"{node} did not answer DescribeConfigs"
+    found: dict[str, str] = {}
+    for result in results:
+        error = error_for_code(result.error_code)
+        if error.name in _NOT_ALLOWED:
+            reason = str(error)
+        elif result.error_code:
+            raise BrokerError(error, f"DescribeConfigs of {name}", result.error_message)
+        found.update({c.name: c.value for c in result.configs if c.value is not None})
+    return found, reason

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.coordination import Verdict, find_requests, found_in
+from spark_kafka_sink.client.coordinators import Verdict, find_requests, found_in
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.metadata import Metadata

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.errors import BrokerError, KafkaErrorCode, UnsupportedVersionError
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.coordination import Verdict, verdict_on
+from spark_kafka_sink.client.coordinators import Verdict, verdict_on
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import OnComplete
 from spark_kafka_sink.protocol.schema import Request

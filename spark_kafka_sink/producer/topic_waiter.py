@@ -11,8 +11,7 @@ from typing import Protocol
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import TopicError
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.client.admin import AdminClient, create_missing
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.cluster import ClusterAccess

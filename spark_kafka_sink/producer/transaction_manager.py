@@ -26,7 +26,7 @@ from typing import NamedTuple
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_for_code, error_named
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.coordination import (
+from spark_kafka_sink.client.coordinators import (
     Verdict,
     add_partitions_request,
     results_in,

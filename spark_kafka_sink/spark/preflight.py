@@ -26,8 +26,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.client.admin import AdminClient, create_missing
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation

@@ -7,8 +7,7 @@ So that all tasks of a batch, and each attempt at one, come to the same about th
 from __future__ import annotations
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.configs import configs_of
+from spark_kafka_sink.client.admin import AdminClient, configs_of
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig, RowRules
 from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
 

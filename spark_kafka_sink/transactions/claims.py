@@ -12,8 +12,8 @@ from typing import NamedTuple
 from spark_kafka_sink.base.errors import BrokerError, error_for_code
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.coordination import Verdict, verdict_on
-from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.client.coordinators import Verdict, verdict_on
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,

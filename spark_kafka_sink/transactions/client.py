@@ -17,13 +17,14 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.coordination import (
+from spark_kafka_sink.client.blocking import Call
+from spark_kafka_sink.client.coordinators import (
+    Coordinators,
+    Question,
     add_partitions_request,
     results_in,
     worst_of,
 )
-from spark_kafka_sink.client.coordinators import Coordinators, Question
-from spark_kafka_sink.client.rounds import Call
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )

@@ -19,8 +19,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.blocking import HaveMoved
-from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.client.blocking import Call, HaveMoved
 from spark_kafka_sink.protocol.messages import fetch, list_offsets
 from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceData,

@@ -11,9 +11,7 @@ from spark_kafka_sink.base.errors import (
     TopicError,
     error_for_code,
 )
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.configs import configs_of
-from spark_kafka_sink.client.topics import CREATION_TIMEOUT_MS
+from spark_kafka_sink.client.admin import CREATION_TIMEOUT_MS, AdminClient, configs_of
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
 from spark_kafka_sink.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE

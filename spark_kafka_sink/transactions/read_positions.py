@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_for_code, error_named
 from spark_kafka_sink.base.model import NO_OFFSET, Node, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.protocol.messages import describe_producers, list_offsets
 from spark_kafka_sink.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
 from spark_kafka_sink.protocol.schema import Message

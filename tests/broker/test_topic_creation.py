@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, TopicError
-from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.client.admin import AdminClient, create_missing
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.producer import topic_waiter

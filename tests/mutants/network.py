@@ -56,7 +56,7 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant("client/blocking.py", " or self._api_versions.get(node)", "", _GUARDS),
-    Mutant("client/configs.py", " if c.value is not None}", "}", _GUARDS),
+    Mutant("client/admin.py", " if c.value is not None}", "}", _GUARDS),
     Mutant("client/coordinators.py", " and answer.error_code == 0:", ":", _GUARDS),
     Mutant(
         "producer/producer.py",

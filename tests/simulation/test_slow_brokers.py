@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import BrokerError
-from spark_kafka_sink.client.topics import create_missing
+from spark_kafka_sink.client.admin import create_missing
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest

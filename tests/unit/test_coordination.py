@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ERRORS, error_for_code, error_named
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.client.coordination import (
+from spark_kafka_sink.client.coordinators import (
     RULES,
     Verdict,
     add_partitions_request,

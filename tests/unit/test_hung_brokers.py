@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BootstrapError, BrokerError
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
-from spark_kafka_sink.client.rounds import Call
+from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.find_coordinator import (
     Coordinator,

@@ -11,17 +11,21 @@ import pytest
 from spark_kafka_sink.base.errors import BrokerError, TopicError, error_named
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
+from spark_kafka_sink.client.admin import (
+    DEFAULT_SETTINGS,
+    AdminClient,
+    configs_or_reason,
+    create_missing,
+)
 from spark_kafka_sink.client.blocking import (
     _ANSWER_MS,
     _MOST_DOUBLINGS,
     _UNREACHABLE_PATIENCE_MS,
+    Call,
+    Round,
 )
-from spark_kafka_sink.client.configs import configs_or_reason
+from spark_kafka_sink.client.blocking import Asked as AskedCall
 from spark_kafka_sink.client.coordinators import Coordinators
-from spark_kafka_sink.client.rounds import Asked as AskedCall
-from spark_kafka_sink.client.rounds import Call, Round
-from spark_kafka_sink.client.topics import create_missing
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
 from spark_kafka_sink.network.client import BrokerPauses, NetworkClient, hint_at_sasl
