@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowRecords, arrow_records
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator import BufferPool
 from spark_kafka_sink.producer.open_batches import OpenBatches
 from spark_kafka_sink.record.compiled.append import APPENDED_ALL, BATCH_FULL
 from spark_kafka_sink.record.compiled.records import MURMUR2, Topics, assign_slots, largest_record

@@ -1,26 +1,140 @@
-"""Finished batches per partition, between the task thread that fills them and the sender thread.
+"""Finished batches per partition, between the task thread and the sender thread, and their memory.
 
 The task thread enqueues and waits; the sender asks what is ready, drains it, and completes, puts
-back or expires it. Both change queues under one monitor; what is muted is the sender's alone.
+back or expires it. Both change queues under one monitor; what is muted is the sender's alone. The
+monitor guards the buffer pool, too.
 
-Source: ``RecordAccumulator``.
+Source: ``RecordAccumulator``, ``RecordAccumulator.NodeLatencyStats``, ``BufferPool``; KIP-794.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
+
+import numpy as np
+import numpy.typing as npt
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering
+
+NO_PAGE = -1
+# The part of the stack that is kept in order: Kafka's default buffer.memory. Bounded, so that pages
+# out of a larger one do not cost more.
+_ORDERED_PAGES = 1024
+
+
+class BufferPool:
+    """``buffer.memory``: pages of ``page_size`` bytes out of one arena of ``memory_bytes``.
+
+    Pages are given back on top of a stack, so that the ones touched last, which are in the
+    processor's cache and mapped by the operating system, are used first. Its top is handed out in
+    order of address: the pages of a batch are neighbours more often than not, which makes them one
+    buffer for CRC and socket. A page is all there is: no allocation of another size, no
+    fragmentation, and no memory beyond the arena.
+
+    Not synchronised: the accumulator's monitor guards it.
+    """
+
+    def __init__(self, memory_bytes: int, page_size: int) -> None:
+        self.page_size = page_size
+        self.pages_count = memory_bytes // page_size
+        self._arena = np.empty(self.pages_count * page_size, np.uint8)
+        self.arena_address: int = self._arena.ctypes.data
+        self._view = self._arena.data
+        # The chain of each batch's pages; the kernel fills it in.
+        self.next_page: npt.NDArray[np.int32] = np.full(self.pages_count, NO_PAGE, np.int32)
+        # The lowest pages come first, so that a small job touches little memory.
+        self._free: list[int] = list(range(self.pages_count - 1, -1, -1))
+
+    @property
+    def free_count(self) -> int:
+        return len(self._free)
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.pages_count * self.page_size
+
+    @property
+    def used_bytes(self) -> int:
+        return (self.pages_count - len(self._free)) * self.page_size
+
+    def take(self, count: int) -> list[int]:
+        """``count`` pages, the lowest one last; the caller has checked ``free_count``."""
+        top = self._free[-max(count, _ORDERED_PAGES) :]
+        top.sort(reverse=True)
+        rest, taken = top[: len(top) - count], top[len(top) - count :]
+        self._free[-len(top) :] = rest
+        return taken
+
+    def give_back(self, pages: Sequence[int]) -> None:
+        """Take pages back. Their content is gone."""
+        self._free.extend(pages)
+
+    def view(self, page: int, count: int) -> memoryview:
+        """The first ``count`` bytes of ``page`` and, beyond it, of its neighbours; writable."""
+        start = page * self.page_size
+        return self._view[start : start + count]
+
+    def views(self, pages: Sequence[int], size_bytes: int) -> list[memoryview]:
+        """The first ``size_bytes`` of a chain of pages; neighbours in memory are one view."""
+        views = []
+        first, following = pages[0], pages[0] + 1
+        for page in pages[1:]:
+            if page != following:
+                count = (following - first) * self.page_size
+                views.append(self.view(first, count))
+                size_bytes -= count
+                first = page
+            following = page + 1
+        views.append(self.view(first, size_bytes))
+        return views
+
+    def chain(self, first_page: int) -> list[int]:
+        """The pages of a batch, from ``first_page`` on."""
+        pages = []
+        page = first_page
+        while page != NO_PAGE:
+            pages.append(page)
+            page = int(self.next_page[page])
+        return pages
+
+
+_NO_TIMEOUT = 0
+
+
+class NodeLatency:
+    """For each node: since when batches are ready for it that it could not take.
+
+    For ``partitioner.availability.timeout.ms`` (KIP-794).
+    """
+
+    def __init__(self, availability_timeout_ms: int) -> None:
+        self._timeout_ms = availability_timeout_ms
+        self._waiting_since_ms: dict[int, int] = {}
+        self.slow_nodes: frozenset[int] = frozenset()
+        """Nodes that have kept batches waiting for longer than the timeout."""
+
+    def note(self, node_id: int, could_send: bool, now_ms: int) -> None:
+        """A batch is ready for the node, which could take it now or could not."""
+        if self._timeout_ms == _NO_TIMEOUT:
+            return
+        if could_send:
+            self._waiting_since_ms.pop(node_id, None)
+            is_slow = False
+        else:
+            since_ms = self._waiting_since_ms.setdefault(node_id, now_ms)
+            is_slow = now_ms - since_ms > self._timeout_ms
+        if is_slow != (node_id in self.slow_nodes):
+            self.slow_nodes = self.slow_nodes ^ {node_id}
+
 
 _ABSENT = object()
 # More than there can be.

@@ -21,15 +21,14 @@ from spark_kafka_sink.columns.faults import RowFaults
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.batch_finisher import BatchFinisher, Finishers
-from spark_kafka_sink.producer.batch_splitter import Divided
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.metrics import ProducerMetrics
+from spark_kafka_sink.producer.monitor import Turns
+from spark_kafka_sink.producer.open_batches import BatchFinisher, Finishers
 from spark_kafka_sink.producer.partitioner import RandomSource
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_batch import Divided, ProducerBatch
 from spark_kafka_sink.producer.slot_assigner import SlotAssigner
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicRegistry, TopicSlots
-from spark_kafka_sink.producer.turns import Turns
 from spark_kafka_sink.record.compiled.append import APPENDED_ALL, BATCH_FULL
 
 _MAX_OPEN_MS = 1000

@@ -36,16 +36,15 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.batch_finisher import Finishers
-from spark_kafka_sink.producer.buffer_pool import BufferPool
 from spark_kafka_sink.producer.cluster import ClusterAccess, metadata_settings
 from spark_kafka_sink.producer.identity import Identities
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
+from spark_kafka_sink.producer.open_batches import Finishers
 from spark_kafka_sink.producer.rate_limit import RateLimit
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender

@@ -26,13 +26,12 @@ from spark_kafka_sink.base.model import NO_OFFSET, Node, PreparedTransaction, To
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer import delivery_errors
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.accumulator import NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.cluster import ClusterAccess
 from spark_kafka_sink.producer.identity import IdentitySource
 from spark_kafka_sink.producer.metadata import PartitionMetadata
 from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
-from spark_kafka_sink.producer.node_latency import NodeLatency
 from spark_kafka_sink.producer.produce_requests import (
     check_adds_partitions,
     highest_version,

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from spark_kafka_sink.base.model import ZERO_UUID
-from spark_kafka_sink.producer.compression_ratio import CompressionRatio
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
-from spark_kafka_sink.producer.open_batches import OpenBatches
+from spark_kafka_sink.producer.open_batches import CompressionRatio, OpenBatches
 from spark_kafka_sink.producer.partitioner import RandomSource, StickyPartitioner
 
 NO_SLOT = -1

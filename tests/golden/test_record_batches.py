@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from tests.golden import case_files as cases
 from tests.golden.producing import Golden

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_kafka_sink.producer import batch_splitter
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer import producer_batch
+from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.record.compiled.records import take_records
 from spark_kafka_sink.record.compression import create_compressor
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
@@ -63,7 +62,7 @@ def test_parts_of_few_tiny_records_stay_within_their_buffer(
         guarded.append(np.full(size + GUARD_BYTES, GUARD, dtype))
         return guarded[-1][:size]
 
-    monkeypatch.setattr(batch_splitter.np, "empty", guarded_empty)
+    monkeypatch.setattr(producer_batch.np, "empty", guarded_empty)
     records = records_at(FAR_MS, *[0] * (count - 1))
     size_bytes = RECORD_BATCH_OVERHEAD + len(records)
     whole = memoryview(bytearray(RECORD_BATCH_OVERHEAD) + records)

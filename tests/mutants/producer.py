@@ -448,14 +448,14 @@ _GUARDS = (
         _UNIT,
     ),
     Mutant(
-        "producer/node_latency.py",
+        "producer/accumulator.py",
         "            self._waiting_since_ms.pop(node_id, None)\n",
         "",
         _UNIT,
     ),
     Mutant(
-        "producer/node_latency.py",
-        "        if self._timeout_ms == _NEVER:\n            return\n",
+        "producer/accumulator.py",
+        "        if self._timeout_ms == _NO_TIMEOUT:\n            return\n",
         "",
         _UNIT,
     ),
@@ -495,19 +495,19 @@ _GUARDS = (
 
 _SPLITTER = (
     Mutant(
-        "producer/batch_splitter.py",
+        "producer/producer_batch.py",
         "if batch.size_bytes <= max_bytes or batch.records_count == 1:",
         "if batch.size_bytes <= max_bytes:",
         ("kernels/test_split_kernel.py",),
     ),
     Mutant(
-        "producer/batch_splitter.py",
+        "producer/producer_batch.py",
         "batch.may_be_appended and not parts",
         "batch.may_be_appended",
         ("kernels/test_split_kernel.py",),
     ),
     Mutant(
-        "producer/batch_finisher.py",
+        "producer/open_batches.py",
         "                self._pool.give_back(spare)",
         "                pass",
         ("simulation/test_sender.py",),

@@ -19,8 +19,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState
 from spark_kafka_sink.producer import metadata as metadata_module
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.producer_batch import BatchSplitter, ProducerBatch
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.sequences import ProducerState
 from tests.simulation import producer_scenarios as scenarios

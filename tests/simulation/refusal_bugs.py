@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.producer.batch_splitter import BatchSplitter, Divided
+from spark_kafka_sink.producer.producer_batch import BatchSplitter, Divided
 from spark_kafka_sink.producer.refusals import Refusals
 from spark_kafka_sink.producer.sequences import ProducerState, _PartitionSequences
 from tests.simulation.bugs import BUGS, Bug

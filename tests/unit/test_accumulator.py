@@ -7,8 +7,7 @@ import pytest
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering, NoNumbering, ProducerState

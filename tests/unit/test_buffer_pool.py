@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator import BufferPool
 
 PAGE = 64
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.producer.compression_ratio import CompressionRatio
+from spark_kafka_sink.producer.open_batches import CompressionRatio
 
 BATCH_SIZE = 131_072
 

@@ -28,11 +28,9 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer import pool
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator import BufferPool, NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.metadata import PartitionMetadata
 from spark_kafka_sink.producer.monitor import ThreadMonitor
-from spark_kafka_sink.producer.node_latency import NodeLatency
 from spark_kafka_sink.producer.partitioner import RoundRobinPartitioner, StickyPartitioner
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.producer.quota_waits import QuotaWaits

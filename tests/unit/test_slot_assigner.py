@@ -9,8 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.producer.accumulator import RecordAccumulator
-from spark_kafka_sink.producer.buffer_pool import BufferPool
+from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.slot_assigner import SlotAssigner
 from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicSlots
