@@ -45,7 +45,7 @@ from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics, TaskTotals
 from spark_kafka_sink.producer.monitor import Monitor, ThreadMonitor
 from spark_kafka_sink.producer.open_batches import Finishers
-from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.quotas import RateLimit
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.sender import Sender
 from spark_kafka_sink.producer.telemetry import Telemetry

@@ -4,12 +4,15 @@
 expiry, and one poll of the network. The thread around it only repeats it; tests and the simulator
 step it by hand.
 
-Source: ``Sender.runOnce``.
+:class:`Sender` decides whether a batch is complete, sent again or failed. The functions after it
+make the produce requests.
+
+Source: ``Sender.runOnce``, ``Sender.sendProduceRequests``, ``Sender.completeBatch``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -22,31 +25,44 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
     error_named,
 )
-from spark_kafka_sink.base.model import NO_OFFSET, Node, PreparedTransaction, TopicPartition
+from spark_kafka_sink.base.model import (
+    NO_OFFSET,
+    ZERO_UUID,
+    Node,
+    PreparedTransaction,
+    TopicPartition,
+)
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse
-from spark_kafka_sink.producer import delivery_errors
 from spark_kafka_sink.producer.accumulator import NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.cluster import ClusterAccess
 from spark_kafka_sink.producer.identity import IdentitySource
 from spark_kafka_sink.producer.metadata import PartitionMetadata
 from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
-from spark_kafka_sink.producer.produce_requests import (
-    check_adds_partitions,
-    highest_version,
-    produce_request,
-)
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.quota_waits import QuotaWaits
-from spark_kafka_sink.producer.rate_limit import RateLimit
-from spark_kafka_sink.producer.refusals import MESSAGE_TOO_LARGE, Refusals
+from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
+from spark_kafka_sink.producer.refusals import (
+    MESSAGE_TOO_LARGE,
+    Refusals,
+    answer_in_words,
+    expiry_error,
+    refusal_error,
+)
 from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.producer.telemetry import Telemetry
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
 from spark_kafka_sink.protocol.messages.produce import (
+    ADDS_PARTITIONS_VERSION,
+    TOPIC_IDS_VERSION,
+    PartitionProduceData,
     PartitionProduceResponse,
+    ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
 )
+from spark_kafka_sink.protocol.types import Records
+from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, read_header
 
 _NONE = error_named("NONE")
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
@@ -349,7 +365,7 @@ class Sender:
             self._note_again(again, node)
             self._accumulator.unmute(batch.topic_partition)
             return
-        detail = delivery_errors.answered(batch, partition)
+        detail = answer_in_words(batch, partition)
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
 
     def _note_again(self, batches: Iterable[ProducerBatch], node: Node) -> None:
@@ -394,7 +410,7 @@ class Sender:
             self._accumulator.reenqueue(batch, now_ms, backoff)
         else:
             self._metrics.record_errors += batch.records_count
-            self.fail(delivery_errors.refused(batch, error, now_ms, may_be_there))
+            self.fail(refusal_error(batch, error, now_ms, may_be_there))
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -421,7 +437,7 @@ class Sender:
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
                     why = self._why_not_sent(batch)
-                    self.fail(delivery_errors.expired(batch, timeout_ms, now_ms, why))
+                    self.fail(expiry_error(batch, timeout_ms, now_ms, why))
                     return None
                 soonest_ms = left_ms if soonest_ms is None else min(soonest_ms, left_ms)
                 if not is_late:
@@ -444,3 +460,93 @@ class Sender:
         if failure is not None:
             return f"The leader, {leader}, cannot be reached: {failure}"
         return f"The leader is {leader}"
+
+
+# --- Produce requests -----------------------------------------------------------------------------
+
+
+def produce_request(
+    batches: Sequence[ProducerBatch],
+    acks: int,
+    timeout_ms: int,
+    transaction: PreparedTransaction | None,
+) -> ProduceRequest:
+    """The request that carries ``batches``, one per partition, sealed.
+
+    Raises LocalProtocolError when a batch does not belong to ``transaction``.
+    """
+    topics: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        _check_belongs(batch, transaction)
+        name = batch.topic_partition.topic
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = TopicProduceData(name, batch.topic_id)
+        records = Records(batch.buffers, batch.size_bytes)
+        topic.partition_data.append(PartitionProduceData(batch.topic_partition.partition, records))
+    return ProduceRequest(
+        transactional_id=None if transaction is None else transaction.transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+    )
+
+
+def highest_version(request: ProduceRequest, transaction: PreparedTransaction | None) -> int | None:
+    """The highest version that ``request`` may be sent in; None for no limit."""
+    if transaction is not None and transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION:
+        return ADDS_PARTITIONS_VERSION - 1
+    if any(topic.topic_id == ZERO_UUID for topic in request.topic_data):
+        return TOPIC_IDS_VERSION - 1
+    return None
+
+
+def check_adds_partitions(
+    node: Node, versions: BrokerApiVersions | None, transaction: PreparedTransaction | None
+) -> None:
+    """Raise UnsupportedVersionError where ``node`` would not add partitions to ``transaction``.
+
+    Nobody else does: with an older version the records would belong to no transaction.
+    """
+    if transaction is None or transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION:
+        return
+    highest = -1 if versions is None else versions.highest(ProduceRequest)
+    if highest < ADDS_PARTITIONS_VERSION:
+        raise UnsupportedVersionError(
+            f"{node}: Produce version {highest} at most, but transaction.version is "
+            f"{transaction.transaction_version}, which needs {ADDS_PARTITIONS_VERSION} or newer. "
+            f"Finish the brokers' upgrade before the feature's"
+        )
+
+
+def _check_belongs(batch: ProducerBatch, transaction: PreparedTransaction | None) -> None:
+    """Raise LocalProtocolError unless header and request agree about the transaction.
+
+    A batch is transactional only if three things come together: the request names the transactional
+    id, the batch's header has the transactional bit, and it has a producer id. Brokers do not
+    insist: of some mixtures they take the records as if they belonged to no transaction. So it is
+    checked here, on the very bytes that are sent.
+    """
+    header = read_header(batch.buffers[0])
+    is_transactional = bool(header.attributes & TRANSACTIONAL_FLAG)
+    if transaction is None:
+        if not is_transactional and batch.transactional_id is None:
+            return
+        sent_in = "outside of any transaction"
+    else:
+        identity = (transaction.producer_id, transaction.producer_epoch)
+        if (
+            is_transactional
+            and batch.transactional_id == transaction.transactional_id
+            and (header.producer_id, header.producer_epoch) == identity
+            and transaction.producer_id >= 0
+            and transaction.transactional_id
+        ):
+            return
+        sent_in = f"in {transaction}"
+    raise LocalProtocolError(
+        f"a batch of {batch.topic_partition} was about to be sent {sent_in}, with transactional id "
+        f"{batch.transactional_id!r}, attributes {header.attributes:#x}, producer id "
+        f"{header.producer_id} and epoch {header.producer_epoch}. This is a defect of the sink: "
+        f"please report it"
+    )

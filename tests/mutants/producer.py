@@ -239,19 +239,19 @@ _OPEN_BATCHES = (
 
 _QUOTA_WAITS = (
     Mutant(
-        "producer/quota_waits.py",
+        "producer/quotas.py",
         "                self._led_since_ms[topic_partition] = now_ms\n",
         "                pass\n",
         ("unit/test_quota_waits.py",),
     ),
     Mutant(
-        "producer/quota_waits.py",
+        "producer/quotas.py",
         "self._between(batch.sent_to, batch.drained_at_ms, now_ms)",
         "self._between(batch.sent_to, batch.created_at_ms, now_ms)",
         ("unit/test_quota_waits.py",),
     ),
     Mutant(
-        "producer/quota_waits.py",
+        "producer/quotas.py",
         "node, batch.drained_at_ms, now_ms)",
         "node, batch.created_at_ms, now_ms)",
         ("unit/test_quota_waits.py",),
@@ -459,32 +459,32 @@ _GUARDS = (
         "",
         _UNIT,
     ),
-    Mutant("producer/rate_limit.py", "if self.held or tokens", "if tokens", _UNIT),
+    Mutant("producer/quotas.py", "if self.held or tokens", "if tokens", _UNIT),
     Mutant(
-        "producer/rate_limit.py",
+        "producer/quotas.py",
         "            if self._sent_since_ms is None:\n                self",
         "            if True:\n                self",
         _UNIT,
     ),
     Mutant(
-        "producer/quota_waits.py",
+        "producer/quotas.py",
         "            self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}\n",
         "",
         _UNIT,
     ),
     Mutant(
-        "producer/quota_waits.py",
+        "producer/quotas.py",
         "            self._noted = _after(self._noted, at_ms)\n",
         "",
         _UNIT,
     ),
     Mutant(
-        "producer/quota_waits.py",
+        "producer/quotas.py",
         "(from_ms, min(until_ms, queued_until_ms))",
         "(from_ms, until_ms)",
         _UNIT,
     ),
-    Mutant("producer/quota_waits.py", "        since_ms = max(since_ms, until_ms)\n", "", _UNIT),
+    Mutant("producer/quotas.py", "        since_ms = max(since_ms, until_ms)\n", "", _UNIT),
     Mutant(
         "producer/producer.py",
         "self._thread.is_alive() and not self._is_closing",

@@ -8,8 +8,7 @@ from unittest import mock
 import pytest
 
 from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, TransactionError
-from spark_kafka_sink.producer.quota_waits import QuotaWaits
-from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.harness import Simulation, simulate
 

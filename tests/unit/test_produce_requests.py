@@ -8,12 +8,12 @@ import pytest
 
 from spark_kafka_sink.base.errors import LocalProtocolError, UnsupportedVersionError
 from spark_kafka_sink.base.model import NO_PRODUCER, PreparedTransaction, ProducerIdAndEpoch
-from spark_kafka_sink.producer.produce_requests import (
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+from spark_kafka_sink.producer.sender import (
     check_adds_partitions,
     highest_version,
     produce_request,
 )
-from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
 from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.unit.batches import NODES, T0, T1, make_batch

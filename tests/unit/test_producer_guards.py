@@ -33,8 +33,7 @@ from spark_kafka_sink.producer.metadata import PartitionMetadata
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.partitioner import RoundRobinPartitioner, StickyPartitioner
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.producer.quota_waits import QuotaWaits
-from spark_kafka_sink.producer.rate_limit import RateLimit
+from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
 from spark_kafka_sink.producer.refusals import refused_rows
 from spark_kafka_sink.producer.row_checks import RowChecks
 from spark_kafka_sink.producer.topic_slots import TopicSlots

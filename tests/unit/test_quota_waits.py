@@ -11,7 +11,7 @@ from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.producer.quota_waits import QuotaWaits
+from spark_kafka_sink.producer.quotas import QuotaWaits
 from tests.unit.batches import NODES, T1, make_batch, make_cluster
 
 LED_BY_1 = make_cluster({"t": [(1, 0)]})

@@ -1,0 +1,226 @@
+"""Waits for quotas and limits: how long batches are held, and which waits do not count as late.
+
+:class:`RateLimit` holds batches on this side, for ``max.bytes.per.second.per.task``.
+:class:`QuotaWaits` adds up how long batches have waited for it, and for brokers that ask for pauses
+because a quota is used up (KIP-219).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_kafka_sink.base.errors import TransactionError
+from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.network.client import BrokerPauses
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.producer_batch import ProducerBatch
+
+MAX_BYTES = "max.bytes.per.second.per.task"
+_MS_PER_S = 1000
+
+
+class RateLimit:
+    """Limits the bytes of record batches that a producer sends in a second.
+
+    A token bucket: a batch is sent when the bucket holds as many bytes as it has. The bucket starts
+    empty and holds at most one second's bytes, so a larger batch is sent when the bucket is full,
+    and the bucket is in debt afterwards. A batch that has to wait keeps back everything after it,
+    so that small batches do not overtake it for ever.
+
+    The bucket belongs to the producer, which tasks of one worker share one after another: many
+    short tasks send no more than a long one.
+
+    Used by the sender thread; ``begin_task`` and ``begin_transaction`` between two tasks.
+
+    bytes_per_second: of record batches, compressed, each attempt counted
+    now_ms: when the bucket begins to fill
+
+    held: batches of the present round that wait for the limit, in the order in which they are sent
+    """
+
+    def __init__(self, bytes_per_second: int, now_ms: int) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._filled_at_ms = now_ms
+        # In thousandths of a byte, so that no part of a millisecond is lost.
+        self._tokens = 0
+        self._transaction_timeout_ms: int | None = None
+        self._sent_since_ms: int | None = None
+        self.held: list[ProducerBatch] = []
+        self._held_since_ms = now_ms
+
+    def begin_task(self) -> None:
+        """Forget the transaction of the task before; the bucket stays as it is."""
+        self._transaction_timeout_ms = self._sent_since_ms = None
+
+    def begin_transaction(self, timeout_ms: int) -> None:
+        """The task writes in a transaction, which its coordinator aborts after ``timeout_ms``."""
+        self._transaction_timeout_ms = timeout_ms
+
+    def begin_round(self, now_ms: int) -> tuple[set[TopicPartition], int]:
+        """Fill the bucket. Return the partitions that were held since the last round began to hold
+        them, and since when.
+        """
+        most = self._bytes_per_second * _MS_PER_S
+        earned = (now_ms - self._filled_at_ms) * self._bytes_per_second
+        self._tokens, self._filled_at_ms = min(self._tokens + earned, most), now_ms
+        held, since_ms = {batch.topic_partition for batch in self.held}, self._held_since_ms
+        self.held, self._held_since_ms = [], now_ms
+        return held, since_ms
+
+    def admit(self, heads: Iterable[ProducerBatch]) -> list[TopicPartition]:
+        """Return the partitions whose batch may be sent now; the other batches are held."""
+        tokens, admitted = self._tokens, []
+        for batch in heads:
+            if self.held or tokens < self._needed(batch):
+                self.held.append(batch)
+            else:
+                tokens -= batch.size_bytes * _MS_PER_S
+                admitted.append(batch.topic_partition)
+        return admitted
+
+    def spend(self, batches: Iterable[ProducerBatch], now_ms: int) -> None:
+        """Take the bytes of batches that are sent now out of the bucket."""
+        for batch in batches:
+            self._tokens -= batch.size_bytes * _MS_PER_S
+            if self._sent_since_ms is None:
+                self._sent_since_ms = now_ms
+
+    @property
+    def wait_ms(self) -> int:
+        """After how long the first held batch may be sent; there must be one."""
+        missing = self._needed(self.held[0]) - self._tokens
+        return -(-missing // self._bytes_per_second)
+
+    def check_transaction(self, queued_bytes: int, now_ms: int) -> None:
+        """Raise TransactionError if the transaction times out before all that is queued is sent.
+
+        A batch must be held. The last one is taken to be as large, and is paid for afterwards.
+        """
+        timeout_ms, wait_ms = self._transaction_timeout_ms, self.wait_ms
+        if timeout_ms is None:
+            return
+        since_ms = now_ms + wait_ms if self._sent_since_ms is None else self._sent_since_ms
+        others_bytes = queued_bytes - self.held[0].size_bytes
+        needed_ms = wait_ms + others_bytes * _MS_PER_S // self._bytes_per_second
+        if now_ms + needed_ms > since_ms + timeout_ms:
+            raise TransactionError(
+                f"{queued_bytes} bytes of this task are still to be sent, which takes "
+                f"{needed_ms // _MS_PER_S} s for {MAX_BYTES} = {self._bytes_per_second}; by then "
+                "the coordinator has aborted its transaction: kafka.transaction.timeout.ms = "
+                f"{timeout_ms}. Raise either, or write less in a micro-batch or job"
+            )
+
+    def _needed(self, batch: ProducerBatch) -> int:
+        return min(batch.size_bytes, self._bytes_per_second) * _MS_PER_S
+
+
+class QuotaWaits:
+    """How long batches have waited for a quota or a limit: time that is not waited in vain.
+
+    What is queued waits for the leader of its partition or for the limit, what is in flight for the
+    broker that it was sent to. Kept by partition, so that a leader that moves, or is away, changes
+    nothing of what was. Used by the sender thread.
+
+    pauses: what brokers have asked for
+    cluster: the leaders at the start
+    """
+
+    def __init__(self, pauses: BrokerPauses, cluster: ClusterSnapshot) -> None:
+        self._pauses = pauses
+        self._cluster = cluster
+        # What is known of former leaders, and since when the present ones are leaders.
+        self._noted: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._led_since_ms: dict[TopicPartition, int] = {}
+        # When batches in the queue of a partition were held by the limit: from, until.
+        self._limited: dict[TopicPartition, list[tuple[int, int]]] = {}
+
+    def note_limited(
+        self, partitions: Iterable[TopicPartition], from_ms: int, until_ms: int
+    ) -> None:
+        """The limit has held what is queued for ``partitions`` between the two instants."""
+        for topic_partition in partitions:
+            intervals = self._limited.setdefault(topic_partition, [])
+            if intervals and intervals[-1][1] == from_ms:
+                intervals[-1] = intervals[-1][0], until_ms
+            else:
+                intervals.append((from_ms, until_ms))
+
+    def note_leaders(
+        self, cluster: ClusterSnapshot, accumulator: RecordAccumulator, now_ms: int
+    ) -> None:
+        """From now on, leaders are those of ``cluster``. accumulator: what waits for them"""
+        before, self._cluster = self._cluster, cluster
+        if cluster is before or not self._pauses.has_any:
+            return
+        with accumulator.monitor:
+            partitions = {batch.topic_partition for batch in accumulator.incomplete()}
+        for topic_partition in partitions:
+            leader = before.leader(topic_partition)
+            if leader != cluster.leader(topic_partition):
+                since_ms = self._led_since_ms.get(topic_partition, 0)
+                self._note(topic_partition, leader, since_ms, now_ms)
+                self._led_since_ms[topic_partition] = now_ms
+
+    def note_answered(self, batches: Iterable[ProducerBatch], node: Node, now_ms: int) -> None:
+        """They have waited for ``node`` since they were sent, and what is behind them as well."""
+        if self._pauses.has_any:
+            for batch in batches:
+                if self._cluster.leader(batch.topic_partition) != node:
+                    self._note(batch.topic_partition, node, batch.drained_at_ms, now_ms)
+
+    def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
+        """How much of the life of ``batch`` it has waited for a broker's pause, or the limit."""
+        topic_partition = batch.topic_partition
+        led_since_ms = self._led_since_ms.get(topic_partition, 0)
+        pauses = [
+            *self._noted.get(topic_partition, ()),
+            *self._between(self._cluster.leader(topic_partition), led_since_ms, now_ms),
+        ]
+        queued_until_ms = now_ms
+        if not batch.is_queued:
+            queued_until_ms = batch.drained_at_ms
+            pauses += self._between(batch.sent_to, batch.drained_at_ms, now_ms)
+        pauses += [
+            (from_ms, min(until_ms, queued_until_ms))
+            for from_ms, until_ms in self._limited.get(topic_partition, ())
+        ]
+        return _covered_ms(pauses, batch.created_at_ms)
+
+    def forget_before(self, at_ms: int) -> None:
+        """Nobody will ask about the time before ``at_ms`` any more."""
+        self._pauses.forget_before(at_ms)
+        if self._led_since_ms or self._noted or self._limited:
+            self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}
+            self._noted = _after(self._noted, at_ms)
+            self._limited = _after(self._limited, at_ms)
+
+    def _note(
+        self, topic_partition: TopicPartition, node: Node | None, since_ms: int, now_ms: int
+    ) -> None:
+        pauses = self._between(node, since_ms, now_ms)
+        if pauses:
+            self._noted.setdefault(topic_partition, []).extend(pauses)
+
+    def _between(self, node: Node | None, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
+        return [] if node is None else self._pauses.between(node.node_id, since_ms, now_ms)
+
+
+def _after(
+    noted: dict[TopicPartition, list[tuple[int, int]]], at_ms: int
+) -> dict[TopicPartition, list[tuple[int, int]]]:
+    """Without the intervals that end by then, and the partitions that have no others."""
+    return {
+        topic_partition: left
+        for topic_partition, intervals in noted.items()
+        if (left := [interval for interval in intervals if interval[1] > at_ms])
+    }
+
+
+def _covered_ms(intervals: Iterable[tuple[int, int]], since_ms: int) -> int:
+    """How much of the time from ``since_ms`` on is in any of them: they may overlap."""
+    covered_ms = 0
+    for from_ms, until_ms in sorted(intervals):
+        covered_ms += max(until_ms - max(from_ms, since_ms), 0)
+        since_ms = max(since_ms, until_ms)
+    return covered_ms
