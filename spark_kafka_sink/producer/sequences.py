@@ -1,4 +1,4 @@
-"""Idempotence: producer id and epoch, the next sequence of each partition, what is in flight.
+"""Sequences: producer id and epoch, the next sequence of each partition, what is in flight.
 
 The broker accepts a batch only if its sequence follows the last one of the same producer id and
 epoch, and answers a repeated batch with its first offset. So: sequences are fixed when a batch is
@@ -11,8 +11,10 @@ refuses, where that is tolerated, has taken none of its numbers: the broker refu
 behind it as out of order. When all of that is answered, it is numbered anew and sent again. Not
 before: a batch with old numbers that comes late could fit by chance.
 
+A transaction has a state of its own, whose identity is fixed.
+
 Source: ``TransactionManager.adjustSequencesDueToFailedBatch``, which does not wait;
-``TxnPartitionEntry``; KIP-98, KIP-360.
+``TransactionManager``, ``TxnPartitionMap``, ``TxnPartitionEntry``; KIP-98, KIP-360, KIP-890.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from spark_kafka_sink.base.model import (
     TopicPartition,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence, is_before
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 
 _MAX_EPOCH = 2**15 - 1
 # The broker recognises a repeated batch among the last five of a producer and partition.
@@ -383,3 +386,65 @@ class ProducerState:
         if sequences is None:
             sequences = self._partitions[topic_partition] = _PartitionSequences()
         return sequences
+
+
+class TransactionState(ProducerState):
+    """Sequences and partitions of the transaction of ``transactional_id``.
+
+    Its identity is fixed: a new epoch would fence the very transaction that is being written. So
+    what an idempotent producer heals with one, lost sequences, ends a transaction. Where
+    transaction.version is below 2, a partition's batches wait until the coordinator has noted the
+    partition.
+
+    partitions: what the coordinator has noted; stays empty where produce requests add partitions
+    """
+
+    def __init__(self, transactional_id: str) -> None:
+        super().__init__()
+        self.transactional_id = transactional_id
+        self.partitions: set[TopicPartition] = set()
+        self._is_acknowledged = False
+
+    def begin(self, producer: ProducerIdAndEpoch, transaction_version: int) -> None:
+        """The coordinator has given the id this identity, under this transaction.version."""
+        self.set_producer(producer)
+        self.transaction = PreparedTransaction(
+            self.transactional_id, *producer, transaction_version
+        )
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the coordinator knows for certain that there is something to be ended."""
+        return bool(self.partitions) or self._is_acknowledged
+
+    def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
+        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        super().acknowledged(batch, base_offset)
+        self._is_acknowledged = True
+
+    @property
+    def adds_partitions(self) -> bool:
+        """Whether partitions must be added to the transaction before they are written to."""
+        transaction = self.transaction
+        return (
+            transaction is not None
+            and transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION
+        )
+
+    def must_wait(self, batch: ProducerBatch) -> bool:
+        """Also for as long as the coordinator has not noted the partition."""
+        if self.adds_partitions and batch.topic_partition not in self.partitions:
+            return True
+        return super().must_wait(batch)
+
+    def _can_retry(
+        self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
+    ) -> bool:
+        """Whether sending the same bytes again may help."""
+        if error.name == "UNKNOWN_PRODUCER_ID":
+            # Without the log start offset the broker has not read its log to the end yet.
+            return log_start_offset == NO_OFFSET
+        if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
+            # Expected when an earlier batch failed first; for the next in line it is a gap.
+            return not self.is_next_in_line(batch) and not self.is_overtaken(batch)
+        return error.retriable

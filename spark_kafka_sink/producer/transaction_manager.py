@@ -1,4 +1,4 @@
-"""Begins a transaction with its coordinator, and follows a coordinator that moves.
+"""Begins a transaction with its coordinator, follows one that moves, and checks the token.
 
 What is asked for next follows from what is known:
 
@@ -15,7 +15,8 @@ Versions follow from the finalized feature transaction.version as the coordinato
 InitProducerId succeeded, never from the versions that brokers offer: one below that level takes the
 newer versions too, and then never ends the transaction.
 
-Source: ``TransactionManager``; KIP-98, KIP-360, KIP-890.
+Source: ``TransactionManager``, ``TransactionManager.TxnRequestHandler``,
+``TransactionManager.FindCoordinatorHandler``; KIP-98, KIP-360, KIP-699, KIP-890.
 """
 
 from __future__ import annotations
@@ -24,38 +25,221 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.errors import KafkaErrorCode, error_for_code, error_named
-from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
+from spark_kafka_sink.base.errors import (
+    BrokerError,
+    KafkaErrorCode,
+    SupersededError,
+    UnsupportedVersionError,
+    error_for_code,
+    error_named,
+)
+from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition, UnusedToken
 from spark_kafka_sink.client.coordinators import (
     Verdict,
     add_partitions_request,
+    find_requests,
+    found_in,
     results_in,
     verdict_on,
     worst_of,
 )
 from spark_kafka_sink.network.client import NetworkClient
-from spark_kafka_sink.network.node_connection import ClientResponse
-from spark_kafka_sink.producer.coordinator_search import CoordinatorSearch
+from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
 from spark_kafka_sink.producer.metadata import Metadata
-from spark_kafka_sink.producer.repeated_request import (
-    Backoffs,
-    RepeatedRequest,
-)
-from spark_kafka_sink.producer.transaction_state import TransactionState
+from spark_kafka_sink.producer.sequences import TransactionState
 from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
+)
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from spark_kafka_sink.protocol.messages.describe_transactions import (
+    TransactionState as DescribedTransaction,
+)
+from spark_kafka_sink.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from spark_kafka_sink.protocol.schema import Request
+
+CONNECTING_RECHECK_MS = 1_000
+"""When to look again at a connection that is being made; its end wakes the sender before."""
+
+
+class Backoffs(NamedTuple):
+    """Pauses after errors in general, and while a previous transaction is being ended."""
+
+    retry: ExponentialBackoff
+    concurrent: ExponentialBackoff
+
+
+class RepeatedRequest:
+    """A request that the sender repeats, with pauses, for as long as its errors may pass.
+
+    At most one is under way.
+
+    last_failure: why the last one did not succeed
+    failure: an error that does not pass; whoever sees it asks no more
+    advice_for: what a user can do about such an error
+    """
+
+    def __init__(
+        self,
+        client: NetworkClient,
+        backoffs: Backoffs,
+        advice_for: Callable[[KafkaErrorCode], str],
+    ) -> None:
+        self.last_failure: str | None = None
+        self.failure: Exception | None = None
+        self.is_in_progress = False
+        self._client = client
+        self._backoffs = backoffs
+        self._advice_for = advice_for
+        self._retry_at_ms = 0
+        self._failures = 0
+        self._conflicts = 0
+
+    def pause_ms(self, now_ms: int) -> int:
+        """How long the pause still is, 0 if there is none."""
+        return max(0, self._retry_at_ms - now_ms)
+
+    def send(self, node: Node, request: Request, on_complete: OnComplete, now_ms: int) -> None:
+        """Send ``request`` to a node that is ready."""
+        try:
+            self._client.send(node, request, now_ms, on_complete)
+        except UnsupportedVersionError as error:
+            self.failure = error
+        else:
+            self.is_in_progress = True
+
+    def succeed(self) -> None:
+        """The request has succeeded: the next pause is a short one."""
+        self.last_failure = None
+        self._failures = self._conflicts = 0
+
+    def retry(self, failure: str, now_ms: int) -> None:
+        """Again after a pause, each longer than the one before."""
+        self._pause(failure, self._backoffs.retry.backoff_ms(self._failures), now_ms)
+        self._failures += 1
+
+    def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> Verdict:
+        """An answer that is an error: again after a pause, or never."""
+        verdict = verdict_on(error)
+        if verdict is Verdict.FATAL:
+            self.failure = BrokerError(error, what, detail, self._advice_for(error))
+        elif verdict is Verdict.RETRY_SOON:
+            pause_ms = self._backoffs.concurrent.backoff_ms(self._conflicts)
+            self._conflicts += 1
+            self._pause(f"{what}: {error}", pause_ms, now_ms)
+        else:
+            self.retry(f"{what}: {error}", now_ms)
+        return verdict
+
+    def _pause(self, failure: str, pause_ms: int, now_ms: int) -> None:
+        self.last_failure = failure
+        self._retry_at_ms = now_ms + pause_ms
+
+
+_NONE = error_named("NONE")
+
+
+class Step(NamedTuple):
+    """The coordinator, if it can be asked now; else after how long to look again."""
+
+    coordinator: Node | None
+    wait_ms: int | None
+
+
+class CoordinatorSearch:
+    """The coordinator of ``transactional_id``: found, connected, found again when it has moved.
+
+    Asks under the monitor, with ``asking``.
+
+    expected: who has coordinated it a moment ago, as far as anybody has told
+    """
+
+    def __init__(
+        self,
+        transactional_id: str,
+        client: NetworkClient,
+        metadata: Metadata,
+        asking: RepeatedRequest,
+        expected: Node | None = None,
+    ) -> None:
+        self.subject = f"transaction {transactional_id}"
+        self._transactional_id = transactional_id
+        self._client = client
+        self._metadata = metadata
+        self._asking = asking
+        self._coordinator = expected
+
+    def step(self, now_ms: int) -> Step:
+        """Find it, or connect to it. To be called while no request is under way."""
+        if self._coordinator is None:
+            return Step(None, self._find(now_ms))
+        if not self._client.ready(self._coordinator, now_ms):
+            return Step(None, self._await_connection(self._coordinator, now_ms))
+        return Step(self._coordinator, None)
+
+    def lose(self, coordinator: Node, reason: str | None, now_ms: int) -> None:
+        """It cannot be reached: a broker that is down does not coordinate for long."""
+        self._coordinator = None
+        failure = f"{self.subject}: the coordinator, {coordinator}, cannot be reached: {reason}"
+        self._asking.retry(failure, now_ms)
+
+    def distrust(self, coordinator: Node, reason: str, now_ms: int) -> None:
+        """It is the coordinator of the past: find the present one, after a pause."""
+        self._coordinator = None
+        self._asking.retry(
+            f"{self.subject}: {coordinator} does not coordinate it: {reason}", now_ms
+        )
+
+    def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> None:
+        """An answer that is an error: again after a pause, or never."""
+        if self._asking.refused(what, error, detail, now_ms) is Verdict.FIND_AGAIN:
+            self._coordinator = None
+
+    def _find(self, now_ms: int) -> int | None:
+        node = self._client.least_loaded_node(self._metadata.snapshot.nodes.values(), now_ms)
+        if node is None or not self._client.ready(node, now_ms):
+            return CONNECTING_RECHECK_MS
+        versions = self._client.api_versions(node)
+        assert versions is not None, "the node is ready"
+        (request,) = find_requests([self._transactional_id], versions)
+        self._asking.send(node, request, self._complete_find, now_ms)
+        return None
+
+    def _complete_find(self, result: ClientResponse, now_ms: int) -> None:
+        self._asking.is_in_progress = False
+        what = f"{self.subject}: no coordinator found"
+        if not isinstance(result.response, FindCoordinatorResponse):
+            self._asking.retry(f"{what}: {result.node}: {result.failure}", now_ms)
+            return
+        assert isinstance(result.request, FindCoordinatorRequest)
+        (found,) = found_in(result.request, result.response)
+        if found.error is _NONE:
+            self._coordinator = found.coordinator
+        else:
+            self.refused(f"{what} by {result.node}", found.error, found.detail, now_ms)
+
+    def _await_connection(self, coordinator: Node, now_ms: int) -> int | None:
+        """Wait for its connection; where there is none to be had, ask again who coordinates."""
+        delay_ms = self._client.poll_delay_ms(coordinator, now_ms)
+        if delay_ms is None or self._client.api_versions(coordinator) is not None:
+            return delay_ms
+        self.lose(coordinator, self._client.last_failure(coordinator), now_ms)
+        return self._asking.pause_ms(now_ms)
+
 
 CONCURRENT_TRANSACTIONS_BACKOFF_MS = 20
 """First pause after CONCURRENT_TRANSACTIONS: a transaction takes that long to end. Source:
 ``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``."""
-
-_NONE = error_named("NONE")
 
 
 class TransactionSettings(NamedTuple):
@@ -183,3 +367,144 @@ class TransactionManager:
             self._metadata.request_update()
         what = f"{self._coordinator.subject}: {result.node} did not add {topic_partition}"
         self._coordinator.refused(what, error, None, now_ms)
+
+
+_NOT_FOUND = error_named("TRANSACTIONAL_ID_NOT_FOUND")
+_UNUSED = "Empty"
+
+
+class TokenCheck:
+    """Checks once, when a transaction has begun, that its token is unused; asks under the monitor.
+
+    A transaction that begins after its unit was decided is not in the decision, and after the sweep
+    that follows nobody looks for it: readers would wait until it times out. So whoever plans hands
+    out a token that nobody has used, and the decision uses it up before the sweep lists what is
+    open. One look after the transaction has begun is enough. If the token is unused then, the sweep
+    is still to come, and finds the transaction; else the task fails, and aborts it.
+
+    ``on_done``: called when the token is unused.
+    """
+
+    def __init__(
+        self,
+        token: UnusedToken,
+        client: NetworkClient,
+        metadata: Metadata,
+        asking: RepeatedRequest,
+        on_done: Callable[[], None],
+    ) -> None:
+        self._token = token
+        self._asking = asking
+        self._on_done = on_done
+        self._coordinator = CoordinatorSearch(
+            token.transactional_id, client, metadata, asking, token.coordinator
+        )
+        self._superseded: SupersededError | None = None
+        self.is_done = False
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why there is no answer yet."""
+        return self._asking.last_failure
+
+    @property
+    def failure(self) -> Exception | None:
+        """The token is used up, or nobody will tell."""
+        return self._superseded or self._asking.failure
+
+    def maybe_request(self, has_begun: bool, now_ms: int) -> int | None:
+        """Send the next request if one is needed; returns after how long to call again.
+
+        has_begun: the transaction has; until then only the coordinator is found and connected to
+        """
+        if self.is_done or self._asking.is_in_progress:
+            return None
+        if pause_ms := self._asking.pause_ms(now_ms):
+            return pause_ms
+        coordinator, wait_ms = self._coordinator.step(now_ms)
+        if coordinator is None or not has_begun:
+            return wait_ms
+        request = DescribeTransactionsRequest([self._token.transactional_id])
+        self._asking.send(coordinator, request, self._complete, now_ms)
+        return None
+
+    def _complete(self, result: ClientResponse, now_ms: int) -> None:
+        self._asking.is_in_progress = False
+        response = result.response
+        if not isinstance(response, DescribeTransactionsResponse):
+            self._coordinator.lose(result.node, result.failure, now_ms)
+            return
+        if len(response.transaction_states) != 1:
+            self._coordinator.lose(result.node, "one id asked for, another number told", now_ms)
+            return
+        (state,) = response.transaction_states
+        error = error_for_code(state.error_code)
+        if error is _NONE and self._is_unused(state):
+            self._asking.succeed()
+            self.is_done = True
+            self._on_done()
+        elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):
+            # Whoever plans has initialized the id: a broker that is cut off may not know of that.
+            self._coordinator.distrust(result.node, "it knows an older state", now_ms)
+        elif error is _NONE:
+            self._superseded = SupersededError(
+                "this task attempt has begun to write too late: its micro-batch or job was decided "
+                "without it, has failed, or was planned again. Nothing of it becomes visible, and "
+                "its transaction is aborted. With speculation, or after an executor was cut off, "
+                "this is as it should be. Otherwise see whether somebody else writes under the "
+                f"same transactional.id.prefix: {self._token.transactional_id} has changed hands"
+            )
+        else:
+            what = f"{self._coordinator.subject}: {result.node} does not tell its state"
+            self._coordinator.refused(what, error, None, now_ms)
+
+    def _is_unused(self, state: DescribedTransaction) -> bool:
+        held_by = (state.producer_id, state.producer_epoch)
+        return held_by == self._token.producer and state.transaction_state == _UNUSED
+
+    def _is_of_the_past(self, state: DescribedTransaction) -> bool:
+        token = self._token.producer
+        return (
+            state.producer_id == token.producer_id and state.producer_epoch < token.producer_epoch
+        )
+
+
+class CheckedTransaction:
+    """A transaction, and the check that somebody may still decide on it."""
+
+    def __init__(self, transaction: TransactionManager, check: TokenCheck) -> None:
+        self.state = transaction.state
+        self._transaction = transaction
+        self._check = check
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the transaction, or some of its batches, must wait."""
+        return self._transaction.last_failure or self._check.last_failure
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the transaction cannot go on."""
+        return self._transaction.failure or self._check.failure
+
+    @property
+    def began_after_ms(self) -> int:
+        """From the first request until the transaction has begun."""
+        return self._transaction.began_after_ms
+
+    @property
+    def awaits_check(self) -> bool:
+        """Whether it has begun, and the check is not done."""
+        return self.state.has_begun and not self._check.is_done
+
+    def maybe_request(self, now_ms: int) -> int | None:
+        """Send the next requests if they are needed; returns after how long to call again."""
+        waits = (
+            self._transaction.maybe_request(now_ms),
+            self._check.maybe_request(self.state.has_begun, now_ms),
+        )
+        return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
+
+    def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
+        """The pause before a batch that met ``error`` is sent again; None for the usual one."""
+        return self._transaction.retry_backoff(error)

@@ -430,25 +430,25 @@ _OPERATORS = (
 
 _LATE_ATTEMPTS = (
     Mutant(
-        "producer/token_check.py",
+        "producer/transaction_manager.py",
         "return held_by == self._token.producer and state.transaction_state == _UNUSED",
         "return held_by == self._token.producer",
         _TOKEN,
     ),
     Mutant(
-        "producer/token_check.py",
+        "producer/transaction_manager.py",
         "return held_by == self._token.producer and state.transaction_state == _UNUSED",
         "return state.transaction_state == _UNUSED",
         _TOKEN,
     ),
     Mutant(
-        "producer/token_check.py",
+        "producer/transaction_manager.py",
         "state.producer_id == token.producer_id and state.producer_epoch < token.producer_epoch",
         "state.producer_epoch < token.producer_epoch",
         _TOKEN,
     ),
     Mutant(
-        "producer/token_check.py",
+        "producer/transaction_manager.py",
         "elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):",
         "elif error is _NOT_FOUND:",
         _TOKEN,

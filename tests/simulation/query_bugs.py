@@ -10,7 +10,7 @@ from functools import partial
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.coordinators import Question
 from spark_kafka_sink.producer.identity import Identities
-from spark_kafka_sink.producer.token_check import TokenCheck
+from spark_kafka_sink.producer.transaction_manager import TokenCheck
 from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError, SupersededError, error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
-from spark_kafka_sink.producer.token_check import CheckedTransaction, TokenCheck
+from spark_kafka_sink.producer.transaction_manager import CheckedTransaction, TokenCheck
 from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -13,9 +13,10 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
-from spark_kafka_sink.producer.repeated_request import Backoffs, RepeatedRequest
 from spark_kafka_sink.producer.transaction_manager import (
     CONCURRENT_TRANSACTIONS_BACKOFF_MS,
+    Backoffs,
+    RepeatedRequest,
     TransactionManager,
     TransactionSettings,
 )
