@@ -28,10 +28,10 @@ _SPARK = "wait for Spark"
 _PRODUCER = "spark_kafka_sink.producer"
 _CALLS = {
     (f"{_PRODUCER}.appender", "Appender", "append"): "append",
-    (f"{_PRODUCER}.slot_assigner", "SlotAssigner", "assign"): "choose partitions",
+    (f"{_PRODUCER}.partitioner", "SlotAssigner", "assign"): "choose partitions",
     (f"{_PRODUCER}.open_batches", "OpenBatches", "append"): "kernel",
-    (f"{_PRODUCER}.batch_finisher", "BatchFinisher", "finish"): "finish a batch",
-    (f"{_PRODUCER}.batch_finisher", "BatchFinisher", "_compress"): "compress",
+    (f"{_PRODUCER}.open_batches", "BatchFinisher", "finish"): "finish a batch",
+    (f"{_PRODUCER}.open_batches", "BatchFinisher", "_compress"): "compress",
     (f"{_PRODUCER}.appender", "Appender", "_await_pages"): "wait for memory",
     (f"{_PRODUCER}.producer", "KafkaProducer", "flush"): "wait for acknowledgements",
     (f"{_PRODUCER}.sender", "Sender", "run_once"): "sender",

@@ -1,7 +1,8 @@
-"""How rows find their partition, beyond an explicit partition column.
+"""How rows find their partition, and with it their slot in the table of open batches.
 
-``kafka.partitioner`` names the way: ``default`` (murmur2 of the key, sticky without key),
-``round-robin``, ``murmur3``, ``crc32``, or the user's own ``package.module:callable``.
+A row goes to the partition of its partition column. Without one, ``kafka.partitioner`` names the
+way: ``default`` (murmur2 of the key, sticky without key), ``round-robin``, ``murmur3``, ``crc32``,
+or the user's own ``package.module:callable``.
 
 Sticky: rows stick to one partition until its batch is finished, so that batches get full; then the
 next one takes over. Partitions follow each other in shuffled rounds: each gets its turn before any
@@ -9,13 +10,15 @@ gets a second one, which is more even than the Java producer's independent draws
 partitions have more batches waiting than others, their brokers are slower, and the next partition
 is drawn with a preference for short queues, as the Java producer does.
 
-Source: ``BuiltInPartitioner``, ``RoundRobinPartitioner``; KIP-480, KIP-794.
+Source: ``BuiltInPartitioner``, ``RoundRobinPartitioner``, ``KafkaProducer.partition``,
+``RecordAccumulator.TopicInfo``; KIP-480, KIP-794.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+from uuid import UUID
 
 # At run time for one thing: with kafka.partitioner=murmur3 the kernel's hash is compared with it.
 import mmh3
@@ -24,10 +27,24 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_kafka_sink.base import entry_points
+from spark_kafka_sink.base.errors import TopicError
+from spark_kafka_sink.base.model import ZERO_UUID
+from spark_kafka_sink.columns.faults import BAD_PARTITION, PARTITIONER, RowFaults
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import ClusterSnapshot
+from spark_kafka_sink.producer.open_batches import CompressionRatio, OpenBatches
 from spark_kafka_sink.record.compiled.calls import murmur3_of
-from spark_kafka_sink.record.compiled.records import CRC32, MURMUR2, MURMUR3, NO_KEY_HASH
+from spark_kafka_sink.record.compiled.records import (
+    ALL_ASSIGNED,
+    CRC32,
+    MURMUR2,
+    MURMUR3,
+    NO_KEY_HASH,
+    Topics,
+    assign_slots,
+)
 
 Int32Array = npt.NDArray[np.int32]
 
@@ -253,3 +270,224 @@ def _check_murmur3() -> None:
                 "partitions than before. This is a defect of the sink: please report it, and use "
                 "another kafka.partitioner meanwhile"
             )
+
+
+# --- Slots of topics ------------------------------------------------------------------------------
+
+
+NO_SLOT = -1
+
+
+class Availability(NamedTuple):
+    """Partitions to choose from, as long as cluster and slow nodes stay the same."""
+
+    cluster: ClusterSnapshot
+    slow_nodes: frozenset[int]
+    partitions: list[int]
+
+
+class TopicSlots:
+    """One topic's part of the table: slot of partition 0, number of partitions."""
+
+    def __init__(
+        self,
+        name: str,
+        first_slot: int,
+        partitions_count: int,
+        rng: RandomSource,
+        topic_id: UUID = ZERO_UUID,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.first_slot = first_slot
+        self.partitions_count = partitions_count
+        self.sticky_slot = NO_SLOT
+        self.partitioner = StickyPartitioner(rng)
+        self._availability: Availability | None = None
+        self.compression = CompressionRatio()
+        # What the table of open batches has; None: what the slots began with.
+        self.current_limit_bytes: int | None = None
+        # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
+        self.cap_bytes: int | None = None
+
+    def is_current(self, cluster: ClusterSnapshot) -> bool:
+        """Whether it is the cluster's topic of this name, with all of its partitions.
+
+        A broker that lags may know fewer of the same topic. Where brokers have no topic ids, fewer
+        partitions are another topic's, as for the Java producer.
+        """
+        topic_id, count = cluster.topic_id(self.name), cluster.partitions_count(self.name)
+        if ZERO_UUID in (topic_id, self.topic_id):
+            return count == self.partitions_count
+        return topic_id == self.topic_id and count <= self.partitions_count
+
+    @property
+    def slots(self) -> range:
+        """All slots of the topic."""
+        return range(self.first_slot, self.first_slot + self.partitions_count)
+
+    def available(self, cluster: ClusterSnapshot, slow_nodes: frozenset[int]) -> list[int]:
+        """Partitions whose leader is known and keeps up. Asked for every batch, so remembered."""
+        known = self._availability
+        if known is None or known.cluster is not cluster or known.slow_nodes != slow_nodes:
+            partitions = cluster.available_partitions(self.name, slow_nodes)
+            known = self._availability = Availability(cluster, slow_nodes, partitions)
+        return known.partitions
+
+    def limit_bytes(self, batch_size: int) -> int:
+        """Uncompressed bytes at which a batch is full."""
+        limit_bytes = self.compression.uncompressed_limit(batch_size)
+        return limit_bytes if self.cap_bytes is None else min(limit_bytes, self.cap_bytes)
+
+
+class TopicRegistry:
+    """All topics that rows were appended for. ``finish_slots`` finishes the batches of slots."""
+
+    def __init__(
+        self,
+        open_batches: OpenBatches,
+        batch_size: int,
+        rng: RandomSource,
+        finish_slots: Callable[[list[int]], None],
+    ) -> None:
+        self._open_batches = open_batches
+        self._batch_size = batch_size
+        self._rng = rng
+        self._finish_slots = finish_slots
+        self._topics: dict[str, TopicSlots] = {}
+        self._topic_of_slot: list[TopicSlots] = []
+
+    def topic_of(self, slot: int) -> TopicSlots:
+        """The topic that ``slot`` belongs to."""
+        return self._topic_of_slot[slot]
+
+    def known(self, name: str) -> TopicSlots:
+        """A topic that rows were appended for."""
+        return self._topics[name]
+
+    def get(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
+        """The topic's slots; new ones for a new topic, another one, or more partitions."""
+        topic = self._topics.get(name)
+        topic_id, count = cluster.topic_id(name), cluster.partitions_count(name)
+        if topic is not None and topic.is_current(cluster):
+            return topic
+        if topic is not None:
+            # Rows appended so far must not be overtaken by rows in the new slots.
+            own = topic.slots
+            self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])
+        first_slot = self._open_batches.add_slots(name, count, self._batch_size)
+        topic = self._topics[name] = TopicSlots(name, first_slot, count, self._rng, topic_id)
+        self._topic_of_slot.extend([topic] * count)
+        return topic
+
+
+class SlotAssigner:
+    """Assigns the rows of Arrow batches. Used by the task thread."""
+
+    def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator) -> None:
+        self._accumulator = accumulator
+        self._is_adaptive = config.partitioner_adaptive_partitioning_enable
+        self._key_hash = key_hash(config)
+        self._computed = computed_partitions(config)
+
+    def assign(
+        self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
+    ) -> Int32Array:
+        """The slot of each row; ``-1 - t`` for the sticky partition of ``topics[t]``.
+
+        Raises TopicError for a partition that does not exist, HookError for a user's partitioner
+        that fails.
+        """
+        slots = np.empty(records.rows_count, np.int32)
+        indices = records.topic_indices
+        computed = self._compute(records, topics, cluster)
+        row = assign_slots(
+            Topics(
+                indices,
+                np.array([topic.first_slot for topic in topics], np.int32),
+                np.array([topic.partitions_count for topic in topics], np.int32),
+            ),
+            records.partition,
+            computed,
+            records.columns.key,
+            self._key_hash,
+            slots,
+        )
+        if row != ALL_ASSIGNED:
+            topic = topics[0 if indices is None else int(indices[row])]
+            raise TopicError(
+                f"{_misplaced(records.partition_at(row), topic)}. "
+                "Correct the partition column, or leave it null to let the key decide"
+            )
+        return slots
+
+    def find_misplaced(self, records: ArrowRecords, topics: Sequence[TopicSlots]) -> RowFaults:
+        """All rows that ``assign`` would raise for, in the numbering of ``records``."""
+        faults = RowFaults(records.rows_count)
+        indices = records.topic_indices
+        if records.positions.partition is not None:
+            column = records.owner.column(records.positions.partition)
+            chosen = column.fill_null(0).to_numpy(zero_copy_only=False)
+            counts = np.array([topic.partitions_count for topic in topics], np.int32)
+            is_outside = (chosen < 0) | (
+                chosen >= (counts[0] if indices is None else counts[indices])
+            )
+            faults.add(
+                is_outside,
+                BAD_PARTITION,
+                lambda row: _misplaced(
+                    chosen[row], topics[0 if indices is None else int(indices[row])]
+                ),
+            )
+        if self._computed is not None and records.positions.takes_partitioner:
+            for index, topic in enumerate(topics):
+                rows = faults.good
+                if indices is not None:
+                    rows = rows[indices[rows] == index]
+                refused = self._computed.refused(records, rows, topic.partitions_count)
+                is_refused = np.zeros(records.rows_count, np.bool_)
+                is_refused[[*refused]] = True
+                faults.add(is_refused, PARTITIONER, refused.__getitem__)
+        return faults
+
+    def _compute(
+        self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
+    ) -> Int32Array | None:
+        """What a partitioner that looks at whole columns says, topic by topic."""
+        if self._computed is None or not records.positions.takes_partitioner:
+            return None
+        indices, slow_nodes = records.topic_indices, self._accumulator.slow_nodes
+        if indices is None:
+            available = topics[0].available(cluster, slow_nodes)
+            count = topics[0].partitions_count
+            return self._computed.compute(topics[0].name, records, None, available, count)
+        partitions = np.full(records.rows_count, _LEAVE_TO_KEY, np.int32)
+        for index, topic in enumerate(topics):
+            rows = np.flatnonzero(indices == index).astype(np.int32)
+            available = topic.available(cluster, slow_nodes)
+            count = topic.partitions_count
+            computed = self._computed.compute(topic.name, records, rows, available, count)
+            if computed is not None:
+                partitions[rows] = computed
+        return partitions
+
+    def choose_sticky(self, topic: TopicSlots, cluster: ClusterSnapshot) -> None:
+        """Give a topic that has no sticky partition one."""
+        if topic.sticky_slot != NO_SLOT:
+            return
+        available = topic.available(cluster, self._accumulator.slow_nodes)
+        queued = {}
+        if self._is_adaptive and len(available) > 1:
+            queued = self._accumulator.queue_sizes(topic.name)
+            if len(available) < topic.partitions_count:
+                # The queue of a slow node grows, and says nothing about the others.
+                queued = {index: queued[index] for index in available if index in queued}
+        partition = topic.partitioner.next_partition(available, queued)
+        topic.sticky_slot = topic.first_slot + partition
+
+
+def _misplaced(partition: int, topic: TopicSlots) -> str:
+    return (
+        f"Invalid partition {partition} for topic '{topic.name}', which "
+        f"has {topic.partitions_count} partition(s): 0 to {topic.partitions_count - 1}"
+    )

@@ -36,9 +36,8 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.accumulator import NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.appender import Appender
-from spark_kafka_sink.producer.cluster import ClusterAccess
 from spark_kafka_sink.producer.identity import IdentitySource
-from spark_kafka_sink.producer.metadata import PartitionMetadata
+from spark_kafka_sink.producer.metadata import ClusterAccess, PartitionMetadata
 from spark_kafka_sink.producer.metrics import PartitionReport, TaskTotals
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit

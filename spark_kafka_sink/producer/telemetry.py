@@ -27,10 +27,13 @@ from spark_kafka_sink.base.errors import error_for_code, error_named
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
-from spark_kafka_sink.producer.telemetry_state import IN_PROGRESS, TERMINATING, State, Watched
 from spark_kafka_sink.producer.telemetry_subscription import (
     DEFAULT_PUSH_INTERVAL_MS,
+    IN_PROGRESS,
+    TERMINATING,
+    State,
     Subscription,
+    Watched,
     pause_after,
 )
 from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (

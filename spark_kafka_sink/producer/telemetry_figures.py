@@ -26,8 +26,7 @@ from spark_kafka_sink.base.kafka_metrics import (
 from spark_kafka_sink.base.node_metrics import MAXIMA as MAXIMA_OF_NODES
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.producer.metrics import MAXIMA, ProducerMetrics
-from spark_kafka_sink.producer.telemetry_state import Watched
-from spark_kafka_sink.producer.telemetry_subscription import Subscription
+from spark_kafka_sink.producer.telemetry_subscription import Subscription, Watched
 from spark_kafka_sink.protocol.otlp import Metric, Payload, Point, metrics_data
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
 

@@ -1,19 +1,65 @@
-"""What brokers ask a client to tell of itself (KIP-714), and what follows from their errors.
+"""Metrics that brokers ask a client for (KIP-714): subscription, what is watched, and states.
 
-Source: ``ClientTelemetryUtils``.
+Source: ``ClientTelemetryState``, ``ClientTelemetryUtils``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import Enum, auto
 from typing import NamedTuple
 from uuid import UUID
 
+from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
+from spark_kafka_sink.base.model import PreparedTransaction
+from spark_kafka_sink.network.client import NetworkClient
+from spark_kafka_sink.producer.accumulator import RecordAccumulator
+from spark_kafka_sink.producer.metadata import Metadata
+from spark_kafka_sink.producer.metrics import TaskTotals
 from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
     NO_INSTANCE,
     GetTelemetrySubscriptionsResponse,
 )
 from spark_kafka_sink.record.compression import CODEC_IDS
+
+
+class State(Enum):
+    """What is next, or under way."""
+
+    SUBSCRIPTION_NEEDED = auto()
+    SUBSCRIPTION_IN_PROGRESS = auto()
+    PUSH_NEEDED = auto()
+    PUSH_IN_PROGRESS = auto()
+    TERMINATING_PUSH_NEEDED = auto()
+    TERMINATING_PUSH_IN_PROGRESS = auto()
+    TERMINATED = auto()
+
+
+IN_PROGRESS = frozenset(
+    (
+        State.SUBSCRIPTION_IN_PROGRESS,
+        State.PUSH_IN_PROGRESS,
+        State.TERMINATING_PUSH_IN_PROGRESS,
+    )
+)
+TERMINATING = frozenset((State.TERMINATING_PUSH_NEEDED, State.TERMINATING_PUSH_IN_PROGRESS))
+
+
+class Watched(NamedTuple):
+    """What there is to tell of.
+
+    buffer_bytes: ``buffer.memory`` as it is; transaction: the one that is written in
+    """
+
+    totals: TaskTotals
+    client: NetworkClient
+    metadata: Metadata
+    accumulator: RecordAccumulator
+    buffer_bytes: int
+    clock: Clock
+    transaction: Callable[[], PreparedTransaction | None]
+
 
 DEFAULT_PUSH_INTERVAL_MS = 300_000
 """Where a broker gives none, and after a request that was not answered."""

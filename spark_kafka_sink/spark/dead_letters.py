@@ -34,8 +34,8 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.producer.appender import largest_when_compressed
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.row_checks import largest_when_compressed
 from spark_kafka_sink.record.record_batch import RECORD_BATCH_OVERHEAD
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.refused_rows import RefusedRows

@@ -15,7 +15,7 @@ from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, TopicErr
 from spark_kafka_sink.client.admin import AdminClient, create_missing
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.producer import topic_waiter
+from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.creating import append, creating, producer_for, write
 from tests.broker.described import Topics
@@ -87,7 +87,7 @@ class TestCreation:
             asked.append(set(topics))
             create_missing(admin, topics, creation)
 
-        monkeypatch.setattr(topic_waiter, "create_missing", create)
+        monkeypatch.setattr(producer_module, "create_missing", create)
         names = [f"tc-column-{n}" for n in range(12)]
         strict_kafka.create_topic(names[1])
         batch = pa.record_batch({"topic": names * 5, "value": [b"%d" % n for n in range(60)]})
@@ -114,7 +114,7 @@ class TestCreation:
             seen.append(values(read_topic(servers, "tc-meanwhile")))
             create_missing(*arguments)
 
-        monkeypatch.setattr(topic_waiter, "create_missing", create_slowly)
+        monkeypatch.setattr(producer_module, "create_missing", create_slowly)
         # It lingers until the other topic is being created.
         producer = ThreadedProducer(creating(servers, {"linger.ms": "700"}))
         try:

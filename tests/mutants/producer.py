@@ -272,27 +272,27 @@ _SIMULATED = ("simulation/test_producer_guards.py",)
 _POOL = ("unit/test_pool.py",)
 
 _GUARDS = (
-    Mutant("producer/row_checks.py", '            "buffer.memory": memory_bytes,\n', "", _UNIT),
+    Mutant("producer/appender.py", '            "buffer.memory": memory_bytes,\n', "", _UNIT),
     Mutant(
-        "producer/row_checks.py",
+        "producer/appender.py",
         "return None if self._is_compressed else rules",
         "return rules",
         _UNIT,
     ),
     Mutant(
-        "producer/row_checks.py",
+        "producer/appender.py",
         "return is_absent or key.validity_address != 0",
         "return key.validity_address != 0",
         _UNIT,
     ),
     Mutant(
-        "producer/topic_slots.py",
+        "producer/partitioner.py",
         "            return count == self.partitions_count",
         "            return count <= self.partitions_count",
         _UNIT,
     ),
     Mutant(
-        "producer/topic_slots.py",
+        "producer/partitioner.py",
         "            self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])\n",
         "",
         _SIMULATED,
@@ -319,62 +319,60 @@ _GUARDS = (
         "        self._retry_at_ms = None\n",
         _UNIT,
     ),
-    Mutant("producer/metadata_updater.py", '== "REBOOTSTRAP_REQUIRED"', '== "NONE"', _UNIT),
+    Mutant("producer/metadata.py", '== "REBOOTSTRAP_REQUIRED"', '== "NONE"', _UNIT),
+    Mutant("producer/metadata.py", "elif not result.response.brokers:", "elif False:", _UNIT),
     Mutant(
-        "producer/metadata_updater.py", "elif not result.response.brokers:", "elif False:", _UNIT
-    ),
-    Mutant(
-        "producer/metadata_updater.py",
+        "producer/metadata.py",
         "            self._has_epochs = versions.highest(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION\n",
         "",
         _UNIT,
     ),
-    Mutant("producer/metadata_updater.py", "                self.last_failure = None\n", "", _UNIT),
+    Mutant("producer/metadata.py", "                self.last_failure = None\n", "", _UNIT),
     Mutant(
-        "producer/metadata_updater.py",
+        "producer/metadata.py",
         "        self._metadata.rebootstrap()\n        reasons",
         "        reasons",
         _UNIT,
     ),
-    Mutant("producer/topic_waiter.py", " and t not in tried]", "]", _SIMULATED),
+    Mutant("producer/producer.py", " and t not in tried]", "]", _SIMULATED),
     Mutant(
-        "producer/topic_waiter.py",
+        "producer/producer.py",
         "            deadline_ms += self._clock.now_ms() - begun_ms\n",
         "",
         _SIMULATED,
     ),
     Mutant(
-        "producer/topic_waiter.py",
+        "producer/producer.py",
         "                self._note_use(topics)\n                for",
         "                for",
         _SIMULATED,
     ),
     Mutant(
-        "producer/topic_waiter.py",
+        "producer/producer.py",
         "if topic in problems and problems[topic].is_fatal:",
         "if False:",
         _SIMULATED,
     ),
     Mutant(
-        "producer/topic_waiter.py",
+        "producer/producer.py",
         "is_asked and not unknown and lacking",
         "is_asked and lacking",
         _SIMULATED,
     ),
     Mutant(
-        "producer/topic_waiter.py",
+        "producer/producer.py",
         "            self._note_use(topics)\n            ask()",
         "            ask()",
         _SIMULATED,
     ),
     Mutant(
-        "producer/topic_waiter.py",
+        "producer/producer.py",
         "            ask = self._metadata.request_update\n",
         "",
         _SIMULATED,
     ),
     Mutant(
-        "producer/topic_waiter.py", "if not lacking and not unknown:", "if not lacking:", _SIMULATED
+        "producer/producer.py", "if not lacking and not unknown:", "if not lacking:", _SIMULATED
     ),
     Mutant(
         "producer/producer.py",

@@ -15,7 +15,7 @@ _KEY = "producer.bootstrap_servers, producer.security, options.topic, options.de
 
 _DECISION_LOG = (
     Mutant(
-        "producer/row_checks.py",
+        "producer/appender.py",
         "if self._decision_log in topics:",
         "if names_too and self._decision_log in topics:",
         _LETTERS,

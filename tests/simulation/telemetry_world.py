@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from spark_kafka_sink.producer.producer import KafkaProducer
-from spark_kafka_sink.producer.telemetry_state import State
+from spark_kafka_sink.producer.telemetry_subscription import State
 from tests.simulation.harness import Simulation, keyed, simulate
 from tests.simulation.telemetry import Push, TelemetryPlugin
 

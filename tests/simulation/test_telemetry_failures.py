@@ -11,8 +11,7 @@ import pytest
 from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.producer import telemetry
 from spark_kafka_sink.producer.telemetry import FINISH_MS, LONGEST_REST_MS
-from spark_kafka_sink.producer.telemetry_state import State
-from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS
+from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS, State
 from tests.simulation.harness import keyed
 from tests.simulation.telemetry_world import INTERVAL_MS, TOTAL, Watched, first_push
 

@@ -11,8 +11,11 @@ import pytest
 from spark_kafka_sink.producer import telemetry
 from spark_kafka_sink.producer.telemetry import ANSWER_MS, Telemetry
 from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
-from spark_kafka_sink.producer.telemetry_state import State
-from spark_kafka_sink.producer.telemetry_subscription import DEFAULT_PUSH_INTERVAL_MS, Subscription
+from spark_kafka_sink.producer.telemetry_subscription import (
+    DEFAULT_PUSH_INTERVAL_MS,
+    State,
+    Subscription,
+)
 from tests.simulation.harness import keyed
 from tests.simulation.telemetry_world import INTERVAL_MS, Watched
 

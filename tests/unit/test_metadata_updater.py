@@ -8,8 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
-from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
-from spark_kafka_sink.producer.metadata_updater import MetadataUpdater
+from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings, MetadataUpdater
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,

@@ -29,14 +29,17 @@ from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer import pool
 from spark_kafka_sink.producer.accumulator import BufferPool, NodeLatency, RecordAccumulator
+from spark_kafka_sink.producer.appender import RowChecks
 from spark_kafka_sink.producer.metadata import PartitionMetadata
 from spark_kafka_sink.producer.monitor import ThreadMonitor
-from spark_kafka_sink.producer.partitioner import RoundRobinPartitioner, StickyPartitioner
+from spark_kafka_sink.producer.partitioner import (
+    RoundRobinPartitioner,
+    StickyPartitioner,
+    TopicSlots,
+)
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
 from spark_kafka_sink.producer.refusals import refused_rows
-from spark_kafka_sink.producer.row_checks import RowChecks
-from spark_kafka_sink.producer.topic_slots import TopicSlots
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -11,8 +11,7 @@ from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
-from spark_kafka_sink.producer.slot_assigner import SlotAssigner
-from spark_kafka_sink.producer.topic_slots import NO_SLOT, TopicSlots
+from spark_kafka_sink.producer.partitioner import NO_SLOT, SlotAssigner, TopicSlots
 from tests.unit.batches import T0, T1, T2, make_batch, make_cluster
 
 CLUSTER = make_cluster({"t": [(1, 0), (2, 0), (3, 0)]})
