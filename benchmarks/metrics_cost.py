@@ -34,7 +34,7 @@ from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.metrics.fields import COUNTERS
+from spark_kafka_sink.metrics.line import COUNTERS
 from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage

@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from spark_kafka_sink.metrics import fields, names
-from spark_kafka_sink.metrics.fields import LINE_VERSION, Field
-from spark_kafka_sink.metrics.names import KafkaMetric
-from spark_kafka_sink.metrics.own_names import OWN_METRICS
+from spark_kafka_sink.metrics import line, names
+from spark_kafka_sink.metrics.line import LINE_VERSION, Field
+from spark_kafka_sink.metrics.names import OWN_METRICS, KafkaMetric
 
 _HEAD = f"""\
 # Metrics
@@ -285,20 +284,20 @@ def render() -> str:
     return "".join(
         (
             _HEAD,
-            _fields(fields.LINE),
+            _fields(line.LINE),
             _COUNTERS,
-            _fields(fields.COUNTERS),
+            _fields(line.COUNTERS),
             _LATENCY,
-            _fields(fields.LATENCY),
+            _fields(line.LATENCY),
             "\n### `topics`, `partitions`, `nodes`: by name, number and broker id\n\n",
             "Of a topic, under its name:\n\n",
-            _fields(fields.TOPIC),
+            _fields(line.TOPIC),
             "\nOf a partition, under its topic's name and its number:\n\n",
-            _fields(fields.PARTITION),
+            _fields(line.PARTITION),
             "\nOf a broker, under its id; those of `kafka.bootstrap.servers` have ids below 0:\n\n",
-            _fields(fields.NODE),
+            _fields(line.NODE),
             _summaries(),
-            _fields(fields.SLOW_TASK),
+            _fields(line.SLOW_TASK),
             _KAFKA,
             _metrics(names.PRODUCER_METRICS),
             "\nNot given:\n\n",
@@ -322,9 +321,9 @@ def render() -> str:
 
 def _summaries() -> str:
     return _SUMMARIES.format(
-        partitions=_listed(fields.EXTREMES_OF_PARTITIONS),
-        tasks=_listed(fields.EXTREMES_OF_TASKS),
-        slowest=fields.MOST_SLOW_TASKS,
+        partitions=_listed(line.EXTREMES_OF_PARTITIONS),
+        tasks=_listed(line.EXTREMES_OF_TASKS),
+        slowest=line.MOST_SLOW_TASKS,
     )
 
 

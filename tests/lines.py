@@ -9,7 +9,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from spark_kafka_sink.metrics.schema import line_schema
+from spark_kafka_sink.metrics.reading import line_schema
 
 # One with more partitions has more of the same.
 _LONGEST_CHECKED = 200_000

@@ -175,7 +175,7 @@ def add_metrics(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _schema(arguments: argparse.Namespace) -> int:
-    from spark_kafka_sink.metrics.schema import line_schema
+    from spark_kafka_sink.metrics.reading import line_schema
 
     print(json.dumps(line_schema(), indent=2))
     return EXIT_OK

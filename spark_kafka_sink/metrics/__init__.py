@@ -41,8 +41,7 @@ def listen(
             events.writeStream.format("pykafka-sink").options(**options).start().awaitTermination()
     """
     from spark_kafka_sink.base.errors import ConfigError
-    from spark_kafka_sink.metrics.files import local_path
-    from spark_kafka_sink.metrics.outputs import check_library
+    from spark_kafka_sink.metrics.outputs import check_library, local_path
 
     path = path or spark.conf.get(_PATH_PROPERTY, None)
     file = None if path is None else local_path(path)

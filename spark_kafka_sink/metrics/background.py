@@ -1,7 +1,8 @@
 """Sending lines from a thread, so that micro-batches do not wait for whoever receives them.
 
 The thread ends with its process, and what it has not sent by then is lost. A program's own process
-waits for it at its end; those that Spark starts are killed.
+waits for it at its end; those that Spark starts are killed. The log says when sending to a place
+starts failing and when it works again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,64 @@ from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.metrics.line import Line
 
+# --- failures in the log -------------------------------------------------------------------------
+
 logger = logging.getLogger(__name__)
+
+_MOST_OF_ERROR = 500
+
+
+class Told:
+    """Once for each change, and for each other reason.
+
+    failing: what cannot be done, to which the reason is added; working: what is done again, with
+    ``{batches}`` for the number of those that were not sent
+    """
+
+    def __init__(self, failing: str, working: str) -> None:
+        self._failing = failing
+        self._working = working
+        self._told: str | None = None
+        self._failed = self._lost_before = 0
+
+    def note(self, problem: str | None, lost: int) -> None:
+        """What came of one line. lost: those of this process that were never tried."""
+        if problem is None:
+            self._note_success(lost)
+            return
+        problem = shown(problem)
+        if self._told is None:
+            self._lost_before = lost
+        self._failed += 1
+        if problem != self._told:
+            self._told = problem
+            logger.warning(
+                f"{self._failing}: {problem}. Batches go on, and what is not sent is lost; the log "
+                "tells when it is sent again"
+            )
+
+    def _note_success(self, lost: int) -> None:
+        if self._told is not None:
+            batches = self._failed + lost - self._lost_before
+            logger.info(self._working.format(batches=batches))
+            self._told = None
+            self._failed = 0
+
+
+def reason_of(error: BaseException) -> str:
+    """What the operating system says, else the beginning of the error: those of libraries for other
+    file systems have pages."""
+    if isinstance(error, OSError):
+        text = str(error.strerror or error)
+    elif isinstance(error, (ValueError, NotImplementedError)) and str(error):
+        text = str(error)
+    else:
+        text = repr(error)
+    line = next(iter(text.splitlines()), "")
+    return line if len(line) <= _MOST_OF_ERROR else f"{line[:_MOST_OF_ERROR]}…"
+
+
+# --- the thread ----------------------------------------------------------------------------------
 
 THREAD_NAME = "pykafka-sink metrics"
 MOST_WAITING = 100

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry, start_http_server
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from spark_kafka_sink.metrics.exposition import Exposition, Family
-from spark_kafka_sink.metrics.following import FollowedLines
+from spark_kafka_sink.metrics.prometheus import Exposition, Family
+from spark_kafka_sink.metrics.reading import FollowedLines
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,7 +24,7 @@ class ProducerMetrics:
     """Counters. Both threads write them: those of batches by turns, as they finish batches, the
     others one thread each.
 
-    Sums, but for those in ``MAXIMA``. ``metrics/fields.py`` says what each of them is.
+    Sums, but for those in ``MAXIMA``. ``metrics/line.py`` says what each of them is.
     """
 
     records: int = 0

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS, COUNTERS
-from spark_kafka_sink.metrics.schema import read_line
+from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS
+from spark_kafka_sink.metrics.reading import read_line
 from spark_kafka_sink.report.advice import Causes
 from spark_kafka_sink.report.figures import PARTS
 from spark_kafka_sink.report.reading import (

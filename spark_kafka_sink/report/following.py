@@ -5,7 +5,7 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
 
-from spark_kafka_sink.metrics.following import FollowedLines
+from spark_kafka_sink.metrics.reading import FollowedLines
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.page import render
 from spark_kafka_sink.report.reading import read_pieces

@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.metrics.fields import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
-from spark_kafka_sink.metrics.following import OpenedFile
-from spark_kafka_sink.metrics.schema import LARGEST, LATEST_MS, NEEDED, read_line
+from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS, COUNTERS, LATENCY, LINE
+from spark_kafka_sink.metrics.reading import LARGEST, LATEST_MS, NEEDED, OpenedFile, read_line
 
 PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024

@@ -18,8 +18,15 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-from spark_kafka_sink.metrics.fields import LINE_VERSION
-from spark_kafka_sink.metrics.line import Line, Measured, TaskFigures, by_topic, for_log, whole
+from spark_kafka_sink.metrics.line import (
+    LINE_VERSION,
+    Line,
+    Measured,
+    TaskFigures,
+    by_topic,
+    for_log,
+    whole,
+)
 from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
@@ -165,7 +172,7 @@ class BatchSummary:
             self.dead_letters = {c: mine.get(c, 0) + counts.get(c, 0) for c in causes}
 
     def line(self, event: str, micro_batch_id: int | None, **more: Any) -> Line:
-        """What happened to which batch, in total and per partition: ``metrics/fields.py``."""
+        """What happened to which batch, in total and per partition: ``metrics/line.py``."""
         is_known = self.tasks is not None
         line = {
             "sink": "pykafka-sink",

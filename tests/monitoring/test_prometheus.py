@@ -22,8 +22,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.metrics import listen
-from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.outputs import put_out
+from spark_kafka_sink.metrics.prometheus import Exposition
 from tests.broker.processes import eventually
 from tests.prometheus import Samples
 from tests.unit.test_metrics_names import a_line, of_a_job

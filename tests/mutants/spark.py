@@ -95,10 +95,15 @@ _FORKS = (
 
 _METRICS = (
     Mutant("metrics/background.py", ' if name != "partitions"}', "}", _BACKGROUND),
-    Mutant("metrics/background.py", "            self._told = None\n", "", _BACKGROUND),
+    Mutant(
+        "metrics/background.py",
+        "            self._told = None\n        except",
+        "        except",
+        _BACKGROUND,
+    ),
     Mutant("metrics/background.py", "self._awaited_by -= 1", "pass", _BACKGROUND),
     Mutant(
-        "metrics/files.py",
+        "metrics/outputs.py",
         "if os.write(file, data) < len(data):",
         "if os.write(file, data) < 0:",
         ("unit/test_metrics_files.py",),

@@ -11,7 +11,7 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.metrics import names
-from spark_kafka_sink.metrics.otlp.points import telemetry_name
+from spark_kafka_sink.metrics.otlp import telemetry_name
 from tests.otlp import Span, attributes_of, metrics_in, receiver
 from tests.spark.test_streaming import ROWS_PER_FILE, read_files, start, write_file
 

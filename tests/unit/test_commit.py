@@ -15,7 +15,7 @@ from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics.fields import MOST_LOGGED_PARTITIONS
+from spark_kafka_sink.metrics.line import MOST_LOGGED_PARTITIONS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,

@@ -130,7 +130,7 @@ ONLY_IN: dict[str, set[str]] = {
     "prometheus_client": {"metrics"},
     "opentelemetry": {"metrics.otlp"},
     "google": {"formats.protobuf_descriptors"},
-    "requests": {"metrics.otlp.exporting"},
+    "requests": {"metrics.otlp"},
     "time": {"base.clock", "record.kernels"},
     "socket": {
         "base.http",
@@ -165,7 +165,7 @@ ONLY_IN: dict[str, set[str]] = {
     "llvmlite": {"record.kernels.compiler"},
     "pyarrow": {
         "check.topics",
-        "metrics.files",
+        "metrics.outputs",
         "record.compression",
         "report",
         "columns",

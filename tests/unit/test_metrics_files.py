@@ -13,10 +13,9 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import BACKUPS, MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics.files import check_path, local_path
-from spark_kafka_sink.metrics.following import FollowedLines
-from spark_kafka_sink.metrics.outputs import put_out
-from spark_kafka_sink.metrics.told import reason_of
+from spark_kafka_sink.metrics.background import reason_of
+from spark_kafka_sink.metrics.outputs import check_path, local_path, put_out
+from spark_kafka_sink.metrics.reading import FollowedLines
 
 
 def line(number: int) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def test_a_folder_of_another_file_system(tmp_path: Path) -> None:
     outputs = MetricsOutputs("mem://bucket/metrics/")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "spark_kafka_sink.metrics.files._file_system", lambda uri: (system, "metrics/")
+            "spark_kafka_sink.metrics.outputs._file_system", lambda uri: (system, "metrics/")
         )
         (tmp_path / "metrics").mkdir()
         put(outputs, 1, 2, 2)

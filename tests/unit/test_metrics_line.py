@@ -14,9 +14,8 @@ from release.metrics_document import render
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.metrics import fields
-from spark_kafka_sink.metrics.line import for_log
-from spark_kafka_sink.metrics.schema import line_schema
+from spark_kafka_sink.metrics.line import COUNTERS, NODE, for_log
+from spark_kafka_sink.metrics.reading import line_schema
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from tests.lines import VALIDATOR
@@ -138,7 +137,7 @@ def test_a_message_grows_with_partitions_and_brokers_alone() -> None:
         )
         for n in range(1000)
     }
-    metrics = ProducerMetrics(*[10**12 + n for n in range(len(fields.COUNTERS))])
+    metrics = ProducerMetrics(*[10**12 + n for n in range(len(COUNTERS))])
     message = KafkaCommitMessage(9_999, 0, "7a1b" * 9, partitions, metrics, nodes=nodes)
     whole = len(pickle.dumps(message))
     message.partitions = {}
@@ -160,10 +159,10 @@ def test_the_document_is_up_to_date() -> None:
 
 
 def test_counters_are_described_as_they_are_reported() -> None:
-    assert [field.name for field in fields.COUNTERS] == list(ProducerMetrics().report())
-    assert {f.name for f in fields.NODE} - {"request_latency"} == set(
-        NodeMetrics.__dataclass_fields__
-    ) - {"latencies"}
+    assert [field.name for field in COUNTERS] == list(ProducerMetrics().report())
+    assert {f.name for f in NODE} - {"request_latency"} == set(NodeMetrics.__dataclass_fields__) - {
+        "latencies"
+    }
 
 
 def test_the_command_prints_the_schema(capsys: pytest.CaptureFixture[str]) -> None:

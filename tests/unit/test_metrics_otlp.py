@@ -11,11 +11,10 @@ import pytest
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput
-from spark_kafka_sink.metrics import background, names
-from spark_kafka_sink.metrics.otlp import resource
-from spark_kafka_sink.metrics.otlp.points import telemetry_name
+from spark_kafka_sink.metrics import background, names, otlp
+from spark_kafka_sink.metrics.names import OWN_METRICS
+from spark_kafka_sink.metrics.otlp import telemetry_name
 from spark_kafka_sink.metrics.outputs import put_out
-from spark_kafka_sink.metrics.own_names import OWN_METRICS
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
 from tests.lines import VALIDATOR
@@ -41,9 +40,9 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing of this machine's environment, or of an earlier test."""
     for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"):
         monkeypatch.delenv(name, raising=False)
-    resource._of_this_process.cache_clear()
+    otlp._of_this_process.cache_clear()
     yield
-    resource._of_this_process.cache_clear()
+    otlp._of_this_process.cache_clear()
     for sender in background._senders.values():
         sender.close()
     background._senders.clear()

@@ -14,7 +14,7 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.redaction import clear_secrets, shown_by_spark
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.metrics.otlp import sending
+from spark_kafka_sink.metrics import otlp_settings
 from spark_kafka_sink.metrics.outputs import check_outputs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,10 +75,10 @@ def test_what_is_refused(options: dict[str, str], problem: str) -> None:
 
 
 def test_without_the_package_a_job_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending, "find_spec", lambda name: None)
+    monkeypatch.setattr(otlp_settings, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[otel\]'"):
         check_outputs(MetricsOutputs(otlp=OtlpOutput()))
-    monkeypatch.setattr(sending, "find_spec", importlib.util.find_spec)
+    monkeypatch.setattr(otlp_settings, "find_spec", importlib.util.find_spec)
     check_outputs(MetricsOutputs(otlp=OtlpOutput()))
 
 
@@ -96,7 +96,7 @@ def test_nothing_of_it_is_loaded_before_there_is_a_line() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     loaded = set(done.stdout.split())
-    assert "spark_kafka_sink.metrics.otlp.sending" in loaded
+    assert "spark_kafka_sink.metrics.otlp_settings" in loaded
     assert not loaded & {"requests", "google.protobuf", "opentelemetry.sdk.trace"}
 
 
@@ -116,22 +116,22 @@ def test_the_timeout(
     """Milliseconds: OpenTelemetry Protocol Exporter, "Configuration Options"."""
     if variable is not None:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", variable)
-    assert sending.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
+    assert otlp_settings.timeout_s_of(OtlpOutput(timeout_ms=option), "traces") == timeout_s
 
 
 def test_a_signals_own_timeout_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10000")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2000")
-    both = [sending.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
+    both = [otlp_settings.timeout_s_of(OtlpOutput(), signal) for signal in ("metrics", "traces")]
     assert both == [10, 2]
-    assert list(sending.short_timeouts(OtlpOutput())) == []
+    assert list(otlp_settings.short_timeouts(OtlpOutput())) == []
 
 
 def test_seconds_in_place_of_milliseconds_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
-    (told,) = sending.short_timeouts(OtlpOutput())
+    (told,) = otlp_settings.short_timeouts(OtlpOutput())
     assert told.startswith("OTEL_EXPORTER_OTLP_TIMEOUT=10 is 10 ms, as OpenTelemetry's")
-    assert list(sending.short_timeouts(OtlpOutput(timeout_ms=10))) == []
+    assert list(otlp_settings.short_timeouts(OtlpOutput(timeout_ms=10))) == []
 
 
 def test_spark_would_show_them() -> None:

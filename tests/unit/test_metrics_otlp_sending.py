@@ -20,7 +20,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background
-from spark_kafka_sink.metrics.otlp.exporting import why
+from spark_kafka_sink.metrics.otlp import why
 from spark_kafka_sink.metrics.outputs import check_outputs, put_out
 from spark_kafka_sink.spark.outcome import commit_batch
 from spark_kafka_sink.transactions.model import Unit

@@ -20,10 +20,9 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background, listen
-from spark_kafka_sink.metrics.exposition import Exposition
 from spark_kafka_sink.metrics.listener import JoinedMetrics
 from spark_kafka_sink.metrics.outputs import put_out
-from spark_kafka_sink.metrics.push import Pushing
+from spark_kafka_sink.metrics.prometheus import Exposition, Pushing
 from spark_kafka_sink.spark.commit import BatchSummary
 from tests.prometheus import Samples
 from tests.unit.test_metrics_names import a_line, of_a_job

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.metrics.following import FollowedLines
-from spark_kafka_sink.metrics.schema import read_line
+from spark_kafka_sink.metrics.reading import FollowedLines, read_line
 from spark_kafka_sink.report import reading
 from spark_kafka_sink.report.collecting import Collected
 from spark_kafka_sink.report.following import FollowedReport

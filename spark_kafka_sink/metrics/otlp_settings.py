@@ -1,4 +1,4 @@
-"""What the driver does of sending by OTLP: all that needs no package of OpenTelemetry's."""
+"""What options and variables say of OTLP: all that needs no package of OpenTelemetry's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from urllib.parse import unquote
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.metrics_outputs import OtlpOutput
-from spark_kafka_sink.metrics.background import Send, Sender, send_behind
-from spark_kafka_sink.metrics.line import Line
 from spark_kafka_sink.security.references import resolve
 
 logger = logging.getLogger(__name__)
@@ -24,18 +22,6 @@ _TIMEOUTS = ("OTEL_EXPORTER_OTLP_{}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 _DISABLED = "OTEL_SDK_DISABLED"
 _LEAST_TIMEOUT_MS = 100
 """What is less was meant as seconds, perhaps."""
-
-
-def send(output: OtlpOutput, line: Line) -> Sender:
-    """Have it sent."""
-
-    def make() -> Send:
-        from spark_kafka_sink.metrics.otlp.exporting import Exporting
-
-        return Exporting(output, headers_of(output)).send
-
-    timeout_s = max(timeout_s_of(output, signal) for signal in output.signals)
-    return send_behind(output, make, line, timeout_s)
 
 
 def check_otlp(output: OtlpOutput) -> None:

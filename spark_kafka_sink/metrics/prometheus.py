@@ -3,22 +3,26 @@
 An MBean ``kafka.producer:type=producer-metrics,client-id=c`` and its attribute record-send-total
 are ``kafka_producer_producer_metrics_record_send_total{client_id="c"}`` there, without rules. What
 Java does not have is named ``pykafka_sink_…``. Formatting is the library's: prometheus_client.
+
+A push gateway gets them too, for jobs that are over before they are scraped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from typing import Any, NamedTuple, Union
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client import CollectorRegistry, push_to_gateway
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from spark_kafka_sink.base.latencies import count_up_to
-from spark_kafka_sink.metrics.names import Values, measurements
-from spark_kafka_sink.metrics.own_names import OWN_METRICS, OwnMetric
+from spark_kafka_sink.base.printable import shown_url
+from spark_kafka_sink.metrics.background import Told
+from spark_kafka_sink.metrics.line import Line
+from spark_kafka_sink.metrics.names import OWN_METRICS, OwnMetric, Values, measurements
+
+# --- exposition ----------------------------------------------------------------------------------
 
 Labels = tuple[tuple[str, str], ...]
 Family = Union[CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily]
@@ -142,3 +146,33 @@ def _key(labels: Mapping[str, str]) -> Labels:
 def _bound(doublings: int) -> str:
     """Upper end of a bucket, in seconds."""
     return str(2**doublings / 1000)
+
+
+# --- push gateway --------------------------------------------------------------------------------
+
+
+class Pushing:
+    """To one gateway, under one job. Totals are those of this process, and go on."""
+
+    def __init__(self, url: str, job: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._url = url
+        self._job = job
+        self._exposition = Exposition()
+        self._registry = CollectorRegistry()
+        self._registry.register(self._exposition)
+        where = shown_url(url)
+        name = "metrics.prometheus.push.url"
+        self._told = Told(f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again")
+
+    def send(self, line: Line, lost: int) -> None:
+        """Add one batch and replace what the gateway has of the job."""
+        self._exposition.add(line)
+        problem = None
+        try:
+            push_to_gateway(self._url, self._job, self._registry, timeout=self._timeout_s)
+        except OSError as error:
+            problem = str(error.strerror or error)
+        except (HTTPException, ValueError) as error:  # of an answer that is none, or leads nowhere
+            problem = f"what answers does not speak HTTP ({type(error).__name__})"
+        self._told.note(problem, lost)

@@ -1,0 +1,618 @@
+"""Lines as OpenTelemetry's metrics and traces, sent by its own exporters: OTLP over HTTP.
+
+The thread that sends imports this module, because it loads the package opentelemetry, 250 ms.
+
+Names of metrics are those under which Kafka's clients push their metrics to brokers (KIP-714). What
+Java's producers do not have is named ``pykafka_sink.…``, so that Prometheus' translation of
+OpenTelemetry's names gives those of ``metrics/names.py``. Sums and histograms are deltas, each of
+one batch. Totals would have to live as long as a query, and what commits a batch is a process of
+Spark's, which may be another one for each batch.
+
+A trace is of one batch: what the driver and the tasks did of it, and its slowest task. Names of
+spans are few, as OpenTelemetry asks for; which batch it is is an attribute.
+
+Source: OpenTelemetry's data model of metrics; ``TelemetryMetricNamingConvention`` of Kafka;
+OpenTelemetry's semantic conventions for messaging, and for exceptions.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from threading import current_thread
+from typing import Any, NamedTuple, Union
+
+import requests
+from opentelemetry.context import attach, set_value
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.metrics import Exemplar
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Buckets,
+    ExponentialHistogram,
+    ExponentialHistogramDataPoint,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import (
+    SERVICE_NAME,
+    TELEMETRY_SDK_LANGUAGE,
+    TELEMETRY_SDK_NAME,
+    TELEMETRY_SDK_VERSION,
+    OTELResourceDetector,
+    Resource,
+)
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.sdk.version import __version__ as sdk_version
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from spark_kafka_sink import __version__
+from spark_kafka_sink.base.latencies import count_up_to
+from spark_kafka_sink.base.printable import shown, shown_url
+from spark_kafka_sink.config.metrics_keys import OTLP_METRICS, OTLP_TRACES
+from spark_kafka_sink.config.metrics_outputs import OtlpOutput
+from spark_kafka_sink.metrics.background import THREAD_NAME, Told
+from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements
+from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of
+
+# --- who sends: the resource ---------------------------------------------------------------------
+
+DEFAULT_SERVICE = "pykafka-sink"
+_OF_A_LINE = {
+    "query_id": "pykafka_sink.query.id",
+    "query_name": "pykafka_sink.query.name",
+    "application_id": "spark.application.id",
+}
+
+
+def resource_of(line: Values, service_name: str | None) -> Resource:
+    """service_name: of the option, which wins over the environment's."""
+    told = {name: str(line[field]) for field, name in _OF_A_LINE.items() if field in line}
+    if service_name is not None:
+        told[SERVICE_NAME] = service_name
+    return _of_this_process().merge(Resource(told))
+
+
+@cache
+def _of_this_process() -> Resource:
+    """What the environment says, and which library this is.
+
+    Not the library's ``Resource.create``: in newer versions that has a random service.instance.id
+    for each process. The process that commits may be another one for each batch, and each batch
+    would be told as another instance's.
+    """
+    default = Resource(
+        {
+            TELEMETRY_SDK_LANGUAGE: "python",
+            TELEMETRY_SDK_NAME: "opentelemetry",
+            TELEMETRY_SDK_VERSION: sdk_version,
+            SERVICE_NAME: DEFAULT_SERVICE,
+        }
+    )
+    return default.merge(OTELResourceDetector().detect())
+
+
+# --- when what a line tells of has begun and ended, in ns since 1970 -----------------------------
+
+_NS_PER_MS = 1_000_000
+
+
+class Interval(NamedTuple):
+    """Of a span, or of what a sum is of."""
+
+    started_ns: int
+    ended_ns: int
+
+
+def interval_between(started_ms: float, ended_ms: float) -> Interval:
+    """Whole milliseconds, rounded down: so what comes after another by one clock is told so.
+
+    Clocks of two machines may tell that something ended before it began: then it took no time.
+    """
+    started_ns = int(started_ms) * _NS_PER_MS
+    return Interval(started_ns, max(started_ns, int(ended_ms) * _NS_PER_MS))
+
+
+def planning_interval(line: Values) -> Interval | None:
+    """On the driver, before the tasks."""
+    started_ms = line.get("planning_started_at_ms")
+    return (
+        None
+        if started_ms is None
+        else interval_between(started_ms, started_ms + line["planning_ms"])
+    )
+
+
+def tasks_interval(line: Values) -> Interval | None:
+    """From the start of the first task with rows to the end of the last."""
+    started_ms = line.get("started_at_ms")
+    return (
+        None
+        if started_ms is None
+        else interval_between(started_ms, started_ms + line["elapsed_ms"])
+    )
+
+
+def flush_interval(line: Values) -> Interval | None:
+    """From when the first task waited for acknowledgements until the last had them."""
+    whole = tasks_interval(line)
+    if whole is None or "flush_started_at_ms" not in line:
+        return None
+    return Interval(line["flush_started_at_ms"] * _NS_PER_MS, whole.ended_ns)
+
+
+def commit_interval(line: Values) -> Interval | None:
+    """On the driver, after the tasks: committing or aborting."""
+    started_ms = line.get("commit_started_at_ms")
+    return None if started_ms is None else interval_between(started_ms, line["time_ms"])
+
+
+def slowest_task_interval(line: Values) -> Interval | None:
+    """Within ``tasks``."""
+    slowest = line.get("slowest_tasks")
+    whole = tasks_interval(line)
+    if not slowest or whole is None:
+        return None
+    started_ms = slowest[0]["started_at_ms"]
+    started_ns, ended_ns = interval_between(started_ms, started_ms + slowest[0]["task_ms"])
+    return Interval(started_ns, min(ended_ns, whole.ended_ns))
+
+
+def interval_of(line: Values) -> Interval:
+    """All of it, as far as it is known; of clocks that differ, the widest."""
+    parts = [
+        part
+        for of in (planning_interval, tasks_interval, flush_interval, commit_interval)
+        if (part := of(line)) is not None
+    ]
+    written_ns = line["time_ms"] * _NS_PER_MS
+    return Interval(
+        min((part.started_ns for part in parts), default=written_ns),
+        max([written_ns, *(part.ended_ns for part in parts)]),
+    )
+
+
+# --- metrics -------------------------------------------------------------------------------------
+
+LATENCY = "pykafka_sink.request_latency"
+_LATENCY_DOC = "Produce requests by how long they took until the answer"
+_KAFKA = "org.apache.kafka"
+_OWN_PREFIX, _OWN_DOMAIN = "pykafka_sink_", "pykafka_sink."
+_SECONDS = "_seconds"
+_DELTA = AggregationTemporality.DELTA
+_DOUBLINGS = range(18)
+
+_Number = Union[int, float]
+
+
+class _Described(NamedTuple):
+    """What all points of one metric have in common."""
+
+    name: str
+    doc: str
+    unit: str
+    is_total: bool
+
+
+def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -> list[Metric]:
+    """All metrics of one line.
+
+    exemplar: of the slowest produce request of the slowest task
+    has_exponential: the latencies as a histogram whose buckets grow by the eighth root of 2, as the
+    line has it; otherwise they grow by 2
+    """
+    interval = interval_of(line)
+    client = {
+        "client_id": str(line.get("client_id", "")),
+        "query": str(line.get("query_name") or line.get("query_id", "")),
+    }
+    points: dict[_Described, list[NumberDataPoint]] = {}
+    for described, labels, value in _numbers(line):
+        attributes = {**client, **labels}
+        point = NumberDataPoint(attributes, interval.started_ns, interval.ended_ns, value)
+        points.setdefault(described, []).append(point)
+    metrics = [_metric(described, of_it) for described, of_it in points.items()]
+    if "histogram" in line.get("request_latency", {}):
+        histogram = _exponential if has_exponential else _explicit
+        exemplars = [] if exemplar is None else [exemplar]
+        data = histogram(line, interval, client, exemplars)
+        metrics.append(Metric(LATENCY, _LATENCY_DOC, "ms", data))
+    return metrics
+
+
+def telemetry_name(group: str, name: str) -> str:
+    """As Kafka's clients name a metric of a group when they push it."""
+    return f"{_KAFKA}.{group}.{name}".replace("-", ".").replace(".metrics.", ".", 1)
+
+
+def _metric(described: _Described, points: list[NumberDataPoint]) -> Metric:
+    data = Sum(points, _DELTA, is_monotonic=True) if described.is_total else Gauge(points)
+    return Metric(described.name, described.doc, described.unit, data)
+
+
+def _numbers(line: Values) -> Iterator[tuple[_Described, Mapping[str, str], _Number]]:
+    for group, kafka, labels, value in measurements(line):
+        doc = f"{group}: {kafka.name}. {kafka.follows}".replace("`", "")
+        described = _Described(telemetry_name(group, kafka.name), doc, "", kafka.is_total)
+        yield described, labels, round(value) if kafka.is_total else float(value)
+    for own in OWN_METRICS:
+        name = own.name.removesuffix("_total")
+        unit = "s" if name.endswith(_SECONDS) else ""
+        name = _OWN_DOMAIN + name.removesuffix(_SECONDS).removeprefix(_OWN_PREFIX)
+        described = _Described(name, own.doc, unit, own.is_total)
+        for labels, value in own.values(line):
+            yield described, labels, float(value) if unit or not own.is_total else round(value)
+
+
+def _exponential(
+    line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
+) -> ExponentialHistogram:
+    """Indices of buckets are the line's own: they mean the same."""
+    told = line["request_latency"]["histogram"]
+    counts = {int(index): count for index, count in told["counts"].items()}
+    first = min(counts)
+    dense = [counts.get(index, 0) for index in range(first, max(counts) + 1)]
+    point = ExponentialHistogramDataPoint(
+        client,
+        interval.started_ns,
+        interval.ended_ns,
+        count=sum(dense),
+        sum=float(line["metrics"]["request_latency_ms"]),
+        scale=told["scale"],
+        zero_count=0,
+        positive=Buckets(first, dense),
+        negative=Buckets(0, []),
+        flags=0,
+        min=_UNKNOWN,
+        max=float(line["metrics"]["request_latency_max_ms"]),
+        exemplars=exemplars,
+    )
+    return ExponentialHistogram([point], _DELTA)
+
+
+def _explicit(
+    line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
+) -> Histogram:
+    told = line["request_latency"]["histogram"]["counts"]
+    counts = {int(index): count for index, count in told.items()}
+    up_to = [count_up_to(counts, doublings) for doublings in _DOUBLINGS]
+    total = sum(counts.values())
+    point = HistogramDataPoint(
+        client,
+        interval.started_ns,
+        interval.ended_ns,
+        count=total,
+        sum=float(line["metrics"]["request_latency_ms"]),
+        bucket_counts=[more - less for less, more in zip([0, *up_to], [*up_to, total])],
+        explicit_bounds=[float(2**doublings) for doublings in _DOUBLINGS],
+        min=_UNKNOWN,
+        max=float(line["metrics"]["request_latency_max_ms"]),
+        exemplars=exemplars,
+    )
+    return Histogram([point], _DELTA)
+
+
+_UNKNOWN: Any = None
+"""Of what the protocol leaves to the sender, and the library's types do not."""
+
+
+# --- a trace -------------------------------------------------------------------------------------
+
+_ABORT = "abort"
+_IDS = RandomIdGenerator()
+_OWN = "pykafka_sink."
+_OF_THE_BATCH = (
+    *("event", "batch_id", "tasks", "failed_tasks", "failed_attempts", "transactions", "replay"),
+    "note",
+)
+_OF_THE_COMMIT = ("commit_ms", "oldest_transaction_ms", "decided_for_ms", "transactions")
+
+
+class Trace(NamedTuple):
+    """exemplar: the slowest produce request of the slowest task, None without one"""
+
+    spans: list[ReadableSpan]
+    exemplar: Exemplar | None
+
+
+def trace_of(line: Values, resource: Resource, scope: InstrumentationScope) -> Trace:
+    """Spans of all that the line tells the times of."""
+    return _Spans(line, resource, scope).trace()
+
+
+class _Spans:
+    """One trace, while it is made."""
+
+    def __init__(self, line: Values, resource: Resource, scope: InstrumentationScope) -> None:
+        self._line = line
+        self._resource = resource
+        self._scope = scope
+        told = line.get("trace_id")
+        self._trace_id = _IDS.generate_trace_id() if told is None else int(told, 16)
+        self._is_abort = line["event"] == _ABORT
+        self._spans: list[ReadableSpan] = []
+
+    def trace(self) -> Trace:
+        line = self._line
+        root = self._root()
+        planning, commit = planning_interval(line), commit_interval(line)
+        if planning is not None:
+            self._add("planning", planning, root, {"planning_ms": line["planning_ms"]})
+        exemplar = self._tasks(root)
+        if commit is not None:
+            told = {name: line[name] for name in _OF_THE_COMMIT if name in line}
+            self._add(_ABORT if self._is_abort else "commit", commit, root, told)
+        return Trace(self._spans, exemplar)
+
+    def _root(self) -> SpanContext:
+        line = self._line
+        own = {name: line[name] for name in _OF_THE_BATCH if name in line}
+        more = self._of_messaging()
+        topics = line.get("topics", {})
+        if len(topics) == 1:
+            more["messaging.destination.name"] = next(iter(topics))
+        name = "micro-batch" if "batch_id" in line else "job"
+        return self._add(name, interval_of(line), None, own, more)
+
+    def _of_messaging(self) -> dict[str, str | int]:
+        line = self._line
+        return {
+            "messaging.system": "kafka",
+            "messaging.operation.name": "send",
+            "messaging.operation.type": "send",
+            "messaging.client.id": str(line.get("client_id", "")),
+            "messaging.batch.message_count": int(line.get("records_acknowledged", 0)),
+        }
+
+    def _tasks(self, root: SpanContext) -> Exemplar | None:
+        whole, flush = tasks_interval(self._line), flush_interval(self._line)
+        if whole is None:
+            return None
+        metrics = self._line["metrics"]
+        parts = {f"{part}_ms": metrics[f"{part}_ms"] for part in TASK_PARTS}
+        tasks = self._add("tasks", whole, root, {**parts, "task_ms": metrics["task_ms"]})
+        if flush is not None:
+            self._add("flush", flush, root, {"ack_wait_ms": metrics["ack_wait_ms"]})
+        slowest = slowest_task_interval(self._line)
+        return None if slowest is None else self._slowest_task(slowest, tasks)
+
+    def _slowest_task(self, when: Interval, tasks: SpanContext) -> Exemplar | None:
+        told = self._line["slowest_tasks"][0]
+        own = {f"task.{name}": value for name, value in told.items() if name != "started_at_ms"}
+        more = {**self._of_messaging(), "messaging.batch.message_count": told["records"]}
+        context = self._add("task", when, tasks, own, more)
+        waited = int(told["ack_wait_ms"]) * 1_000_000
+        flushed_from_ns = max(when.started_ns, when.ended_ns - waited)
+        self._add("task flush", Interval(flushed_from_ns, when.ended_ns), context, {})
+        latency_ms = told.get("request_latency_max_ms")
+        if not latency_ms:
+            return None
+        where = {"task": told["task"], "host": told["host"]}
+        ids = {"span_id": context.span_id, "trace_id": context.trace_id}
+        return Exemplar(where, float(latency_ms), when.ended_ns, **ids)
+
+    def _add(
+        self,
+        name: str,
+        when: Interval,
+        parent: SpanContext | None,
+        own: dict[str, str | int | float],
+        more: dict[str, str | int] | None = None,
+    ) -> SpanContext:
+        """own: attributes, without the prefix of the sink's own names"""
+        context = SpanContext(
+            self._trace_id, _IDS.generate_span_id(), False, TraceFlags(TraceFlags.SAMPLED)
+        )
+        attributes = {**{_OWN + key: value for key, value in own.items()}, **(more or {})}
+        is_root = parent is None
+        span = ReadableSpan(
+            name,
+            context,
+            parent,
+            self._resource,
+            attributes,
+            events=self._events(when) if is_root else (),
+            kind=SpanKind.PRODUCER if name == "task" else SpanKind.INTERNAL,
+            status=self._status() if is_root else Status(),
+            start_time=when.started_ns,
+            end_time=when.ended_ns,
+            instrumentation_scope=self._scope,
+        )
+        self._spans.append(span)
+        return context
+
+    def _events(self, when: Interval) -> list[Event]:
+        error = self._line.get("error")
+        if error is None:
+            return []
+        kind, _, message = error.partition(": ")
+        attributes = {"exception.type": kind, "exception.message": message}
+        return [Event("exception", attributes, when.ended_ns)]
+
+    def _status(self) -> Status:
+        return Status(StatusCode.ERROR, why_aborted(self._line)) if self._is_abort else Status()
+
+
+def why_aborted(line: Values) -> str:
+    """As far as Spark tells the sink."""
+    if "error" in line:
+        return str(line["error"])
+    failed, tasks = line.get("failed_tasks"), line.get("tasks")
+    if failed:
+        return f"{failed} of {tasks} tasks failed: Spark's log has their errors"
+    if tasks is not None:
+        return "no task failed, but the commit did, or Spark gave the batch up: see its log"
+    return "Spark does not tell why"
+
+
+# --- exporting -----------------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+_VARIABLES = "OTEL_EXPORTER_OTLP_"
+_DEFAULT_ENDPOINT = "http://localhost:4318"
+_TEMPORALITY = f"{_VARIABLES}METRICS_TEMPORALITY_PREFERENCE"
+_HISTOGRAM = f"{_VARIABLES}METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
+_PROTOCOLS = tuple(f"{_VARIABLES}{of}PROTOCOL" for of in ("", "METRICS_", "TRACES_"))
+_PROTOBUF = "application/x-protobuf"
+_EXPORTERS = {OTLP_METRICS: OTLPMetricExporter, OTLP_TRACES: OTLPSpanExporter}
+_RESPONSES: dict[str, Any] = {
+    OTLP_METRICS: ExportMetricsServiceResponse,
+    OTLP_TRACES: ExportTraceServiceResponse,
+}
+
+
+class Exporting:
+    """Of one place where lines go."""
+
+    def __init__(self, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
+        # Where the process' own requests are traced: not these.
+        attach(set_value("suppress_instrumentation", True))
+        for exporter in _EXPORTERS.values():
+            logging.getLogger(exporter.__module__).addFilter(_is_of_another_thread)
+        _tell_what_has_no_effect()
+        for sentence in short_timeouts(output):
+            logger.warning(sentence)
+        self._output = output
+        self._scope = InstrumentationScope("spark_kafka_sink", __version__)
+        self._has_exponential = os.environ.get(_HISTOGRAM, "") != "explicit_bucket_histogram"
+        self._signals = {signal: _Signal(signal, output, headers) for signal in output.signals}
+
+    def send(self, line: Values, lost: int) -> None:
+        """lost: lines of this process that were not sent, as too many waited"""
+        resource = resource_of(line, self._output.service_name)
+        exemplar = None
+        if OTLP_TRACES in self._signals:
+            trace = trace_of(line, resource, self._scope)
+            exemplar = trace.exemplar
+            self._signals[OTLP_TRACES].send(trace.spans, lost)
+        if OTLP_METRICS in self._signals:
+            metrics = metrics_of(line, exemplar, self._has_exponential)
+            of_scope = ScopeMetrics(self._scope, metrics, "")
+            of_resource = ResourceMetrics(resource, [of_scope], "")
+            self._signals[OTLP_METRICS].send(MetricsData([of_resource]), lost)
+
+
+def endpoint_of(output: OtlpOutput, signal: str) -> str:
+    """With the signal's path, but for a variable that is for this signal alone."""
+    base = output.endpoint
+    if base is None:
+        of_signal = os.environ.get(f"{_VARIABLES}{signal.upper()}_ENDPOINT")
+        if of_signal:
+            return of_signal
+        base = os.environ.get(f"{_VARIABLES}ENDPOINT") or _DEFAULT_ENDPOINT
+    return f"{base.rstrip('/')}/v1/{signal}"
+
+
+class _Signal:
+    """Metrics or traces: what was told of sending them."""
+
+    def __init__(self, name: str, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
+        endpoint = endpoint_of(output, name)
+        self._session = _Session(_RESPONSES[name])
+        self._exporter: Any = _EXPORTERS[name](
+            endpoint=endpoint,
+            headers=None if headers is None else dict(headers),
+            timeout=timeout_s_of(output, name),
+            session=self._session,
+        )
+        where = shown_url(endpoint)
+        self._told = Told(
+            f"metrics.otlp: cannot send {name} to {where}",
+            f"metrics.otlp: {name} are sent to {where} again; those of {{batches}} batch(es) are "
+            "lost",
+        )
+
+    def send(self, data: Any, lost: int) -> None:
+        """What fails is lost."""
+        self._told.note(self._problem_of(lambda: self._exporter.export(data)), lost)
+
+    def _problem_of(self, export: Callable[[], Any]) -> str | None:
+        self._session.problem = None
+        try:
+            result = export()
+        except Exception as error:  # of whatever version of the library
+            return self._session.problem or why(error)
+        is_sent = result.name == "SUCCESS"
+        return self._session.problem or (None if is_sent else "the exporter does not tell why")
+
+
+class _Session(requests.Session):
+    """Notes what came of the last request: the exporter only tells whether it was successful."""
+
+    def __init__(self, response: Any) -> None:
+        super().__init__()
+        self.problem: str | None = None
+        self._response = response
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        """Redirects are not followed: they would take a request's headers elsewhere. What verifies
+        certificates is said with each request: else REQUESTS_CA_BUNDLE would win.
+        """
+        self.problem = None
+        options = {"verify": self.verify, **options, "allow_redirects": False}
+        try:
+            answer = super().request(*args, **options)
+        except Exception as error:  # a file of certificates that is missing is an OSError
+            self.problem = why(error)
+            raise
+        if answer.status_code >= 300:
+            self.problem = shown(f"HTTP {answer.status_code} {answer.reason}".strip())
+        else:
+            self.problem = self._refused(answer)
+        return answer
+
+    def _refused(self, answer: requests.Response) -> str | None:
+        """What the receiver says of the part that it has not taken."""
+        if not answer.content or answer.headers.get("Content-Type") != _PROTOBUF:
+            return None
+        told = self._response.FromString(answer.content).partial_success
+        refused = next((value for field, value in told.ListFields() if field.number == 1), 0)
+        return f"{refused} of them are refused: {shown(told.error_message)}" if refused else None
+
+
+def why(error: BaseException) -> str:
+    """What the operating system says, if it does: what is around it has addresses of objects."""
+    if isinstance(error, requests.Timeout):
+        return "no answer in time"
+    cause = error
+    while cause.__cause__ or cause.__context__:
+        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    return str(getattr(cause, "strerror", None) or cause or type(cause).__name__)
+
+
+def _is_of_another_thread(record: logging.LogRecord) -> bool:
+    """What the exporters log here is told in other words, once."""
+    return current_thread().name != THREAD_NAME
+
+
+def _tell_what_has_no_effect() -> None:
+    """Of OpenTelemetry's variables."""
+    if os.environ.get(_TEMPORALITY, "delta").lower() == "cumulative":
+        logger.warning(
+            f"{_TEMPORALITY}=cumulative has no effect: each batch's metrics are deltas, for the "
+            "next batch may be committed by another process. A collector adds them up with its "
+            "processor deltatocumulative"
+        )
+    for name in _PROTOCOLS:
+        if os.environ.get(name, "http/protobuf") != "http/protobuf":
+            logger.warning(
+                f"{name}={os.environ[name]} has no effect: metrics.otlp.* sends http/protobuf, to "
+                "the collector's port 4318 by default"
+            )
