@@ -96,8 +96,8 @@ def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock
     """A token by client credentials, as those for brokers are had."""
     # Not above: only this way of asking needs them.
     from spark_kafka_sink.security.oauth.endpoint import Tls
-    from spark_kafka_sink.security.oauth.retrieval import TokenRetrieval
-    from spark_kafka_sink.security.oauth.retry import Waiting
+    from spark_kafka_sink.security.oauth.keeper import Waiting
+    from spark_kafka_sink.security.oauth.login import TokenRetrieval
 
     oauth = OAuthConfig(
         token_endpoint_url=bearer.issuer,

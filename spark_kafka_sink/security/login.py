@@ -14,7 +14,8 @@ import os
 import random
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from spark_kafka_sink.base.clock import SystemClock, wait_seconds
 from spark_kafka_sink.base.errors import (
@@ -23,13 +24,7 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.config.reference_syntax import has_reference
-from spark_kafka_sink.config.sasl_keys import (
-    AWS_MSK_IAM,
-    GSSAPI,
-    OAUTHBEARER,
-    PLAIN,
-    WITH_PASSWORD,
-)
+from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, WITH_PASSWORD
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.security.credentials import (
@@ -38,12 +33,62 @@ from spark_kafka_sink.security.credentials import (
     known_entry,
     user_of,
 )
-from spark_kafka_sink.security.extras import AWS, KERBEROS, check_installed
-from spark_kafka_sink.security.mechanisms.plain import PlainConversation
-from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser
+from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.security.oauth.retry import Waiting
+    from spark_kafka_sink.security.oauth.keeper import Waiting
+
+
+# --- packages that only some mechanisms need -----------------------------------------------------
+
+
+class Extra(NamedTuple):
+    """module: what is imported; package: what pip installs; name: the extra of this package.
+
+    more: what pip does not bring
+    """
+
+    mechanism: str
+    module: str
+    package: str
+    name: str
+    more: str = ""
+
+
+KERBEROS = Extra(
+    "GSSAPI",
+    "gssapi",
+    "gssapi",
+    "kerberos",
+    " It is built there, and needs a C compiler, Python's headers and MIT Kerberos: on Debian and "
+    "Ubuntu apt-get install gcc python3-dev libkrb5-dev, on RHEL and Fedora dnf install gcc "
+    "python3-devel krb5-devel. Where it only runs, libgssapi-krb5-2 (krb5-libs) is enough.",
+)
+AWS = Extra("AWS_MSK_IAM", "aws_msk_iam_sasl_signer", "aws-msk-iam-sasl-signer-python", "aws")
+
+
+def check_installed(extra: Extra) -> None:
+    """Raises ConfigError, which tells the command that installs it, if the package is missing.
+
+    It is imported: one whose own libraries are missing is found, and no other way tells.
+    """
+    try:
+        import_module(extra.module)
+    except ImportError as error:
+        # Of one that is there, why it cannot be loaded: it names the library.
+        is_there = error.name != extra.module
+        why = (
+            f", which is installed here, but cannot be loaded ({error}). It is needed"
+            if is_there
+            else ","
+        )
+        raise ConfigError(
+            f"kafka.sasl.mechanism={extra.mechanism} needs the Python package {extra.module}{why} "
+            f"here and on every machine that runs a task: pip install {extra.package}.{extra.more}"
+        ) from error
+
+
+# --- logins --------------------------------------------------------------------------------------
 
 logger = logging.getLogger(__name__)
 
@@ -140,19 +185,19 @@ def new_login(config: SaslConfig) -> Login:
     if config.mechanism == OAUTHBEARER:
         return _token_login(config)
     if config.mechanism == AWS_MSK_IAM:
-        from spark_kafka_sink.security.aws_login import AwsLogin
+        from spark_kafka_sink.security.aws import AwsLogin
 
         waiting, close = _waiting()
         return AwsLogin(config, waiting, random.Random(), close)
     if config.mechanism == GSSAPI:
-        from spark_kafka_sink.security.kerberos_login import KerberosLogin
+        from spark_kafka_sink.security.kerberos import KerberosLogin
 
         return KerberosLogin(config, SystemClock())
     return PasswordLogin(config)
 
 
 def _token_login(config: SaslConfig) -> Login:
-    from spark_kafka_sink.security.token_login import TokenLogin
+    from spark_kafka_sink.security.oauth.login import TokenLogin
 
     waiting, close = _waiting()
     return TokenLogin(config, waiting, random.Random(), close)
@@ -160,7 +205,7 @@ def _token_login(config: SaslConfig) -> Login:
 
 def _waiting() -> tuple[Waiting, Callable[[], None]]:
     """How a login pauses between two attempts, and what ends the pauses."""
-    from spark_kafka_sink.security.oauth.retry import Waiting
+    from spark_kafka_sink.security.oauth.keeper import Waiting
 
     closed = threading.Event()
     return Waiting(SystemClock(), lambda pause_ms: _wait(closed, pause_ms)), closed.set
@@ -187,13 +232,13 @@ def check(config: SaslConfig) -> None:
 
 
 def _check_oauthbearer(config: SaslConfig) -> None:
-    from spark_kafka_sink.security.token_login import check_token_options
+    from spark_kafka_sink.security.oauth.login import check_token_options
 
     check_token_options(config)
 
 
 def _check_gssapi(config: SaslConfig) -> None:
-    from spark_kafka_sink.security.mechanisms.gssapi import kerberos_user
+    from spark_kafka_sink.security.kerberos import kerberos_user
 
     if config.jaas_config is None:
         raise ConfigError(
@@ -210,7 +255,7 @@ def _check_gssapi(config: SaslConfig) -> None:
 
 
 def _check_aws(config: SaslConfig) -> None:
-    from spark_kafka_sink.security.mechanisms.aws_msk_iam import aws_user
+    from spark_kafka_sink.security.aws import aws_user
 
     entry = known_entry(config)
     if entry is not None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timezone
 from itertools import islice
 from typing import NamedTuple
 
@@ -30,14 +31,41 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.security import der
-from spark_kafka_sink.security.material import (
+from spark_kafka_sink.security import key_formats
+from spark_kafka_sink.security.key_formats import (
     DamagedStoreError,
     KeyMaterial,
     KeyPasswordError,
     StoreError,
     StorePasswordError,
 )
+
+# --- a certificate in a few words, for messages --------------------------------------------------
+
+_DATE = "%Y-%m-%d"
+
+
+def described(certificate: bytes, now_ms: int) -> str:
+    """Whose it is, who signed it, until when it is valid, and whether that is over.
+
+    ``certificate``: DER. ``now_ms``: milliseconds since 1970 UTC.
+    """
+    try:
+        read = x509.load_der_x509_certificate(certificate)
+        subject, issuer = read.subject.rfc4514_string(), read.issuer.rfc4514_string()
+    except ValueError:
+        return "which cannot be read"
+    begin, end = read.not_valid_before_utc, read.not_valid_after_utc
+    now = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
+    validity = f"valid until {end:{_DATE}}"
+    if now > end:
+        validity = f"which has expired on {end:{_DATE}}"
+    elif now < begin:
+        validity = f"which is not valid before {begin:{_DATE}}"
+    return f"{subject}, signed by {issuer}, {validity}"
+
+
+# --- stores --------------------------------------------------------------------------------------
 
 _DATA = bytes.fromhex("2a864886f70d010701")  # 1.2.840.113549.1.7.1
 _ENCRYPTED_DATA = bytes.fromhex("2a864886f70d010706")  # 1.2.840.113549.1.7.6
@@ -126,11 +154,13 @@ def key_count(data: bytes) -> int:
 
 
 def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
-    der.check_iterations(data)
-    for mac in islice(der.elements(der.first(data, der.SEQUENCE).content), 2, 3):
+    key_formats.check_iterations(data)
+    for mac in islice(
+        key_formats.elements(key_formats.first_element(data, key_formats.SEQUENCE).content), 2, 3
+    ):
         # The digest, the salt, and how often both are hashed, which is 1 where it is left out.
-        for number in islice(der.elements(mac.content), 2, 3):
-            der.check_count(der.integer(number))
+        for number in islice(key_formats.elements(mac.content), 2, 3):
+            key_formats.check_count(key_formats.integer(number))
     try:
         with warnings.catch_warnings():
             # BER, as some programs write it: read all the same.
@@ -172,8 +202,8 @@ def _certificates_in_clear(data: bytes) -> tuple[bytes, ...]:
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Type and content of each part, as it stands there: encrypted or not."""
-    pfx = list(der.elements(der.first(data, der.SEQUENCE).content))
-    if not pfx or pfx[0].tag != der.INTEGER:
+    pfx = list(key_formats.elements(key_formats.first_element(data, key_formats.SEQUENCE).content))
+    if not pfx or pfx[0].tag != key_formats.INTEGER:
         raise DamagedStoreError(
             "it is not a PKCS12 store; if it is a certificate in DER form, turn it into PEM: "
             "openssl x509 -inform der"
@@ -183,16 +213,20 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     kind, content = _typed(pfx[1])
     if kind != _DATA:
         raise StoreError("it is protected by a public key, not by a password; this is not read")
-    safes = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
-    for part in der.elements(safes.content):
+    safes = key_formats.first_element(
+        key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
+    )
+    for part in key_formats.elements(safes.content):
         yield _typed(part)
 
 
-def _typed(element: der.Element) -> tuple[bytes, memoryview]:
+def _typed(element: key_formats.Element) -> tuple[bytes, memoryview]:
     """Type and content of a ContentInfo, or of a bag."""
-    parts = list(der.elements(element.content)) if element.tag == der.SEQUENCE else []
+    parts = (
+        list(key_formats.elements(element.content)) if element.tag == key_formats.SEQUENCE else []
+    )
     kinds = [part.tag for part in parts[:2]]
-    if kinds != [der.OBJECT_IDENTIFIER, der.EXPLICIT_0]:
+    if kinds != [key_formats.OBJECT_IDENTIFIER, key_formats.EXPLICIT_0]:
         raise DamagedStoreError("it is not a PKCS12 store, or it was altered")
     return parts[0].value, parts[1].content
 
@@ -206,18 +240,20 @@ class _Bag(NamedTuple):
 
 
 def _certificate_of(bag: _Bag) -> bytes:
-    _, certificate = _typed(der.first(bag.value, der.SEQUENCE))
-    return der.first(certificate, der.OCTET_STRING).value
+    _, certificate = _typed(key_formats.first_element(bag.value, key_formats.SEQUENCE))
+    return key_formats.first_element(certificate, key_formats.OCTET_STRING).value
 
 
 def _bags(content: memoryview) -> Iterator[_Bag]:
     """Each bag in a part that is not encrypted."""
-    safe_contents = der.first(der.first(content, der.OCTET_STRING).content, der.SEQUENCE)
-    for bag in der.elements(safe_contents.content):
+    safe_contents = key_formats.first_element(
+        key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
+    )
+    for bag in key_formats.elements(safe_contents.content):
         yield _Bag(*_typed(bag), frozenset(_attributes(bag)))
 
 
-def _attributes(bag: der.Element) -> Iterator[bytes]:
-    for attributes in list(der.elements(bag.content))[2:3]:
-        for attribute in der.elements(attributes.content):
-            yield der.first(attribute.content, der.OBJECT_IDENTIFIER).value
+def _attributes(bag: key_formats.Element) -> Iterator[bytes]:
+    for attributes in list(key_formats.elements(bag.content))[2:3]:
+        for attribute in key_formats.elements(attributes.content):
+            yield key_formats.first_element(attribute.content, key_formats.OBJECT_IDENTIFIER).value

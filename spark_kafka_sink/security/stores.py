@@ -3,7 +3,11 @@
 What a file is, is seen by its content: JKS, PKCS12 or PEM. A ``type`` that is given must be right
 about PEM; JKS and PKCS12 stand for each other, as in Java since 9.
 
-Source: ``DefaultSslEngineFactory.FileBasedStore``, ``PemStore``.
+Rules that need no file are ``config/security_rules.py``'s. The first sentence of a message is
+Java's, where Java has one.
+
+Source: ``DefaultSslEngineFactory.FileBasedStore``, ``PemStore``, ``createKeystore``,
+``createTruststore``.
 """
 
 from __future__ import annotations
@@ -12,18 +16,100 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import StoreConfig
-from spark_kafka_sink.security import jks, locations, pem, store_options
-from spark_kafka_sink.security.material import (
+from spark_kafka_sink.security import key_formats, references
+from spark_kafka_sink.security.key_formats import (
     DamagedStoreError,
     KeyMaterial,
     KeyPasswordError,
     StoreError,
     StorePasswordError,
 )
-from spark_kafka_sink.security.store_options import JKS, PEM, PKCS12, StoreOptions
+
+# --- options of a store, and what does not fit to them -------------------------------------------
+
+JKS, PKCS12, PEM = "JKS", "PKCS12", "PEM"
+
+
+class StoreOptions(NamedTuple):
+    """What the options of one store are called. ``certificates``: of a key store, its chain."""
+
+    type: str
+    location: str
+    password: str
+    certificates: str
+    key: str
+    key_password: str
+
+
+def trust_store_options(prefix: str) -> StoreOptions:
+    """Of the trust store. ``prefix``: what stands before ``ssl.``, ``kafka.`` for brokers."""
+    store = f"{prefix}ssl.truststore."
+    return StoreOptions(
+        type=f"{store}type",
+        location=f"{store}location",
+        password=f"{store}password",
+        certificates=f"{store}certificates",
+        key="",
+        key_password="",
+    )
+
+
+def key_store_options(prefix: str) -> StoreOptions:
+    """Of the key store; see ``trust_store_options``."""
+    store = f"{prefix}ssl.keystore."
+    return StoreOptions(
+        type=f"{store}type",
+        location=f"{store}location",
+        password=f"{store}password",
+        certificates=f"{store}certificate.chain",
+        key=f"{store}key",
+        key_password=f"{prefix}ssl.key.password",
+    )
+
+
+def source(store: StoreConfig, options: StoreOptions) -> str | None:
+    """The option that a store comes from; None where none was asked for."""
+    if store.location is not None:
+        return options.location
+    return None if store.certificates is None else options.certificates
+
+
+def described(store: StoreConfig, options: StoreOptions) -> str:
+    """Option and value of where a store is, for messages; of text in an option, the option."""
+    return (
+        options.certificates if store.location is None else f"{options.location}={store.location}"
+    )
+
+
+def password_of_pem_trust_store(options: StoreOptions) -> str:
+    """What is said where a trust store is PEM and has a password."""
+    return (
+        f"SSL trust store password cannot be specified for PEM format. Leave out {options.password}"
+    )
+
+
+def password_of_pem_key_store(options: StoreOptions) -> str:
+    """What is said where a key store is PEM and has a password of the store."""
+    return (
+        "SSL key store password cannot be specified with PEM format, only key password may be "
+        f"specified. Leave out {options.password}; where the key is encrypted, set "
+        f"{options.key_password}"
+    )
+
+
+def no_password_of_key_store(options: StoreOptions) -> str:
+    """What is said where a key store is JKS or PKCS12 and has no password."""
+    return (
+        "SSL key store is specified, but key store password is not specified. "
+        f"Set {options.password}"
+    )
+
+
+# --- stores --------------------------------------------------------------------------------------
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +126,10 @@ def trusted_certificates(store: StoreConfig, options: StoreOptions) -> tuple[byt
     """
     if store.certificates is not None:
         with _named(options.certificates, options):
-            return pem.certificates(store.certificates)
+            return key_formats.pem_certificates(store.certificates)
     if store.location is None:
         return None
-    path = locations.locate(store.location, options.location)
+    path = references.locate(store.location, options.location)
     with _named(f"{options.location}={path}", options):
         found = _trusted_in_file(path, store, options)
         if not found:
@@ -56,11 +142,11 @@ def _trusted_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> t
     kind = _recognise(data, store)
     if kind == PEM:
         if store.password is not None:
-            raise ConfigError(store_options.password_of_pem_trust_store(options))
-        return pem.certificates(_text(data))
+            raise ConfigError(password_of_pem_trust_store(options))
+        return key_formats.pem_certificates(_text(data))
     password = None if store.password is None else store.password.reveal()
     if kind == JKS:
-        return jks.read(data, password).trusted
+        return key_formats.read_jks(data, password).trusted
     # Not above: it loads the package cryptography, which is needed for this alone.
     from spark_kafka_sink.security import pkcs12
 
@@ -74,12 +160,12 @@ def key_material(store: StoreConfig, options: StoreOptions) -> KeyMaterial | Non
     """
     if store.key is not None and store.certificates is not None:
         with _named(options.certificates, options):
-            chain = pem.certificates(store.certificates)
+            chain = key_formats.pem_certificates(store.certificates)
         with _named(options.key, options):
             return _key_of_text(store.key.reveal(), chain, store)
     if store.location is None:
         return None
-    path = locations.locate(store.location, options.location)
+    path = references.locate(store.location, options.location)
     with _named(f"{options.location}={path}", options):
         return _key_in_file(path, store, options)
 
@@ -89,16 +175,16 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     kind = _recognise(data, store)
     if kind == PEM:
         if store.password is not None:
-            raise ConfigError(store_options.password_of_pem_key_store(options))
+            raise ConfigError(password_of_pem_key_store(options))
         text = _text(data)
-        return _key_of_text(text, pem.certificates(text), store)
+        return _key_of_text(text, key_formats.pem_certificates(text), store)
     if store.password is None:
-        raise ConfigError(store_options.no_password_of_key_store(options))
+        raise ConfigError(no_password_of_key_store(options))
     password = store.password.reveal()
     key_password = None if store.key_password is None else store.key_password.reveal()
     if kind == JKS:
-        entry = _first_key(jks.read(data, password), options)
-        return jks.unlock(entry, password if key_password is None else key_password)
+        entry = _first_key(key_formats.read_jks(data, password), options)
+        return key_formats.unlock_jks_key(entry, password if key_password is None else key_password)
     # Not above: it loads the package cryptography, which is needed for this alone.
     from spark_kafka_sink.security import pkcs12
 
@@ -107,7 +193,7 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     return material
 
 
-def _first_key(store: jks.JavaKeyStore, options: StoreOptions) -> jks.KeyEntry:
+def _first_key(store: key_formats.JavaKeyStore, options: StoreOptions) -> key_formats.KeyEntry:
     if not store.keys:
         raise DamagedStoreError("it holds no private key")
     first = min(store.keys, key=lambda entry: entry.alias)
@@ -123,7 +209,7 @@ def _tell_of_others(count: int, used: str, options: StoreOptions) -> None:
 
 def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> KeyMaterial:
     """A password for a key that is not encrypted is not used; Java refuses it."""
-    key = pem.private_key(text)
+    key = key_formats.pem_private_key(text)
     if key.is_encrypted and store.key_password is None:
         raise KeyPasswordError("the private key is encrypted, but its password is not specified")
     return KeyMaterial(key.text, key.is_encrypted, chain)
@@ -141,14 +227,14 @@ def _recognise(data: bytes, store: StoreConfig) -> str:
 def _kind_of(data: bytes) -> str:
     if not data:
         raise DamagedStoreError("it is empty")
-    if data.startswith(jks.JKS_MAGIC):
+    if data.startswith(key_formats.JKS_MAGIC):
         return JKS
-    if data.startswith(jks.JCEKS_MAGIC):
+    if data.startswith(key_formats.JCEKS_MAGIC):
         raise DamagedStoreError(
             "it is a JCEKS store, which is not read here; "
             "keytool -importkeystore -deststoretype PKCS12 converts it"
         )
-    if pem.looks_like_pem(data):
+    if key_formats.looks_like_pem(data):
         return PEM
     if data.startswith(_BEGINNING_OF_PKCS12):
         return PKCS12
@@ -166,7 +252,7 @@ def _read(path: Path, option: str) -> bytes:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         reason = error.strerror or "it cannot be read"
-        raise ConfigError(f"{option}={path}: {locations.place()}: {reason}") from error
+        raise ConfigError(f"{option}={path}: {references.place()}: {reason}") from error
     if len(data) > _MOST_BYTES:
         raise DamagedStoreError(f"it is larger than {_MOST_BYTES >> 20} MiB")
     return data

@@ -5,17 +5,36 @@ Java's clients read their stores once. Here every new connection looks whether a
 used from the next connection on. What cannot be read then, say because the key is written already
 and its certificate is not, leaves the former context in use, and is told once in the log.
 
-Source: ``DefaultSslEngineFactory``, ``SslFactory``.
+Which versions of TLS and which cipher suites a connection may use follows from three options.
+``ssl.protocol`` is the highest version, ``ssl.enabled.protocols`` lists those that are allowed, and
+``ssl.cipher.suites`` allows only the versions that its suites belong to.
+
+Kafka's option has IANA's names of cipher suites, OpenSSL has names of its own for TLS 1.2. In Java
+a list is for all versions of TLS: without a suite of TLS 1.3 in it, 1.3 is not spoken, and so for
+1.2. That is kept. Which suites of TLS 1.3 are used cannot be chosen in Python before 3.15, which
+lacks ``SSLContext.set_ciphersuites``; then a list with one of the three stands for all three.
+
+OpenSSL reads private keys from files only. On Linux a key is in a file in memory that has no name
+(memfd): nobody else can open it, and it is gone when it is closed. Elsewhere, it is in a temporary
+file that only this user may read, deleted after use.
+
+Source: ``DefaultSslEngineFactory``, ``DefaultSslEngineFactory.createSslEngine``, ``SslFactory``,
+``SslConfigs``; ``SSLContextImpl`` of the JDK; IANA's registry "TLS Cipher Suites";
+``openssl ciphers -stdname`` of OpenSSL 3.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import logging
 import os
+import re
 import ssl
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,16 +42,212 @@ from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
-from spark_kafka_sink.security import locations, pem, store_options, stores, tls_errors
-from spark_kafka_sink.security.der import expires_at_ms
-from spark_kafka_sink.security.material import KeyMaterial
-from spark_kafka_sink.security.private_file import private_file
+from spark_kafka_sink.config.ssl_keys import TLS_1_2, TLS_1_3
+from spark_kafka_sink.security import key_formats, references, stores, tls_errors
+from spark_kafka_sink.security.key_formats import KeyMaterial, expires_at_ms
 from spark_kafka_sink.security.references import resolve as resolve_text
-from spark_kafka_sink.security.tls_versions import versions_of
+
+# --- cipher suites -------------------------------------------------------------------------------
+
+
+def _suites_of_tls_1_2() -> Iterator[tuple[str, str]]:
+    """IANA's name and OpenSSL's, which leaves out WITH, CBC and the usual key exchange, RSA."""
+    for exchange in ("ECDHE_ECDSA", "ECDHE_RSA", "DHE_RSA", "DHE_DSS", "RSA"):
+        is_elliptic = exchange.startswith("ECDHE")
+        ciphers = [
+            *("AES_256_GCM_SHA384", "AES_128_GCM_SHA256"),
+            *("ARIA_256_GCM_SHA384", "ARIA_128_GCM_SHA256"),
+            *("AES_256_CBC_SHA", "AES_128_CBC_SHA"),
+            *(f"{c}_256_CBC_SHA{384 if is_elliptic else 256}" for c in ("AES", "CAMELLIA")),
+            *("AES_128_CBC_SHA256", "CAMELLIA_128_CBC_SHA256"),
+        ]
+        if not is_elliptic:
+            ciphers += ["CAMELLIA_256_CBC_SHA", "CAMELLIA_128_CBC_SHA"]
+        if exchange in ("ECDHE_ECDSA", "DHE_RSA", "RSA"):
+            ciphers += [f"AES_{bits}_CCM{tag}" for bits in (256, 128) for tag in ("", "_8")]
+        if exchange in ("ECDHE_ECDSA", "ECDHE_RSA", "DHE_RSA"):
+            ciphers.append("CHACHA20_POLY1305_SHA256")
+        for cipher in ciphers:
+            is_aria_ecdhe_rsa = cipher.startswith("ARIA") and exchange == "ECDHE_RSA"
+            begin = "ECDHE" if is_aria_ecdhe_rsa else exchange.replace("_", "-")
+            name = re.sub(r"_(256|128)", r"\1", cipher, count=1).replace("_CBC", "")
+            name = name.replace("_8", "8").replace("1305_SHA256", "1305").replace("_", "-")
+            openssl = name if exchange == "RSA" else f"{begin}-{name}"
+            yield f"TLS_{exchange}_WITH_{cipher}", openssl
+
+
+OPENSSL_NAMES = dict(_suites_of_tls_1_2())
+"""IANA's name of each suite of TLS 1.2 with certificates -> OpenSSL's."""
+
+TLS_1_3_SUITES = (
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_AES_128_GCM_SHA256",
+)
+"""Those that OpenSSL offers by default, the best first."""
+
+_TLS_1_3_BY_HAND = ("TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256")
+# In Java's own lists: a signal to the server, no suite. OpenSSL always sends it.
+_SIGNALS = ("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV")
+_IANA_NAMES = {openssl: iana for iana, openssl in OPENSSL_NAMES.items()}
+# In Java's own lists too: with a fixed Diffie-Hellman key. OpenSSL has dropped them.
+_DROPPED = frozenset(
+    f"TLS_ECDH_{signature}_WITH_AES_{cipher}"
+    for signature in ("ECDSA", "RSA")
+    for cipher in (
+        *("256_GCM_SHA384", "128_GCM_SHA256", "256_CBC_SHA384"),
+        *("128_CBC_SHA256", "256_CBC_SHA", "128_CBC_SHA"),
+    )
+)
+
+
+class Choice(NamedTuple):
+    """Suites by version of TLS: those of 1.2 by OpenSSL's names, those of 1.3 by IANA's.
+
+    dropped: those that Java has and OpenSSL has not
+    """
+
+    tls_1_2: tuple[str, ...]
+    tls_1_3: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def choose(names: tuple[str, ...], option: str) -> Choice:
+    """``names`` by version of TLS, in their order.
+
+    Raises ConfigError for a name of no suite, and where no suite is left.
+    """
+    tls_1_2: list[str] = []
+    tls_1_3: list[str] = []
+    dropped: list[str] = []
+    for name in names:
+        if name in OPENSSL_NAMES:
+            tls_1_2.append(OPENSSL_NAMES[name])
+        elif name in TLS_1_3_SUITES or name in _TLS_1_3_BY_HAND:
+            tls_1_3.append(name)
+        elif name in _DROPPED:
+            dropped.append(name)
+        elif name not in _SIGNALS:
+            raise ConfigError(f"{option}: {name} is not a cipher suite{_suggestion(name)}")
+    if names and not tls_1_2 and not tls_1_3:
+        raise ConfigError(f"{option}={','.join(names)}: OpenSSL has none of these cipher suites")
+    return Choice(tuple(tls_1_2), tuple(tls_1_3), tuple(dropped))
+
+
+def _suggestion(name: str) -> str:
+    known = [*OPENSSL_NAMES, *TLS_1_3_SUITES, *_TLS_1_3_BY_HAND]
+    written = name.upper()
+    if written in _IANA_NAMES:
+        return f" by IANA's names, which Kafka uses: that is {_IANA_NAMES[written]}"
+    near = difflib.get_close_matches(written, known, n=1, cutoff=0.6)
+    return f". Did you mean {near[0]}?" if near else ""
+
+
+# --- versions of TLS -----------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+_VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
+
+
+class TlsVersions(NamedTuple):
+    """What is set in an ``SSLContext``; no suites stand for those that OpenSSL has by default."""
+
+    lowest: ssl.TLSVersion
+    highest: ssl.TLSVersion
+    suites_of_1_2: tuple[str, ...]
+    suites_of_1_3: tuple[str, ...]
+
+    def apply(self, context: ssl.SSLContext, option: str) -> None:
+        """Raises ConfigError, naming ``option``, where OpenSSL has none of the suites."""
+        context.minimum_version = self.lowest
+        context.maximum_version = self.highest
+        if self.suites_of_1_2:
+            try:
+                context.set_ciphers(":".join(self.suites_of_1_2))
+            except ssl.SSLError:
+                raise ConfigError(
+                    f"{option}: this machine's {ssl.OPENSSL_VERSION} has none of the cipher suites"
+                ) from None
+        if self.suites_of_1_3 and hasattr(context, "set_ciphersuites"):
+            context.set_ciphersuites(":".join(self.suites_of_1_3))
+
+
+def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
+    """Raises ConfigError for unknown suites, and where no version of TLS is left."""
+    option = f"{prefix}ssl.cipher.suites"
+    choice = choose(config.cipher_suites, option)
+    enabled = config.enabled_protocols or tuple(_VERSIONS)
+    allowed = [v for v in _VERSIONS if v in enabled and v <= config.protocol]
+    if config.cipher_suites:
+        of_suites = {TLS_1_2: choice.tls_1_2, TLS_1_3: choice.tls_1_3}
+        left = [version for version in allowed if of_suites[version]]
+        if not left:
+            raise ConfigError(
+                f"{option} has no cipher suite of {' or '.join(allowed)}, which is all that "
+                f"{prefix}ssl.protocol and {prefix}ssl.enabled.protocols allow"
+            )
+        allowed = left
+        _tell(choice, allowed, option)
+    return TlsVersions(
+        _VERSIONS[allowed[0]],
+        _VERSIONS[allowed[-1]],
+        choice.tls_1_2 if TLS_1_2 in allowed else (),
+        choice.tls_1_3 if TLS_1_3 in allowed else (),
+    )
+
+
+def _tell(choice: Choice, allowed: list[str], option: str) -> None:
+    """In the log, where a list means less or more than it says."""
+    if choice.dropped:
+        logger.warning(f"{option}: OpenSSL does not have {', '.join(choice.dropped)}")
+    default = TLS_1_3_SUITES
+    can_choose = hasattr(ssl.SSLContext, "set_ciphersuites")
+    if TLS_1_3 in allowed and not can_choose and set(choice.tls_1_3) != set(default):
+        logger.warning(
+            f"{option}: Python's ssl cannot choose among the cipher suites of TLS 1.3 before "
+            f"Python 3.15; a connection with TLS 1.3 may use any of {', '.join(default)}"
+        )
+
+
+# --- key material as a file ----------------------------------------------------------------------
+
+_OWN_DESCRIPTORS = "/proc/self/fd"
+
+
+@contextmanager
+def private_file(content: bytes) -> Iterator[str]:
+    """The path of a file with this content, as long as the block lasts."""
+    descriptor = _in_memory()
+    if descriptor is None:
+        descriptor, path = tempfile.mkstemp(prefix="pykafka-sink-")
+        is_named = True
+    else:
+        path, is_named = f"{_OWN_DESCRIPTORS}/{descriptor}", False
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield path
+    finally:
+        if is_named:
+            os.unlink(path)
+
+
+def _in_memory() -> int | None:
+    """The descriptor of a nameless file; None where the system has no such files."""
+    if not hasattr(os, "memfd_create") or not os.path.isdir(_OWN_DESCRIPTORS):
+        return None
+    try:
+        return os.memfd_create("pykafka-sink")
+    except OSError:
+        return None  # forbidden, as in some sandboxes
+
+
+# --- contexts ------------------------------------------------------------------------------------
 
 Resolve = Callable[[str, str], str]
 
-logger = logging.getLogger(__name__)
 
 # OpenSSL's X509_V_FLAG_PARTIAL_CHAIN, which Python 3.9 has no name for.
 _PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
@@ -93,8 +308,8 @@ class TlsContext:
         self._config = config
         self._peer = peer
         self._resolve = resolve
-        self._trust_options = store_options.trust_store_options(prefix)
-        self._key_options = store_options.key_store_options(prefix)
+        self._trust_options = stores.trust_store_options(prefix)
+        self._key_options = stores.key_store_options(prefix)
         self._versions = versions_of(config, prefix)
         self._lock = threading.Lock()
         self._made: _Made | None = None
@@ -134,8 +349,8 @@ class TlsContext:
         made = self._made
         return tls_errors.Situation(
             self._peer,
-            store_options.source(self._config.truststore, self._trust_options),
-            store_options.source(self._config.keystore, self._key_options),
+            stores.source(self._config.truststore, self._trust_options),
+            stores.source(self._config.keystore, self._key_options),
             None if made is None else made.own_certificate,
         )
 
@@ -166,7 +381,7 @@ class TlsContext:
         else:
             # As in Java, trust ends at any certificate of the store, not only at a root.
             context.verify_flags |= _PARTIAL_CHAIN
-            what = store_options.described(inputs.truststore, self._trust_options)
+            what = stores.described(inputs.truststore, self._trust_options)
             _load(context, trusted, what)
         material = stores.key_material(inputs.keystore, self._key_options)
         if material is None:
@@ -176,9 +391,7 @@ class TlsContext:
         return _Made(context, inputs, material.chain[0])
 
 
-def _resolved(
-    store: StoreConfig, options: store_options.StoreOptions, resolve: Resolve
-) -> StoreConfig:
+def _resolved(store: StoreConfig, options: stores.StoreOptions, resolve: Resolve) -> StoreConfig:
     def text(value: str | None, option: str) -> str | None:
         return None if value is None else resolve(value, option)
 
@@ -198,7 +411,7 @@ def _resolved(
 def _state(location: str | None, option: str) -> _FileState | None:
     if location is None:
         return None
-    path = locations.locate(location, option)
+    path = references.locate(location, option)
     try:
         status = os.stat(path)
     except OSError as error:
@@ -221,14 +434,16 @@ def _use(
     context: ssl.SSLContext,
     material: KeyMaterial,
     store: StoreConfig,
-    options: store_options.StoreOptions,
+    options: stores.StoreOptions,
 ) -> None:
     """Give the client its own certificate. Raises ConfigError."""
     # Into another context, only to see that what cannot be read is not one of them.
     scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _load(scratch, material.chain, store_options.described(store, options))
+    _load(scratch, material.chain, stores.described(store, options))
     password = "" if store.key_password is None else store.key_password.reveal()
-    chain = "".join(pem.encode("CERTIFICATE", certificate) for certificate in material.chain)
+    chain = "".join(
+        key_formats.encode_pem("CERTIFICATE", certificate) for certificate in material.chain
+    )
     with private_file((chain + material.key.reveal()).encode()) as path:
         try:
             # With a password in any case: without one OpenSSL would ask the terminal.

@@ -16,8 +16,8 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.config.security_config import StoreConfig
-from spark_kafka_sink.security.material import KeyMaterial
-from spark_kafka_sink.security.store_options import StoreOptions, described
+from spark_kafka_sink.security.key_formats import KeyMaterial
+from spark_kafka_sink.security.stores import StoreOptions, described
 
 
 class Peer(NamedTuple):
@@ -244,7 +244,7 @@ def _own(certificate: bytes | None) -> str:
     if certificate is None:
         return "none"
     # Not above: it loads the package cryptography.
-    from spark_kafka_sink.security.certificates import described as described_certificate
+    from spark_kafka_sink.security.pkcs12 import described as described_certificate
 
     return described_certificate(certificate, SystemClock().timestamp_ms())
 

@@ -9,9 +9,12 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.protocol.sasl import Conversation
-from spark_kafka_sink.security.mechanisms.oauthbearer import OAuthBearerConversation
-from spark_kafka_sink.security.mechanisms.plain import PlainConversation
-from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser
+from spark_kafka_sink.security.mechanisms import (
+    OAuthBearerConversation,
+    PlainConversation,
+    ScramConversation,
+    ScramUser,
+)
 from tests.golden import case_files as cases
 
 Case = dict[str, Any]

@@ -28,8 +28,7 @@ from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticat
 from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.security.mechanisms.plain import PlainConversation
-from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser
+from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
 from tests.property.test_protocol_fuzz import mutated
 from tests.simulation.sasl import PLAIN, SCRAM, USERS, Sasl
 from tests.unit.frames import answer_frame

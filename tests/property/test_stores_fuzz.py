@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security import jks, pem, pkcs12
-from spark_kafka_sink.security.material import StoreError
+from spark_kafka_sink.security import key_formats, pkcs12
+from spark_kafka_sink.security.key_formats import StoreError
 from tests.property.test_protocol_fuzz import SEED, mutated
 from tests.unit.security.jks_writer import key_entry, store, trusted_entry, with_digest
 
@@ -24,13 +24,13 @@ LINE_ENDS = ("\n", "\r\n", "\r", " ", "\t", "\\n", "\\r\\n", "", "\\\n  ", "\n\n
 
 
 def read_jks(data: bytes) -> None:
-    for entry in jks.read(data, None).keys:
-        jks.unlock(entry, PASSWORD)
+    for entry in key_formats.read_jks(data, None).keys:
+        key_formats.unlock_jks_key(entry, PASSWORD)
 
 
 def read_jks_with_right_digest(data: bytes) -> None:
-    for entry in jks.read(with_digest(data[:-20], PASSWORD), PASSWORD).keys:
-        jks.unlock(entry, PASSWORD)
+    for entry in key_formats.read_jks(with_digest(data[:-20], PASSWORD), PASSWORD).keys:
+        key_formats.unlock_jks_key(entry, PASSWORD)
 
 
 def read_pkcs12_without_password(data: bytes) -> None:
@@ -43,8 +43,8 @@ def read_pkcs12(data: bytes) -> None:
 
 def read_pem(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
-    pem.certificates(text)
-    pem.private_key(text)
+    key_formats.pem_certificates(text)
+    key_formats.pem_private_key(text)
 
 
 def in_clear() -> bytes:
@@ -98,8 +98,10 @@ def test_bytes_without_sense_raise_nothing_but_store_error(data: bytes) -> None:
 )
 def test_mangled_text_is_read_as_it_was(blocks: list[bytes], line_end: str, around: str) -> None:
     certificates = tuple(b"0\x82" + len(data).to_bytes(2, "big") + data for data in blocks)
-    texts = [pem.encode("CERTIFICATE", certificate) for certificate in certificates]
-    text = around + around.join([*texts, pem.encode("PRIVATE KEY", blocks[0])]) + around
+    texts = [key_formats.encode_pem("CERTIFICATE", certificate) for certificate in certificates]
+    text = around + around.join([*texts, key_formats.encode_pem("PRIVATE KEY", blocks[0])]) + around
     mangled = text.replace("\n", line_end)
-    assert pem.certificates(mangled) == certificates
-    assert pem.private_key(mangled).text.reveal() == pem.encode("PRIVATE KEY", blocks[0])
+    assert key_formats.pem_certificates(mangled) == certificates
+    assert key_formats.pem_private_key(mangled).text.reveal() == key_formats.encode_pem(
+        "PRIVATE KEY", blocks[0]
+    )

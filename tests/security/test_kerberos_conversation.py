@@ -16,8 +16,8 @@ from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavail
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.security.kerberos import KerberosUser, Tickets
 from spark_kafka_sink.security.login import Login, new_login
-from spark_kafka_sink.security.mechanisms.gssapi import KerberosUser, Tickets
 from tests.security.kdc import REALM, Kdc, missing_programs
 
 gssapi = pytest.importorskip("gssapi", reason="the package gssapi is not installed")

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from spark_kafka_sink.security.locations import locate, place
+from spark_kafka_sink.security.references import locate, place
 
 pytestmark = pytest.mark.slow
 NAME = "shipped-to-everywhere.pem"

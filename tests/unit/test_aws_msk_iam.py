@@ -19,10 +19,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.security.aws_login import AwsLogin
+from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of
 from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.mechanisms.aws_msk_iam import AwsUser, aws_user, region_of
-from spark_kafka_sink.security.oauth.retry import Waiting
+from spark_kafka_sink.security.oauth.keeper import Waiting
 from tests.patience import PATIENCE_S
 from tests.unit.simulated_time import SimulatedClock
 

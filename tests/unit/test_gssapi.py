@@ -22,16 +22,16 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.security import extras
-from spark_kafka_sink.security.kerberos_login import KerberosLogin
-from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.mechanisms.gssapi import (
+from spark_kafka_sink.security import login
+from spark_kafka_sink.security.kerberos import (
     GssapiConversation,
+    KerberosLogin,
     KerberosUser,
     Tickets,
     _cause_of,
     kerberos_user,
 )
+from spark_kafka_sink.security.login import check
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.unit.registry_asking import Times
 
@@ -144,7 +144,7 @@ class TestCheck:
         )
         with open(f"{text}../pyproject.toml", encoding="utf-8") as file:
             project = file.read()
-        for extra in (extras.KERBEROS, extras.AWS):
+        for extra in (login.KERBEROS, login.AWS):
             assert f'\n{extra.name} = ["{extra.package}>=' in project
 
 

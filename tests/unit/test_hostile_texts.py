@@ -24,9 +24,12 @@ from spark_kafka_sink.protocol.messages.sasl_handshake import (
 )
 from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.security.mechanisms.oauthbearer import OAuthBearerConversation
-from spark_kafka_sink.security.mechanisms.plain import PlainConversation
-from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser
+from spark_kafka_sink.security.mechanisms import (
+    OAuthBearerConversation,
+    PlainConversation,
+    ScramConversation,
+    ScramUser,
+)
 from spark_kafka_sink.security.tls_errors import BROKERS, Situation, explain
 from tests.property.message_values import REQUEST_TYPES
 from tests.unit.test_secured_client import World

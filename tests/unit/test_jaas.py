@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.security.jaas import parse_jaas, quoted
+from spark_kafka_sink.security.credentials import parse_jaas, quoted
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -53,7 +53,7 @@ from spark_kafka_sink.protocol.messages.describe_configs import (
 )
 from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.security.mechanisms.plain import PlainConversation
+from spark_kafka_sink.security.mechanisms import PlainConversation
 from tests.patience import PATIENCE_MS
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import Asked, ScriptedNetwork

@@ -24,7 +24,7 @@ from spark_kafka_sink.registry.errors import NoRegistryError, RegistryUnavailabl
 from spark_kafka_sink.registry.references import with_references
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, version_of
 from spark_kafka_sink.registry.subjects import check_subjects, own_subject
-from spark_kafka_sink.security.oauth import retrieval
+from spark_kafka_sink.security.oauth import login as oauth_login
 from tests.unit.registry_asking import (
     TEXT,
     Times,
@@ -452,7 +452,7 @@ def test_an_issuer_of_tokens_has_the_time_that_a_registry_has(
             limits.append(most_ms)
             raise CredentialsUnavailableError("no answer")
 
-    monkeypatch.setattr(retrieval, "TokenRetrieval", Retrieval)
+    monkeypatch.setattr(oauth_login, "TokenRetrieval", Retrieval)
     more = {"issuer_endpoint_url": "http://issuer", "client_id": "app", "client_secret": "x"}
     given = options(
         "http://r", **{f"schema_registry_bearer_auth_{name}": value for name, value in more.items()}

@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.security.mechanisms.oauthbearer import OAuthBearerConversation, extensions_of
-from spark_kafka_sink.security.mechanisms.plain import PlainConversation
-from spark_kafka_sink.security.mechanisms.scram import ScramConversation, ScramUser, new_nonce
+from spark_kafka_sink.security.mechanisms import (
+    OAuthBearerConversation,
+    PlainConversation,
+    ScramConversation,
+    ScramUser,
+    extensions_of,
+    new_nonce,
+)
 
 # RFC 7677, section 3.
 USER = ScramUser("user", Secret("pencil"))
@@ -73,7 +78,7 @@ class TestScram:
 
     def test_the_example_of_rfc_5802_by_its_algorithm(self, monkeypatch):
         """Its hash, SHA-1, is not one of Kafka's: the messages are the same otherwise."""
-        from spark_kafka_sink.security.mechanisms import scram as module
+        from spark_kafka_sink.security import mechanisms as module
 
         monkeypatch.setitem(module.HASHES, "SCRAM-SHA-1", "sha1")
         conversation = ScramConversation(

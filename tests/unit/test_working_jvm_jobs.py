@@ -7,10 +7,10 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.security.aws import aws_user
 from spark_kafka_sink.security.credentials import known_entry
-from spark_kafka_sink.security.locations import locate
 from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.mechanisms.aws_msk_iam import aws_user
+from spark_kafka_sink.security.references import locate
 
 SERVERS = {"kafka.bootstrap.servers": "b:9093", "kafka.security.protocol": "SASL_SSL"}
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

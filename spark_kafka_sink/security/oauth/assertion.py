@@ -30,10 +30,10 @@ from cryptography.hazmat.primitives.serialization import (
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig
-from spark_kafka_sink.security import der, pem
-from spark_kafka_sink.security.material import DamagedStoreError
-from spark_kafka_sink.security.mechanisms.text import utf8
-from spark_kafka_sink.security.oauth.files import read_text
+from spark_kafka_sink.security import key_formats
+from spark_kafka_sink.security.key_formats import DamagedStoreError
+from spark_kafka_sink.security.mechanisms import utf8
+from spark_kafka_sink.security.references import read_text
 
 PREFIX = "kafka.sasl.oauthbearer.assertion."
 _KEY_FILE = f"{PREFIX}private.key.file"
@@ -121,10 +121,10 @@ def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
     password = None if passphrase is None else utf8(passphrase.reveal(), _PASSPHRASE)
     try:
         if "-----BEGIN" in text:
-            pem.check_iterations(text)
+            key_formats.check_pem_iterations(text)
             return load_pem_private_key(text.encode(), password)
         data = base64.b64decode(text)
-        der.check_iterations(data)
+        key_formats.check_iterations(data)
         return load_der_private_key(data, password)
     except TypeError:
         what = (

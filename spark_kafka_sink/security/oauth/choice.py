@@ -25,8 +25,8 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.java_classes import RECIPES
 from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig
+from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import Resolve
-from spark_kafka_sink.security.jaas import OPTION as JAAS
 
 PREFIX = "kafka.sasl.oauthbearer."
 URL_OPTION = f"{PREFIX}token.endpoint.url"

@@ -33,7 +33,7 @@ from spark_kafka_sink.base.printable import shown, shown_url
 from spark_kafka_sink.base.secret import HIDDEN
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.choice import URL_OPTION
-from spark_kafka_sink.security.oauth.retry import Waiting, with_retries
+from spark_kafka_sink.security.oauth.keeper import Waiting, with_retries
 
 DEFAULT_TIMEOUT_MS = 10_000
 """Where ``sasl.login.connect.timeout.ms`` or ``.read.timeout.ms`` is not given. Java waits for as

@@ -6,7 +6,7 @@ import ssl
 from typing import NamedTuple
 
 from spark_kafka_sink.localkafka.certificates import Authority, Identity
-from spark_kafka_sink.security.private_file import private_file
+from spark_kafka_sink.security.tls import private_file
 
 ENOUGH_TURNS = 6
 

@@ -1,4 +1,4 @@
-"""JKS stores, written: what `jks.py` reads, the other way round."""
+"""JKS stores, written: what `key_formats.py` reads, the other way round."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security.certificates import described
+from spark_kafka_sink.security.pkcs12 import described
 
 CERTIFICATE = Authority("the authority").issue("alice").certificate
 DER = CERTIFICATE.public_bytes(Encoding.DER)

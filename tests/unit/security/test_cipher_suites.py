@@ -11,8 +11,14 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.security_config import SslConfig
-from spark_kafka_sink.security.cipher_suites import OPENSSL_NAMES, TLS_1_3_SUITES, Choice, choose
-from spark_kafka_sink.security.tls_versions import TlsVersions, versions_of
+from spark_kafka_sink.security.tls import (
+    OPENSSL_NAMES,
+    TLS_1_3_SUITES,
+    Choice,
+    TlsVersions,
+    choose,
+    versions_of,
+)
 
 OPTION = "kafka.ssl.cipher.suites"
 RSA, CHACHA = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"

@@ -11,8 +11,8 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security import der, pem, stores
-from spark_kafka_sink.security.material import DamagedStoreError
+from spark_kafka_sink.security import key_formats, stores
+from spark_kafka_sink.security.key_formats import DamagedStoreError
 from spark_kafka_sink.security.oauth.assertion import _private_key
 from tests.unit.security.test_stores import KEY_OPTIONS, of_file
 
@@ -32,43 +32,49 @@ def encoded(tag: int, content: bytes) -> bytes:
 
 
 def number(value: int) -> bytes:
-    return encoded(der.INTEGER, value.to_bytes(5, "big").lstrip(b"\0"))
+    return encoded(key_formats.INTEGER, value.to_bytes(5, "big").lstrip(b"\0"))
 
 
 def of_kdf(data: bytes, identifier: bytes, iterations: int) -> bytes:
     """``data``, DER, where each key of a password takes so many iterations, by ``identifier``."""
     out, last = b"", b""
-    for element in der.elements(data):
+    for element in key_formats.elements(data):
         content = element.value
-        if last == _KDF and element.tag == der.SEQUENCE:
-            salt, _, *rest = der.elements(content)
+        if last == _KDF and element.tag == key_formats.SEQUENCE:
+            salt, _, *rest = key_formats.elements(content)
             parts = encoded(salt.tag, salt.value) + number(iterations)
             content = parts + b"".join(encoded(part.tag, part.value) for part in rest)
-        elif element.tag & 0x20 or (element.tag == der.OCTET_STRING and content[:2] == b"\x30\x82"):
+        elif element.tag & 0x20 or (
+            element.tag == key_formats.OCTET_STRING and content[:2] == b"\x30\x82"
+        ):
             content = of_kdf(content, identifier, iterations)
-        last = content if element.tag == der.OBJECT_IDENTIFIER else b""
+        last = content if element.tag == key_formats.OBJECT_IDENTIFIER else b""
         out += encoded(element.tag, identifier if last == _KDF else content)
     return out
 
 
 def of_mac(data: bytes, iterations: int) -> bytes:
-    *parts, mac = der.elements(der.first(data, der.SEQUENCE).content)
-    digest, salt, _ = der.elements(mac.content)
+    *parts, mac = key_formats.elements(
+        key_formats.first_element(data, key_formats.SEQUENCE).content
+    )
+    digest, salt, _ = key_formats.elements(mac.content)
     fields = encoded(digest.tag, digest.value) + encoded(salt.tag, salt.value) + number(iterations)
     body = b"".join(encoded(part.tag, part.value) for part in parts)
-    return encoded(der.SEQUENCE, body + encoded(mac.tag, fields))
+    return encoded(key_formats.SEQUENCE, body + encoded(mac.tag, fields))
 
 
 def in_ber(data: bytes) -> bytes:
     """The outer length is not told, as some programs write it."""
-    return b"\x30\x80" + der.first(data, der.SEQUENCE).value + b"\0\0"
+    return b"\x30\x80" + key_formats.first_element(data, key_formats.SEQUENCE).value + b"\0\0"
 
 
 def in_pieces(data: bytes, size: int) -> bytes:
     """BER, where all stands in strings of ``size`` bytes each, and more follows."""
-    version, content, mac = der.elements(der.first(data, der.SEQUENCE).content)
-    kind, text = der.elements(content.content)
-    text = der.first(text.content, der.OCTET_STRING)
+    version, content, mac = key_formats.elements(
+        key_formats.first_element(data, key_formats.SEQUENCE).content
+    )
+    kind, text = key_formats.elements(content.content)
+    text = key_formats.first_element(text.content, key_formats.OCTET_STRING)
     pieces = [encoded(4, text.value[at : at + size]) for at in range(0, len(text.value), size)]
     # The first ones are in a string of their own, as it may be.
     cut = b"\x24\x80" + b"".join(pieces[:3]) + b"\0\0" + b"".join(pieces[3:])
@@ -78,7 +84,7 @@ def in_pieces(data: bytes, size: int) -> bytes:
 
 
 def in_pem(data: bytes) -> str:
-    return pem.encode("ENCRYPTED PRIVATE KEY", data)
+    return key_formats.encode_pem("ENCRYPTED PRIVATE KEY", data)
 
 
 def error_of(content: bytes | str, folder: Path, **options: object) -> str:
@@ -125,11 +131,13 @@ def test_a_number_with_a_tag_that_only_openssl_takes_for_an_integer(tmp_path: Pa
 
 def _longer(data: bytes, found: bytes, head: bytes) -> bytes:
     """A number at the end of ``data`` with another tag and length: BER knows several."""
-    *parts, mac = der.elements(der.first(data, der.SEQUENCE).content)
+    *parts, mac = key_formats.elements(
+        key_formats.first_element(data, key_formats.SEQUENCE).content
+    )
     assert mac.value.endswith(found)
     body = b"".join(encoded(part.tag, part.value) for part in parts)
     last = encoded(mac.tag, mac.value[: -len(found)] + head + found[2:])
-    return encoded(der.SEQUENCE, body + last)
+    return encoded(key_formats.SEQUENCE, body + last)
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
@@ -144,34 +152,42 @@ def test_a_pkcs12_store_in_pieces(size: int, tmp_path: Path) -> None:
 def test_an_identifier_with_a_longer_length(tmp_path: Path) -> None:
     data = of_kdf(KEY, _KDF, TOO_MANY).replace(b"\x06\x09" + _KDF, b"\x06\x81\x09" + _KDF)
     with pytest.raises(DamagedStoreError, match=LIMIT):
-        der.check_iterations(data)
+        key_formats.check_iterations(data)
 
 
 def test_strings_inside_strings_without_end() -> None:
     data = b""
     for _ in range(5_000):
         data = b"\x24\x84" + len(data).to_bytes(4, "big") + data
-    der.check_iterations(data)
+    key_formats.check_iterations(data)
 
 
 def test_a_string_in_pieces_inside_a_whole_one() -> None:
-    parameters = encoded(der.SEQUENCE, encoded(der.OCTET_STRING, b"salt") + number(TOO_MANY))
-    text = encoded(der.SEQUENCE, encoded(der.OBJECT_IDENTIFIER, _KDF) + parameters)
-    pieces = b"".join(encoded(der.OCTET_STRING, text[at : at + 4]) for at in range(0, len(text), 4))
+    parameters = encoded(
+        key_formats.SEQUENCE, encoded(key_formats.OCTET_STRING, b"salt") + number(TOO_MANY)
+    )
+    text = encoded(key_formats.SEQUENCE, encoded(key_formats.OBJECT_IDENTIFIER, _KDF) + parameters)
+    pieces = b"".join(
+        encoded(key_formats.OCTET_STRING, text[at : at + 4]) for at in range(0, len(text), 4)
+    )
     with pytest.raises(DamagedStoreError, match=LIMIT):
-        der.check_iterations(encoded(der.OCTET_STRING, b"\x24\x80" + pieces + b"\0\0"))
+        key_formats.check_iterations(
+            encoded(key_formats.OCTET_STRING, b"\x24\x80" + pieces + b"\0\0")
+        )
 
 
 def test_a_number_with_zeros_before_it() -> None:
-    zeros = encoded(der.INTEGER, bytes(20) + TOO_MANY.to_bytes(4, "big"))
-    assert der.integer(der.first(zeros, der.INTEGER)) == TOO_MANY
+    zeros = encoded(key_formats.INTEGER, bytes(20) + TOO_MANY.to_bytes(4, "big"))
+    assert key_formats.integer(key_formats.first_element(zeros, key_formats.INTEGER)) == TOO_MANY
 
 
 def test_a_number_that_python_does_not_write_out() -> None:
     """An int of more than 4,300 digits has no text since Python 3.11."""
-    large = encoded(der.INTEGER, b"\x7f" * 5_000)
+    large = encoded(key_formats.INTEGER, b"\x7f" * 5_000)
     with pytest.raises(DamagedStoreError, match="iterations with its password"):
-        der.check_count(der.integer(der.first(large, der.INTEGER)))
+        key_formats.check_count(
+            key_formats.integer(key_formats.first_element(large, key_formats.INTEGER))
+        )
 
 
 def test_levels_without_end_are_refused(tmp_path: Path) -> None:
@@ -187,10 +203,12 @@ def test_a_key_in_pem(tmp_path: Path) -> None:
 
 def test_a_key_of_scrypt(tmp_path: Path) -> None:
     """Three numbers, which are multiplied; OpenSSL bounds the memory only."""
-    parameters = encoded(der.OCTET_STRING, b"salt") + b"".join(map(number, (2**17, 1, 2**17)))
-    scrypt = encoded(der.OBJECT_IDENTIFIER, bytes.fromhex("2b06010401da47040b"))
-    data = scrypt + encoded(der.SEQUENCE, parameters)
-    content = in_pem(encoded(der.SEQUENCE, data)) + CLIENT.certificate_chain
+    parameters = encoded(key_formats.OCTET_STRING, b"salt") + b"".join(
+        map(number, (2**17, 1, 2**17))
+    )
+    scrypt = encoded(key_formats.OBJECT_IDENTIFIER, bytes.fromhex("2b06010401da47040b"))
+    data = scrypt + encoded(key_formats.SEQUENCE, parameters)
+    content = in_pem(encoded(key_formats.SEQUENCE, data)) + CLIENT.certificate_chain
     assert "17,179,869,184 iterations" in error_of(content, tmp_path)
 
 
@@ -203,9 +221,9 @@ def test_the_key_that_signs_assertions(form: Callable[[bytes], str], tmp_path: P
 
 
 def test_javas_limit_itself_is_taken() -> None:
-    der.check_iterations(of_kdf(STORE, _KDF, der.MOST_ITERATIONS))
+    key_formats.check_iterations(of_kdf(STORE, _KDF, key_formats.MOST_ITERATIONS))
     with pytest.raises(DamagedStoreError, match="5,000,001 iterations"):
-        der.check_iterations(of_kdf(STORE, _KDF, der.MOST_ITERATIONS + 1))
+        key_formats.check_iterations(of_kdf(STORE, _KDF, key_formats.MOST_ITERATIONS + 1))
 
 
 def test_what_is_written_today_is_read(tmp_path: Path) -> None:

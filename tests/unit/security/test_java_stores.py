@@ -15,7 +15,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import stores
-from spark_kafka_sink.security.store_options import trust_store_options
+from spark_kafka_sink.security.stores import trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
 from tests.unit.security.handshakes import handshake, server_context
 from tests.unit.security.java_stores import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.security import jks, pem
-from spark_kafka_sink.security.material import (
+from spark_kafka_sink.security import key_formats
+from spark_kafka_sink.security.key_formats import (
     DamagedStoreError,
     KeyPasswordError,
     StoreError,
@@ -25,50 +25,52 @@ def key_store(version: int = 2, chain: tuple[bytes, ...] = (OWN, ABOVE)) -> byte
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_keys_and_trusted_certificates(version: int) -> None:
-    found = jks.read(key_store(version), STORE)
+    found = key_formats.read_jks(key_store(version), STORE)
     assert found.trusted == (OTHER, OWN), "as in Java, of a key only its own certificate"
     (entry,) = found.keys
     assert entry.alias == "k"
-    material = jks.unlock(entry, KEY)
+    material = key_formats.unlock_jks_key(entry, KEY)
     assert material.chain == (OWN, ABOVE)
-    assert material.key.reveal() == pem.encode("PRIVATE KEY", PRIVATE)
+    assert material.key.reveal() == key_formats.encode_pem("PRIVATE KEY", PRIVATE)
     assert not material.is_encrypted
 
 
 @pytest.mark.parametrize("length", [0, 1, 19, 20, 21, 40, 1000])
 def test_keys_of_any_length(length: int) -> None:
     key = bytes(length)
-    (entry,) = jks.read(store(STORE, key_entry("k", key, KEY, [OWN])), STORE).keys
-    assert jks.unlock(entry, KEY).key.reveal() == pem.encode("PRIVATE KEY", key)
+    (entry,) = key_formats.read_jks(store(STORE, key_entry("k", key, KEY, [OWN])), STORE).keys
+    assert key_formats.unlock_jks_key(entry, KEY).key.reveal() == key_formats.encode_pem(
+        "PRIVATE KEY", key
+    )
 
 
 def test_the_two_passwords_are_told_apart() -> None:
     with pytest.raises(StorePasswordError, match="the store's password is wrong"):
-        jks.read(key_store(), KEY)
-    (entry,) = jks.read(key_store(), STORE).keys
+        key_formats.read_jks(key_store(), KEY)
+    (entry,) = key_formats.read_jks(key_store(), STORE).keys
     with pytest.raises(KeyPasswordError, match="the key's password is wrong"):
-        jks.unlock(entry, STORE)
+        key_formats.unlock_jks_key(entry, STORE)
 
 
 @pytest.mark.parametrize("password", ["", "p\udce4ssword"])
 def test_any_password_that_is_given_is_checked(password: str) -> None:
     """The second one is of an environment variable that is not in UTF-8."""
     with pytest.raises(StorePasswordError, match="the store's password is wrong"):
-        jks.read(key_store(), password)
+        key_formats.read_jks(key_store(), password)
 
 
 def test_an_alias_in_javas_own_utf_8() -> None:
     """``DataOutput.writeUTF`` has two surrogates where UTF-8 has four bytes."""
     entry = trusted_entry("alias!", OTHER).replace(b"alias!", b"\xed\xa0\xbd\xed\xb8\x80")
-    assert jks.read(store(STORE, entry), STORE).trusted == (OTHER,)
+    assert key_formats.read_jks(store(STORE, entry), STORE).trusted == (OTHER,)
 
 
 def test_without_a_password_nothing_is_checked() -> None:
     data = bytearray(key_store())
     data[-1] ^= 1
-    assert jks.read(bytes(data), None).trusted == (OTHER, OWN)
+    assert key_formats.read_jks(bytes(data), None).trusted == (OTHER, OWN)
     with pytest.raises(StorePasswordError, match="or the store was altered"):
-        jks.read(bytes(data), STORE)
+        key_formats.read_jks(bytes(data), STORE)
 
 
 @pytest.mark.parametrize("password", [STORE, None])
@@ -76,7 +78,7 @@ def test_what_is_cut_is_an_error_wherever_it_is_cut(password: str | None) -> Non
     whole = key_store()
     for length in range(len(whole)):
         with pytest.raises(StoreError):
-            jks.read(whole[:length], password)
+            key_formats.read_jks(whole[:length], password)
 
 
 @pytest.mark.parametrize(
@@ -91,14 +93,14 @@ def test_what_is_cut_is_an_error_wherever_it_is_cut(password: str | None) -> Non
 )
 def test_what_is_no_jks_store(content: bytes, message: str) -> None:
     with pytest.raises(DamagedStoreError, match=message):
-        jks.read(with_digest(content, STORE), STORE)
+        key_formats.read_jks(with_digest(content, STORE), STORE)
 
 
 def test_a_key_without_certificates_is_of_no_use() -> None:
-    found = jks.read(key_store(chain=()), STORE)
+    found = key_formats.read_jks(key_store(chain=()), STORE)
     assert found.trusted == (OTHER,)
     with pytest.raises(DamagedStoreError, match="its private key has no certificate"):
-        jks.unlock(found.keys[0], KEY)
+        key_formats.unlock_jks_key(found.keys[0], KEY)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +119,10 @@ def test_a_key_without_certificates_is_of_no_use() -> None:
 )
 def test_keys_in_other_forms_are_damaged(protected: bytes, message: str) -> None:
     with pytest.raises(DamagedStoreError, match=message):
-        jks.unlock(jks.KeyEntry("k", protected, (OWN,)), KEY)
+        key_formats.unlock_jks_key(key_formats.KeyEntry("k", protected, (OWN,)), KEY)
 
 
 def test_no_representation_shows_a_key() -> None:
-    found = jks.read(key_store(), STORE)
-    assert repr(PRIVATE)[2:20] not in repr(jks.unlock(found.keys[0], KEY))
+    found = key_formats.read_jks(key_store(), STORE)
+    assert repr(PRIVATE)[2:20] not in repr(key_formats.unlock_jks_key(found.keys[0], KEY))
     assert "KeyEntry" not in repr(found)

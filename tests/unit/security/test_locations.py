@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.security.locations import locate
+from spark_kafka_sink.security.references import locate
 
 OPTION = "kafka.ssl.truststore.location"
 

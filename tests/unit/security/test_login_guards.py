@@ -10,11 +10,11 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
+from spark_kafka_sink.security import references
 from spark_kafka_sink.security.credentials import login_options, unresolved_entry
-from spark_kafka_sink.security.oauth import files
 from spark_kafka_sink.security.oauth.endpoint import Tls
-from spark_kafka_sink.security.oauth.retrieval import TokenRetrieval
-from spark_kafka_sink.security.oauth.retry import Waiting
+from spark_kafka_sink.security.oauth.keeper import Waiting
+from spark_kafka_sink.security.oauth.login import TokenRetrieval
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.unit.token_logins import Pauses, jwt, login_for
 
@@ -37,11 +37,11 @@ def test_a_text_that_looks_like_the_mark_of_a_reference_stays_as_it_is() -> None
 
 def test_a_file_that_is_too_large_for_a_token_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "token"
-    path.write_text("x" * files.MOST_BYTES)
-    assert len(files.read_text(str(path), "option")) == files.MOST_BYTES
-    path.write_text("x" * files.MOST_BYTES + " ")
+    path.write_text("x" * references.MOST_BYTES)
+    assert len(references.read_text(str(path), "option")) == references.MOST_BYTES
+    path.write_text("x" * references.MOST_BYTES + " ")
     with pytest.raises(AuthenticationError, match="1000000 bytes at most"):
-        files.read_text(str(path), "option")
+        references.read_text(str(path), "option")
 
 
 def test_tls_of_a_token_endpoint_is_kept_until_its_options_are_others() -> None:

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.localkafka.certificates import Authority, Identity, KeyType
-from spark_kafka_sink.security import pem
-from spark_kafka_sink.security.material import DamagedStoreError
-from spark_kafka_sink.security.private_file import private_file
+from spark_kafka_sink.security import key_formats
+from spark_kafka_sink.security.key_formats import DamagedStoreError
+from spark_kafka_sink.security.tls import private_file
 
 PASSWORD = "pass word ü"
 IDENTITIES = {
@@ -60,8 +60,8 @@ def test_certificates_and_key_of_mangled_text(mangled: str) -> None:
         CLIENT.certificate.public_bytes(Encoding.DER),
         CLIENT.issuer.public_bytes(Encoding.DER),
     )
-    assert pem.certificates(text) == expected
-    key = pem.private_key(text)
+    assert key_formats.pem_certificates(text) == expected
+    key = key_formats.pem_private_key(text)
     assert key.text.reveal() == CLIENT.private_key()
     assert not key.is_encrypted
 
@@ -84,7 +84,7 @@ def test_keys_of_all_forms_are_loaded(
     text = identity.key.private_bytes(
         Encoding.PEM, getattr(PrivateFormat, form), encryption
     ).decode()
-    key = pem.private_key(MANGLED[mangled](text))
+    key = key_formats.pem_private_key(MANGLED[mangled](text))
     assert key.is_encrypted is (password is not None)
     assert loads(key.text.reveal(), identity, password or "")
 
@@ -104,7 +104,7 @@ def test_keys_that_openssl_has_encrypted(cipher: tuple[str, ...], tmp_path: Path
     plain.write_text(CLIENT.private_key())
     command = ["openssl", "pkcs8", "-topk8", "-in", str(plain), "-passout", f"pass:{PASSWORD}"]
     done = subprocess.run([*command, *cipher], check=True, capture_output=True, text=True)
-    key = pem.private_key(MANGLED["blanks"](done.stdout))
+    key = key_formats.pem_private_key(MANGLED["blanks"](done.stdout))
     assert key.is_encrypted
     assert loads(key.text.reveal(), CLIENT, PASSWORD)
 
@@ -113,21 +113,21 @@ def test_parameters_of_a_curve_before_its_key_are_no_key() -> None:
     text = CLIENT.key.private_bytes(
         Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()
     ).decode()
-    parameters = pem.encode("EC PARAMETERS", bytes.fromhex("06082a8648ce3d030107"))
-    assert loads(pem.private_key(parameters + text).text.reveal(), CLIENT)
+    parameters = key_formats.encode_pem("EC PARAMETERS", bytes.fromhex("06082a8648ce3d030107"))
+    assert loads(key_formats.pem_private_key(parameters + text).text.reveal(), CLIENT)
 
 
 def test_certificates_that_openssl_trusts_are_cut_to_size() -> None:
     certificate = CLIENT.issuer.public_bytes(Encoding.DER)
-    text = pem.encode("TRUSTED CERTIFICATE", certificate + bytes.fromhex("3000"))
-    assert pem.certificates(text) == (certificate,)
+    text = key_formats.encode_pem("TRUSTED CERTIFICATE", certificate + bytes.fromhex("3000"))
+    assert key_formats.pem_certificates(text) == (certificate,)
 
 
 @pytest.mark.parametrize("count", [0, 2, 3])
 def test_one_private_key_is_wanted(count: int) -> None:
     text = CLIENT.certificate_chain + count * CLIENT.private_key()
     with pytest.raises(DamagedStoreError, match=f"Expected one private key, but found {count}$"):
-        pem.private_key(text)
+        key_formats.pem_private_key(text)
 
 
 @pytest.mark.parametrize("text", ["", "no PEM at all", CLIENT.private_key()])
@@ -135,7 +135,7 @@ def test_at_least_one_certificate_is_wanted(text: str) -> None:
     with pytest.raises(
         DamagedStoreError, match="At least one certificate expected, but none found"
     ):
-        pem.certificates(text)
+        key_formats.pem_certificates(text)
 
 
 def test_text_is_cut_wherever_it_ends_inside_a_block() -> None:
@@ -143,37 +143,39 @@ def test_text_is_cut_wherever_it_ends_inside_a_block() -> None:
     begin, end = text.index("BEGIN"), text.index("KEY-----\n", text.index("END"))
     for length in range(begin + len("BEGIN PRIVATE KEY-"), end):
         with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY is there"):
-            pem.private_key(text[:length])
+            key_formats.pem_private_key(text[:length])
 
 
 def test_a_block_inside_another_means_that_the_first_is_cut() -> None:
     cut = CLIENT.private_key()[:100]
     with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY"):
-        pem.certificates(cut + CLIENT.certificate_chain)
+        key_formats.pem_certificates(cut + CLIENT.certificate_chain)
 
 
 def test_an_end_of_another_block_means_that_the_first_is_cut() -> None:
     text = CLIENT.private_key().replace("END PRIVATE KEY", "END CERTIFICATE")
     with pytest.raises(DamagedStoreError, match="it is cut: BEGIN PRIVATE KEY"):
-        pem.private_key(text)
+        key_formats.pem_private_key(text)
 
 
 def test_headers_of_a_block_are_left_out() -> None:
     """As OpenSSL reads them (RFC 1421)."""
     text = CLIENT.certificate_chain.replace("CATE-----\n", "CATE-----\nComment: its own\n\n", 1)
-    assert pem.certificates(text) == pem.certificates(CLIENT.certificate_chain)
+    assert key_formats.pem_certificates(text) == key_formats.pem_certificates(
+        CLIENT.certificate_chain
+    )
 
 
 def test_a_name_of_a_block_that_is_too_long_is_none() -> None:
     with pytest.raises(DamagedStoreError, match="but none found"):
-        pem.certificates(f"-----BEGIN {'A' * 10_000}-----\n")
+        key_formats.pem_certificates(f"-----BEGIN {'A' * 10_000}-----\n")
 
 
 @pytest.mark.parametrize("body", ["secret*text", "secr*et11", "c2VjcmV", "ünïcode", ""])
 def test_what_is_not_base64_is_refused_and_not_shown(body: str) -> None:
     text = f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n"
     with pytest.raises(DamagedStoreError, match="PRIVATE KEY is (not base64|empty)") as raised:
-        pem.private_key(text)
+        key_formats.pem_private_key(text)
     assert raised.value.__cause__ is None
     assert not body or body not in str(raised.value)
 
@@ -182,12 +184,12 @@ def test_long_texts_without_sense_are_read_in_no_time() -> None:
     """A pattern that tries again at each character would not end."""
     for text in ("-" * 200_000, "-BEGIN " * 50_000, "-BEGIN A" + " " * 200_000, ":" * 200_000):
         with pytest.raises(DamagedStoreError):
-            pem.certificates(text)
+            key_formats.pem_certificates(text)
 
 
 def test_no_representation_shows_a_key() -> None:
-    key = pem.private_key(CLIENT.private_key())
+    key = key_formats.pem_private_key(CLIENT.private_key())
     body = CLIENT.private_key().splitlines()[1]
     assert body in key.text.reveal()
     assert body not in repr(key)
-    assert repr(base64.b64decode(body))[2:-1] not in repr(pem._blocks(CLIENT.private_key()))
+    assert repr(base64.b64decode(body))[2:-1] not in repr(key_formats._blocks(CLIENT.private_key()))

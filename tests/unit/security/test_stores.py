@@ -12,8 +12,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority
-from spark_kafka_sink.security import der, private_file, stores
-from spark_kafka_sink.security.store_options import key_store_options, trust_store_options
+from spark_kafka_sink.security import key_formats, stores, tls
+from spark_kafka_sink.security.stores import key_store_options, trust_store_options
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
 from tests.unit.security.jks_writer import key_entry, store, trusted_entry
@@ -89,7 +89,7 @@ def test_a_type_that_is_not_given_is_what_the_file_is(tmp_path: Path) -> None:
 def test_a_pkcs12_store_in_ber_is_read_with_its_password(tmp_path: Path) -> None:
     """As other programs than Java and OpenSSL write it: the outer length is not told."""
     data = CLIENT.pkcs12(PASSWORD)
-    ber = b"\x30\x80" + der.first(data, der.SEQUENCE).value + b"\0\0"
+    ber = b"\x30\x80" + key_formats.first_element(data, key_formats.SEQUENCE).value + b"\0\0"
     material = stores.key_material(of_file(tmp_path, ber, password=Secret(PASSWORD)), KEY_OPTIONS)
     assert material is not None
     assert len(material.chain) == 2
@@ -184,7 +184,7 @@ def test_options_of_a_token_endpoint_are_named_as_they_are_given(tmp_path: Path)
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux has such files")
 def test_key_material_is_in_a_file_that_nobody_else_can_read() -> None:
-    with private_file.private_file(b"content") as path:
+    with tls.private_file(b"content") as path:
         assert Path(path).read_bytes() == b"content"
         assert Path(path).read_bytes() == b"content", "each time from its beginning"
         assert "memfd" in os.readlink(path)
@@ -196,13 +196,13 @@ def test_where_files_cannot_be_in_memory_one_is_written_and_deleted(
     lacks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if lacks == "/proc":
-        monkeypatch.setattr(private_file, "_OWN_DESCRIPTORS", "/no/such/folder")
+        monkeypatch.setattr(tls, "_OWN_DESCRIPTORS", "/no/such/folder")
     else:
         monkeypatch.delattr(os, "memfd_create", raising=False)
-    with private_file.private_file(b"content") as path:
+    with tls.private_file(b"content") as path:
         assert Path(path).read_bytes() == b"content"
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     assert not os.path.exists(path)
-    with pytest.raises(KeyError), private_file.private_file(b"") as path:
+    with pytest.raises(KeyError), tls.private_file(b"") as path:
         raise KeyError
     assert not os.path.exists(path)

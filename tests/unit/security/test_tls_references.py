@@ -16,9 +16,8 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.security.credentials import login_options
-from spark_kafka_sink.security.oauth.retrieval import endpoint_ssl
+from spark_kafka_sink.security.oauth.login import endpoint_ssl, endpoint_tls
 from spark_kafka_sink.security.tls import TlsContext
-from spark_kafka_sink.security.token_login import endpoint_tls
 from tests.unit.security.handshakes import handshake, server_context
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -1,8 +1,9 @@
-"""AWS_MSK_IAM: a signed URL as a token, which MSK takes by OAUTHBEARER.
+"""AWS_MSK_IAM: a signed URL as a token, which MSK takes by OAUTHBEARER, and its login.
 
 Java's library has a mechanism of its own for the same signature; MSK's brokers know both. The
 package ``aws-msk-iam-sasl-signer-python`` signs, with the credentials that AWS's SDK finds: the
-environment, a profile, the role of the machine, or a role that is to be assumed.
+environment, a profile, the role of the machine, or a role that is to be assumed. The login keeps a
+token for each AWS region.
 
 Source: ``aws-msk-iam-auth``: ``IAMLoginModule``, ``MSKCredentialProvider``.
 """
@@ -11,9 +12,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from spark_kafka_sink.base.backoff import RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
@@ -21,9 +24,15 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.printable import shown as shown_text
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.security.jaas import KNOWN_OPTIONS, shown
-from spark_kafka_sink.security.jaas import OPTION as JAAS
+from spark_kafka_sink.config.security_config import SaslConfig
+from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word
+from spark_kafka_sink.security.credentials import OPTION as JAAS
+from spark_kafka_sink.security.mechanisms import OAuthBearerConversation
+from spark_kafka_sink.security.oauth.keeper import Surroundings, TokenKeeper, Waiting, with_retries
 from spark_kafka_sink.security.oauth.token import Token
+
+# --- tokens --------------------------------------------------------------------------------------
 
 PROFILE, ROLE, SESSION = "awsProfileName", "awsRoleArn", "awsRoleSessionName"
 _STS_REGION = "awsStsRegion"
@@ -49,7 +58,7 @@ def aws_user(options: Mapping[str, str]) -> AwsUser:
         # Java's library, too, uses it only for a role (and for what it logs of credentials).
         is_unused = name in _IGNORED or (name == _STS_REGION and not options.get(ROLE))
         if name.startswith("aws") and name not in known and not is_unused:
-            what = shown(name) if name in KNOWN_OPTIONS else "an option that begins with 'aws'"
+            what = shown_word(name) if name in KNOWN_OPTIONS else "an option that begins with 'aws'"
             raise ConfigError(
                 f"{JAAS} has {what}, which AWS's signer for Python has nothing for "
                 f"({', '.join(known)} are known): put it, with the role, into a profile of "
@@ -155,3 +164,81 @@ def _is_busy(error: Exception) -> bool:
     return (
         is_overloaded or re.search("Throttl|TooManyRequests|RequestLimitExceeded", code) is not None
     )
+
+
+# --- login ---------------------------------------------------------------------------------------
+
+_TRIES = 3
+"""After so many, a machine without credentials has none. As ``awsMaxRetries`` of Java's library."""
+
+
+class AwsLogin:
+    """AWS_MSK_IAM, which is OAUTHBEARER on the wire. ``on_close``: ends the pauses of a fetch.
+
+    A token is for the brokers of one region, which the broker's name tells, else the environment.
+    """
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(
+        self,
+        config: SaslConfig,
+        waiting: Waiting,
+        rng: RandomSource,
+        on_close: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._waiting = waiting
+        self._on_close = on_close
+        self._surroundings = Surroundings(waiting.clock, rng)
+        self._lock = threading.Lock()
+        self._keepers: dict[str, TokenKeeper] = {}
+
+    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+        """A token for each region of ``hosts``; without any, for the environment's."""
+        regions = {region_of(host) for host in hosts} or {None}
+        for region in sorted({known or region_of_environment() or "" for known in regions}):
+            # An unknown region shows when the broker's name is known.
+            if region:
+                self._keeper(region).prepare(timeout_ms)
+
+    def converse(self, host: str) -> Conversation:
+        region = region_of(host) or region_of_environment()
+        if region is None:
+            raise no_region(host)
+        return OAuthBearerConversation(self._keeper(region).token(), {})
+
+    def identity(self) -> None:
+        """Nothing that is replaced from outside."""
+
+    def close(self) -> None:
+        with self._lock:
+            keepers = list(self._keepers.values())
+        for keeper in keepers:
+            keeper.close()
+        self._on_close()
+
+    def _keeper(self, region: str) -> TokenKeeper:
+        def fetch(timeout_ms: int) -> Token:
+            return self._fetch(region, timeout_ms)
+
+        with self._lock:
+            keeper = self._keepers.get(region)
+            if keeper is None:
+                keeper = TokenKeeper(fetch, self._config.login, self._surroundings)
+                self._keepers[region] = keeper
+            return keeper
+
+    def _fetch(self, region: str, timeout_ms: int) -> Token:
+        try:
+            user = aws_user(login_options(self._config))
+        except ConfigError as error:
+            raise AuthenticationError(str(error)) from None
+        tries = 0
+
+        def attempt(_: int) -> Token:
+            nonlocal tries
+            tries += 1
+            return signed_token(user, region, is_last=tries >= _TRIES)
+
+        return with_retries(attempt, self._config.login, self._waiting, timeout_ms)

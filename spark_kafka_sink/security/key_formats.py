@@ -1,0 +1,518 @@
+r"""Keys and certificates out of PEM, JKS and DER, without the package ``cryptography``.
+
+No message of these errors quotes what was read, nor a password.
+
+DER: as much of ASN.1 as stores of keys need, elements one after the other, and inside another.
+Lengths are definite, as DER has them, or not, as BER may have them.
+
+PEM: read as leniently as Java's Kafka client reads it. Text around the blocks is ignored. A block's
+line ends may have become what properties files and shells make of them: spaces, CRLF, nothing, a
+literal ``\n``. What is handed on is PEM that OpenSSL reads. Beyond what Java reads: keys in PKCS#1
+and SEC1 (``BEGIN RSA PRIVATE KEY``, ``BEGIN EC PRIVATE KEY``), also with OpenSSL's own encryption.
+A block that is cut is an error, where Java takes it for text around the blocks: a file that is
+being written must not count as whole.
+
+JKS: Java's own key stores, read with hashlib. JCEKS is another format, and is not read. All numbers
+are big-endian::
+
+    FEEDFEED  version (1 or 2)  count  entry ...  SHA-1 of password, a salt, and all before
+
+    entry:        1  alias  date  length, key  count  certificate ...    a private key
+                  2  alias  date  certificate                            a trusted certificate
+    certificate:  type (only in version 2)  length, DER
+
+A key is an EncryptedPrivateKeyInfo of PKCS#8 under an algorithm of Sun's: salt (20 bytes), the key,
+check (20 bytes). The key is combined by exclusive-or with SHA-1 of password and salt, then SHA-1 of
+password and that, and so on; the check is SHA-1 of password and key. Passwords are UTF-16.
+
+Source: X.690; ``DefaultSslEngineFactory.PemParser``, ``PemStore``;
+``sun.security.provider.JavaKeyStore``, ``KeyProtector`` of the JDK.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import itertools
+import math
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import field
+from datetime import datetime, timezone
+from typing import NamedTuple
+
+from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.secret import Secret
+
+# --- what is read, and why it cannot be ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMaterial:
+    """A private key and its certificates, as OpenSSL takes them.
+
+    key: PEM
+    is_encrypted: the key, with its own password
+    chain: DER of each certificate, the key's own first
+    """
+
+    key: Secret
+    is_encrypted: bool
+    chain: tuple[bytes, ...] = field(repr=False)
+
+
+class StoreError(ValueError):
+    """A store cannot be read. The message says why, without the option's name."""
+
+
+class DamagedStoreError(StoreError):
+    """It is cut or altered, or is not what it was taken for."""
+
+
+class StorePasswordError(StoreError):
+    """The password of the whole store is wrong, or is needed and was not given."""
+
+
+class KeyPasswordError(StoreError):
+    """The password of the private key is wrong, or is needed and was not given."""
+
+
+# --- DER -----------------------------------------------------------------------------------------
+
+INTEGER, OCTET_STRING, OBJECT_IDENTIFIER, SEQUENCE = 0x02, 0x04, 0x06, 0x30
+UTC_TIME, GENERALIZED_TIME = 0x17, 0x18
+EXPLICIT_0 = 0xA0
+_CONSTRUCTED = 0x20
+_MANY_BYTES, _SIZE_BYTES = 0x80, 4
+_END = b"\0\0"
+_MOST_LEVELS = 32
+"""Of elements without a length inside another: a store has ten."""
+
+MOST_ITERATIONS = 5_000_000
+"""Of what makes a key of a password. Source: ``MAX_ITERATION_COUNT`` of JDK's ``PKCS12KeyStore``;
+the JDK's own stores have 10,000."""
+
+# Identifiers of PBES1, PBKDF2, PKCS12's own, and scrypt (RFC 8018, 7292, 7914): without tag and
+# length, which BER can write in several ways.
+_SCRYPT = bytes.fromhex("2b06010401da47040b")
+_FROM_PASSWORD = re.compile(
+    rb"\x2a\x86\x48\x86\xf7\x0d\x01\x05[\x01\x03\x04\x06\x0a\x0b\x0c]"
+    rb"|\x2a\x86\x48\x86\xf7\x0d\x01\x0c\x01[\x01-\x06]"
+    rb"|" + re.escape(_SCRYPT)
+)
+
+
+class Element(NamedTuple):
+    """One element: its tag, its content, and where it ends in what it was read from."""
+
+    tag: int
+    content: memoryview
+    end: int
+
+    @property
+    def value(self) -> bytes:
+        return bytes(self.content)
+
+
+def first_element(data: bytes | memoryview, tag: int) -> Element:
+    """The element that ``data`` begins with. Raises DamagedStoreError if it is not a ``tag``."""
+    element = _read(memoryview(data), 0)
+    if element.tag != tag:
+        raise DamagedStoreError("it is not the ASN.1 that it should be")
+    return element
+
+
+def elements(data: bytes | memoryview) -> Iterator[Element]:
+    """All elements of ``data``. Raises DamagedStoreError where the last one is cut."""
+    view, at = memoryview(data), 0
+    while at < len(view):
+        element = _read(view, at)
+        yield element
+        at = element.end
+
+
+def expires_at_ms(certificate: bytes) -> int | None:
+    """Return the end of a certificate's validity, in milliseconds since 1970-01-01 UTC.
+
+    certificate: DER of an X.509 one. None where it has no end (year 9999) or cannot be read.
+
+    Here, as the package that reads certificates takes longer to load than a task has.
+
+    Source: RFC 5280, 4.1.2.5.
+    """
+    try:
+        of_it = elements(
+            first_element(first_element(certificate, SEQUENCE).content, SEQUENCE).content
+        )
+        # version, serialNumber, signature, issuer, validity; the first one may be left out.
+        of_it = (element for element in of_it if element.tag != EXPLICIT_0)
+        validity = next(itertools.islice(of_it, 3, None))
+        _, end = elements(validity.content)
+        text = end.value.decode("ascii")
+        if end.tag == UTC_TIME:
+            text = ("19" if text >= "5" else "20") + text
+        at = datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc)
+    except (ValueError, StopIteration):
+        return None
+    return None if at.year == datetime.max.year else int(at.timestamp() * 1000)
+
+
+def check_iterations(data: bytes) -> None:
+    """Raise DamagedStoreError where a store or key in ``data`` asks for more than MOST_ITERATIONS.
+
+    Whoever reads it would compute for minutes, under a lock that connections wait for. Identifiers
+    are looked for wherever they stand.
+    """
+    data = _in_one_piece(data, _MOST_LEVELS)
+    for found in _FROM_PASSWORD.finditer(data):
+        # The salt, then how often; of scrypt, three numbers that are multiplied.
+        parameters = list(
+            elements(first_element(memoryview(data)[found.end() :], SEQUENCE).content)
+        )
+        numbers = parameters[1:4] if found[0] == _SCRYPT else parameters[1:2]
+        check_count(math.prod(map(integer, numbers)))
+
+
+def check_count(iterations: int) -> None:
+    """Raise DamagedStoreError for more than MOST_ITERATIONS."""
+    if iterations > MOST_ITERATIONS:
+        raise DamagedStoreError(
+            f"it asks for {iterations:,} iterations with its password, and {MOST_ITERATIONS:,} at "
+            "most are computed, as by Java: write it anew with the usual number"
+        )
+
+
+def integer(element: Element) -> int:
+    """Return a number that is not negative; of one with more than 16 bytes, those in front.
+
+    Raises DamagedStoreError for what is no INTEGER.
+    """
+    if element.tag != INTEGER:
+        raise DamagedStoreError("it is not the ASN.1 that it should be")
+    return int.from_bytes(element.value.lstrip(b"\0")[:16], "big")
+
+
+def _in_one_piece(data: bytes | memoryview, levels: int) -> bytes:
+    """Return ``data`` with whole strings where BER has cut them: what is looked for may stand
+    across a cut. What is no ASN.1, as it is encrypted, stays as it is.
+    """
+    parts: list[bytes] = []
+    at = 0
+    try:
+        for element in elements(data) if levels else ():
+            tag, inner = element.tag, element.value
+            if tag == OCTET_STRING | _CONSTRUCTED:
+                tag, inner = OCTET_STRING, _string(element, levels)
+            if tag == OCTET_STRING or tag & _CONSTRUCTED:
+                inner = _in_one_piece(inner, levels - 1)
+            size = len(inner).to_bytes(_SIZE_BYTES, "big")
+            parts += bytes([tag, _MANY_BYTES + _SIZE_BYTES]) + size, inner
+            at = element.end
+    except DamagedStoreError:
+        pass
+    return b"".join(parts) + data[at:]
+
+
+def _string(element: Element, levels: int) -> bytes:
+    """Return the whole of a string, of which a piece may itself be in pieces."""
+    if not levels or not element.tag & _CONSTRUCTED:
+        return element.value
+    return b"".join(_string(piece, levels - 1) for piece in elements(element.content))
+
+
+def _read(data: memoryview, at: int, levels: int = _MOST_LEVELS) -> Element:
+    if at + 2 > len(data):
+        raise DamagedStoreError("it is cut")
+    tag, length, start = data[at], data[at + 1], at + 2
+    if length == _MANY_BYTES and tag & _CONSTRUCTED and levels:
+        end = start
+        while data[end : end + 2] != _END:
+            end = _read(data, end, levels - 1).end
+        return Element(tag, data[start:end], end + 2)
+    if length >= _MANY_BYTES:
+        size = length - _MANY_BYTES
+        if not size:
+            raise DamagedStoreError("it is not the ASN.1 that it should be")
+        length = int.from_bytes(data[start : start + size], "big")
+        start += size
+    end = start + length
+    if end > len(data):
+        raise DamagedStoreError("it is cut")
+    return Element(tag, data[start:end], end)
+
+
+# --- PEM -----------------------------------------------------------------------------------------
+
+# One dash, as there may be no line end between the dashes of an END and those of a BEGIN.
+_MARKER = re.compile(r"-(BEGIN|END)\s+([A-Z0-9][A-Z0-9\s]{0,80}?)-")
+_LINE_ENDS = re.compile(r"\\[nrt]|\\|\r")
+_TRADITIONAL_ENCRYPTION = re.compile(
+    r"\s*Proc-Type:\s*4\s*,\s*ENCRYPTED\s+DEK-Info:\s*([A-Za-z0-9-]+)\s*,\s*([0-9A-Fa-f]+)\s+"
+)
+_HEADER_LINE = re.compile(r"^[^:\n]*:.*$", re.MULTILINE)
+_CERTIFICATES = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
+_PRIVATE_KEY, _ENCRYPTED_PRIVATE_KEY = "PRIVATE KEY", "ENCRYPTED PRIVATE KEY"
+_LINE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What stands between a BEGIN and its END.
+
+    encryption: the two headers of a key that OpenSSL encrypted in its own way, else empty
+    """
+
+    label: str
+    encryption: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PemKey:
+    """A private key as PEM text in OpenSSL's form, and whether it is encrypted."""
+
+    text: Secret
+    is_encrypted: bool
+
+
+def looks_like_pem(data: bytes) -> bool:
+    """Whether a file of this content is meant to be PEM, however much stands before its blocks."""
+    return b"-BEGIN" in data
+
+
+def pem_certificates(text: str) -> tuple[bytes, ...]:
+    """All certificates of ``text``, as DER, in order. Raises DamagedStoreError if there is none."""
+    found = tuple(_certificate(block) for block in _blocks(text) if block.label in _CERTIFICATES)
+    if not found:
+        raise DamagedStoreError("At least one certificate expected, but none found")
+    return found
+
+
+def pem_private_key(text: str) -> PemKey:
+    """The only private key of ``text``. Raises DamagedStoreError if there are none or several."""
+    keys = [block for block in _blocks(text) if block.label.endswith(_PRIVATE_KEY)]
+    if len(keys) != 1:
+        raise DamagedStoreError(f"Expected one private key, but found {len(keys)}")
+    (key,) = keys
+    check_iterations(key.data)
+    is_encrypted = bool(key.encryption) or key.label == _ENCRYPTED_PRIVATE_KEY
+    return PemKey(Secret(encode_pem(key.label, key.data, key.encryption)), is_encrypted)
+
+
+def check_pem_iterations(text: str) -> None:
+    """As ``der.check_iterations``, for a key that somebody else reads."""
+    for block in _blocks(text):
+        check_iterations(block.data)
+
+
+def encode_pem(label: str, data: bytes, headers: str = "") -> str:
+    """PEM text of ``data``, in lines of 64 characters."""
+    body = base64.b64encode(data).decode()
+    lines = "\n".join(body[at : at + _LINE] for at in range(0, len(body), _LINE))
+    return f"-----BEGIN {label}-----\n{headers}{lines}\n-----END {label}-----\n"
+
+
+def _certificate(block: _Block) -> bytes:
+    """Without what OpenSSL's trusted certificates have behind it."""
+    return block.data[: first_element(block.data, SEQUENCE).end]
+
+
+def _blocks(text: str) -> list[_Block]:
+    text = _LINE_ENDS.sub("\n", text)
+    blocks: list[_Block] = []
+    begin: re.Match[str] | None = None
+    for marker in _MARKER.finditer(text):
+        if marker[1] == "BEGIN":
+            if begin is not None:
+                raise _cut(begin)
+            begin = marker
+        elif begin is not None:
+            if _label(marker) != _label(begin):
+                raise _cut(begin)
+            blocks.append(_block(_label(begin), text[begin.end() : marker.start()].strip("-")))
+            begin = None
+    if begin is not None:
+        raise _cut(begin)
+    return blocks
+
+
+def _label(marker: re.Match[str]) -> str:
+    return " ".join(marker[2].split())
+
+
+def _cut(begin: re.Match[str]) -> DamagedStoreError:
+    label = _label(begin)
+    return DamagedStoreError(f"it is cut: BEGIN {label} is there, but its END {label} is not")
+
+
+def _block(label: str, body: str) -> _Block:
+    encryption = _TRADITIONAL_ENCRYPTION.match(body)
+    headers = ""
+    if encryption is not None:
+        headers = f"Proc-Type: 4,ENCRYPTED\nDEK-Info: {encryption[1]},{encryption[2]}\n\n"
+        body = body[encryption.end() :]
+    joined = "".join(_HEADER_LINE.sub("", body).split())
+    try:
+        data = base64.b64decode(joined, validate=True)
+    except (binascii.Error, ValueError):
+        # Without its cause, which may quote what it read.
+        raise DamagedStoreError(f"the text of its {label} is not base64") from None
+    if not data:
+        raise DamagedStoreError(f"its {label} is empty")
+    return _Block(label, headers, data)
+
+
+# --- JKS -----------------------------------------------------------------------------------------
+
+JKS_MAGIC = b"\xfe\xed\xfe\xed"
+JCEKS_MAGIC = b"\xce\xce\xce\xce"
+
+_VERSIONS = (1, 2)
+_KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
+_DIGEST_BYTES = 20
+_STORE_SALT = b"Mighty Aphrodite"
+# 1.3.6.1.4.1.42.2.17.1.1
+_SUN_KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")
+
+
+class KeyEntry(NamedTuple):
+    """A private key, still encrypted, with its chain, its own certificate first."""
+
+    alias: str
+    protected_key: bytes
+    chain: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JavaKeyStore:
+    """A store's entries. Certificates are DER.
+
+    trusted: what Java trusts when this is a trust store: its trusted certificates, and the own
+        certificate of each key
+    """
+
+    keys: tuple[KeyEntry, ...] = field(repr=False)
+    trusted: tuple[bytes, ...]
+
+
+def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
+    """The entries of a JKS store. Without a password it is not checked that nobody altered it.
+
+    Raises StorePasswordError where password and content do not match, DamagedStoreError where the
+    content is no JKS store. The digest cannot tell a wrong password from an altered store.
+    """
+    content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    reader = _Reader(content)
+    if reader.take(4) != JKS_MAGIC:
+        raise DamagedStoreError("it is not a JKS store")
+    version = reader.u4()
+    if version not in _VERSIONS:
+        raise DamagedStoreError(f"its version of JKS, {version}, is unknown")
+    keys: list[KeyEntry] = []
+    trusted: list[bytes] = []
+    for _ in range(reader.u4()):
+        _read_entry(reader, version, keys, trusted)
+    if not reader.is_at_end:
+        raise DamagedStoreError("it has more bytes than entries")
+    if password is not None and not hmac.compare_digest(_store_digest(content, password), digest):
+        raise StorePasswordError("the store's password is wrong, or the store was altered")
+    trusted += [key.chain[0] for key in keys if key.chain]
+    return JavaKeyStore(tuple(keys), tuple(trusted))
+
+
+def _read_entry(reader: _Reader, version: int, keys: list[KeyEntry], trusted: list[bytes]) -> None:
+    tag = reader.u4()
+    alias = reader.text()
+    reader.take(8)  # when it was made
+    if tag == _KEY_ENTRY:
+        protected_key = reader.take(reader.u4())
+        chain = tuple(reader.certificate(version) for _ in range(reader.u4()))
+        keys.append(KeyEntry(alias, protected_key, chain))
+    elif tag == _CERTIFICATE_ENTRY:
+        trusted.append(reader.certificate(version))
+    else:
+        raise DamagedStoreError(f"it has an entry of an unknown kind, {tag}")
+
+
+def unlock_jks_key(entry: KeyEntry, password: str) -> KeyMaterial:
+    """The private key of ``entry``. Raises KeyPasswordError, DamagedStoreError."""
+    salted = _sun_protected(entry.protected_key)
+    salt, locked, check = (
+        salted[:_DIGEST_BYTES],
+        salted[_DIGEST_BYTES:-_DIGEST_BYTES],
+        salted[-_DIGEST_BYTES:],
+    )
+    secret = _password_bytes(password)
+    stream, digest = bytearray(), salt
+    while len(stream) < len(locked):
+        digest = hashlib.sha1(secret + digest).digest()
+        stream += digest
+    key = bytes(a ^ b for a, b in zip(locked, stream))
+    if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), check):
+        raise KeyPasswordError("the key's password is wrong")
+    if not entry.chain:
+        raise DamagedStoreError("its private key has no certificate")
+    return KeyMaterial(Secret(encode_pem("PRIVATE KEY", key)), False, entry.chain)
+
+
+def _sun_protected(protected_key: bytes) -> bytes:
+    """The octets of an EncryptedPrivateKeyInfo: salt, key, check."""
+    parts = list(elements(first_element(protected_key, SEQUENCE).content))
+    if [part.tag for part in parts] != [SEQUENCE, OCTET_STRING]:
+        raise DamagedStoreError("its private key is not in the form that JKS has")
+    algorithm = first_element(parts[0].content, OBJECT_IDENTIFIER).value
+    if algorithm != _SUN_KEY_PROTECTOR:
+        raise DamagedStoreError("its private key is encrypted in a way that JKS does not have")
+    salted = parts[1].value
+    if len(salted) < 2 * _DIGEST_BYTES:
+        raise DamagedStoreError("its private key is cut")
+    return salted
+
+
+def _store_digest(content: bytes, password: str) -> bytes:
+    digest = hashlib.sha1(_password_bytes(password))
+    digest.update(_STORE_SALT)
+    digest.update(content)
+    return digest.digest()
+
+
+def _password_bytes(password: str) -> bytes:
+    """Java's characters, each as two bytes."""
+    return password.encode("utf-16-be", "surrogatepass")
+
+
+class _Reader:
+    """Java's DataInputStream."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
+
+    def take(self, count: int) -> bytes:
+        end = self._at + count
+        if end > len(self._data):
+            raise DamagedStoreError("it is cut")
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def u4(self) -> int:
+        (number,) = struct.unpack(">I", self.take(4))
+        return int(number)
+
+    def text(self) -> str:
+        """An alias or a type: for messages and comparisons, so that odd bytes do not matter."""
+        (length,) = struct.unpack(">H", self.take(2))
+        return self.take(length).decode("utf-8", "replace")
+
+    def certificate(self, version: int) -> bytes:
+        if version > 1:
+            self.text()  # its type, X.509
+        return self.take(self.u4())

@@ -1,0 +1,349 @@
+"""The login of OAUTHBEARER: one token, kept and renewed, and the extensions of JAAS.
+
+A token is fetched by the way that the options ask for. Every reference and file is read anew.
+
+The user's own code, ``kafka.sasl.oauthbearer.token.provider``, is a callable without arguments. It
+returns a JWT, or any token together with the time at which it expires, in seconds since 1970-01-01
+UTC, as confluent-kafka's ``oauth_cb`` does. An example stands in docs/your-own-code.md. It is
+called on the driver and in Spark's Python workers, in a thread of its own, whenever a token is
+needed. What it raises is an error that is tried again.
+
+Source: ``ClientSecretRequestFormatter``, ``ClientAssertionRequestFormatter``,
+``JwtBearerRequestFormatter`` of Kafka; RFC 6749, RFC 7523.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote_plus, urlsplit
+
+from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.entry_points import load
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.reference_syntax import has_reference
+from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
+from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
+from spark_kafka_sink.config.security_rules import parse_ssl
+from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.security.credentials import OPTION as JAAS
+from spark_kafka_sink.security.credentials import Resolve, known_entry, login_options, shown_word
+from spark_kafka_sink.security.mechanisms import (
+    EXTENSION_PREFIX,
+    OAuthBearerConversation,
+    extensions_of,
+    utf8,
+)
+from spark_kafka_sink.security.oauth.choice import (
+    URL_OPTION,
+    Client,
+    Way,
+    check_oauth,
+    client_of,
+    losers,
+    path_of_file_url,
+    resolved,
+    way_of,
+)
+from spark_kafka_sink.security.oauth.endpoint import Tls, TokenEndpoint, TokenRequest
+from spark_kafka_sink.security.oauth.keeper import Surroundings, TokenKeeper, Waiting
+from spark_kafka_sink.security.oauth.token import ClaimNames, Token, token_of_jwt
+from spark_kafka_sink.security.references import read_text, resolve
+
+# --- tokens from the user's own code -------------------------------------------------------------
+
+OPTION = "kafka.sasl.oauthbearer.token.provider"
+
+# 2001 and 5138: what is before the one is a duration, what is after the other is milliseconds.
+_LEAST_SECONDS, _MOST_SECONDS = 1e9, 1e11
+
+
+def provided_token(entry_point: str, names: ClaimNames) -> Token:
+    """What the callable ``package.module:name`` returns, checked.
+
+    Raises ConfigError (it cannot be loaded), CredentialsUnavailableError (it raised) or
+    AuthenticationError (what it returned is no token).
+    """
+    provider = load(entry_point, OPTION)
+    try:
+        returned = provider()
+    except Exception as error:
+        raise CredentialsUnavailableError(
+            f"{OPTION} {entry_point} failed: {shown(repr(error))}"
+        ) from error
+    source = f"{OPTION} {entry_point}"
+    if isinstance(returned, str):
+        return token_of_jwt(returned, names, source)
+    if isinstance(returned, tuple) and len(returned) == 2 and isinstance(returned[0], str):
+        return Token(Secret(returned[0].strip()), None, _expiry_ms(returned[1], source))
+    raise AuthenticationError(
+        f"{source} returned {_type_of(returned)}: it must return a token as text, or a tuple of a "
+        "token and the time at which it expires"
+    )
+
+
+def _expiry_ms(value: Any, source: str) -> int:
+    what = "the second value that it returned, the time at which the token expires,"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise AuthenticationError(f"{source}: {what} is {_type_of(value)}, not a number of seconds")
+    if not _LEAST_SECONDS <= value < _MOST_SECONDS:
+        hint = (
+            "a number of milliseconds: divide it by 1000"
+            if value >= _MOST_SECONDS
+            else "a duration: add time.time() to it"
+        )
+        raise AuthenticationError(
+            f"{source}: {what} must be in seconds since 1970-01-01 UTC. {value} looks like {hint}"
+        )
+    return int(value * 1000)
+
+
+def _type_of(value: Any) -> str:
+    return "nothing" if value is None else f"a value of type {type(value).__name__}"
+
+
+# --- what is asked of a token endpoint, for each grant -------------------------------------------
+
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+
+def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
+    """client_credentials with id and secret in the Authorization header."""
+    if client.id is None or client.secret is None:
+        raise AuthenticationError("the client's id and secret are needed for client credentials")
+    name, secret = client.id, client.secret.reveal()
+    utf8(name, "the client's id")
+    utf8(secret, "the client's secret")
+    pair = f"{_encoded(name)}:{_encoded(secret)}" if header_urlencode else f"{name}:{secret}"
+    basic = base64.b64encode(utf8(pair, "the client's secret")).decode("ascii")
+    form = "grant_type=client_credentials" + _scope(client)
+    return TokenRequest(
+        form, {"Authorization": f"Basic {basic}"}, (secret, _encoded(secret), basic)
+    )
+
+
+def assertion_request(client: Client, assertion: Secret) -> TokenRequest:
+    """client_credentials with a signed assertion in place of the secret."""
+    text = assertion.reveal()
+    form = (
+        f"client_assertion_type={_encoded(CLIENT_ASSERTION)}&client_assertion={_encoded(text)}"
+        "&grant_type=client_credentials"
+    )
+    if client.id is not None:
+        form += f"&client_id={_encoded(client.id)}"
+    return TokenRequest(form + _scope(client), {}, (text,))
+
+
+def jwt_bearer_request(client: Client, assertion: Secret) -> TokenRequest:
+    """jwt-bearer: the assertion is what is granted for."""
+    text = assertion.reveal()
+    form = f"grant_type={_encoded(JWT_BEARER)}&assertion={_encoded(text)}"
+    return TokenRequest(form + _scope(client), {}, (text,))
+
+
+def _scope(client: Client) -> str:
+    return "" if client.scope is None else f"&scope={_encoded(client.scope)}"
+
+
+def _encoded(text: str) -> str:
+    """As Java's ``URLEncoder``: a blank becomes +, and * stays."""
+    return quote_plus(text, safe="*", errors="surrogateescape").replace("~", "%7E")
+
+
+# --- fetching a token ----------------------------------------------------------------------------
+
+logger = logging.getLogger(__name__)
+
+_SSL = "ssl."
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+class TokenRetrieval:
+    """Tokens for one SaslConfig with mechanism OAUTHBEARER."""
+
+    def __init__(
+        self,
+        config: SaslConfig,
+        waiting: Waiting,
+        make_tls: Callable[[SslConfig], Tls],
+        resolve: Resolve,
+    ) -> None:
+        self._config = config
+        self._waiting = waiting
+        self._make_tls = make_tls
+        self._resolve = resolve
+        self._tls: dict[SslConfig, Tls] = {}
+        self._has_warned = False
+
+    def fetch(self, timeout_ms: int) -> Token:
+        """A new token. Waits for it.
+
+        Raises AuthenticationError; CredentialsUnavailableError if it may be tried again.
+        """
+        try:
+            options = login_options(self._config, self._resolve)
+            oauth = resolved(self._config.oauth, self._resolve)
+            self._warn_once(oauth, options)
+            token = self._fetch(oauth, options, timeout_ms)
+        except ConfigError as error:
+            raise AuthenticationError(str(error)) from None
+        late_ms = self._waiting.clock.timestamp_ms() - token.expires_at_ms
+        if late_ms >= 0:
+            raise CredentialsUnavailableError(
+                f"the token of {URL_OPTION} expired {late_ms // 1000} s ago: check this machine's "
+                "clock and the issuer's, or who renews the file"
+            )
+        return token
+
+    def _fetch(self, oauth: OAuthConfig, options: Mapping[str, str], timeout_ms: int) -> Token:
+        names = ClaimNames(oauth.scope_claim_name, oauth.sub_claim_name)
+        if oauth.token_provider is not None:
+            return provided_token(oauth.token_provider, names)
+        if oauth.token_endpoint_url is None:
+            raise ConfigError(f"{URL_OPTION} is missing")
+        way = way_of(oauth)
+        if way is Way.FILE:
+            path = path_of_file_url(oauth.token_endpoint_url)
+            text = read_text(oauth.token_endpoint_url.strip(), URL_OPTION)
+            return token_of_jwt(text, names, f"the file {path}")
+        endpoint = TokenEndpoint(
+            oauth.token_endpoint_url, self._tls_of(options), self._config.login, self._waiting
+        )
+        request = self._request(way, client_of(oauth, options, way), oauth)
+        return token_of_jwt(endpoint.fetch(request, timeout_ms), names, endpoint.name)
+
+    def _request(self, way: Way, client: Client, oauth: OAuthConfig) -> TokenRequest:
+        if way is Way.SECRET:
+            return secret_request(client, oauth.header_urlencode)
+        # Here, for only assertions need the package cryptography.
+        from spark_kafka_sink.security.oauth.assertion import assertion
+
+        signed: Secret = assertion(oauth.assertion, self._waiting.clock.timestamp_ms())
+        if way is Way.JWT_BEARER:
+            return jwt_bearer_request(client, signed)
+        return assertion_request(client, signed)
+
+    def _tls_of(self, options: Mapping[str, str]) -> Tls:
+        """Kept while the options stay the same: it looks after its files itself."""
+        config = endpoint_ssl(options)
+        if config not in self._tls:
+            self._tls = {config: self._make_tls(config)}
+        return self._tls[config]
+
+    def _warn_once(self, oauth: OAuthConfig, options: Mapping[str, str]) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            for sentence in losers(oauth, options):
+                logger.warning(sentence)
+            if sends_in_clear(oauth):
+                logger.warning(
+                    f"{URL_OPTION} begins with http:, so the client's credentials and the tokens "
+                    "can be read by whoever is on the way: use https:"
+                )
+
+
+def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
+    """TLS of the token endpoint, which has the JAAS options ``ssl.*``. Raises ConfigError.
+
+    options: with their references resolved
+    """
+    given = {name: value for name, value in options.items() if name.startswith(_SSL)}
+    unknown = [name for name in given if name not in RESOLVED_SSL_CONFIG.keys]
+    if unknown:
+        raise ConfigError(
+            f"{JAAS}: {shown_word(unknown[0])} that begins with '{_SSL}' is not known"
+        )
+    try:
+        return parse_ssl(RESOLVED_SSL_CONFIG.parse(given))
+    except ConfigError as error:
+        named = str(error).replace("kafka.ssl.", _SSL)
+        raise ConfigError(f"{JAAS}, for the token endpoint: {named}") from None
+
+
+def sends_in_clear(oauth: OAuthConfig) -> bool:
+    """Whether credentials leave this machine without TLS."""
+    if oauth.token_provider is not None or oauth.token_endpoint_url is None:
+        return False
+    try:
+        url = urlsplit(oauth.token_endpoint_url.strip())
+    except ValueError:
+        return False
+    return url.scheme == "http" and url.hostname not in _LOCAL
+
+
+# --- login ---------------------------------------------------------------------------------------
+
+
+class TokenLogin:
+    """OAUTHBEARER. ``on_close``: ends the pauses of a retrieval."""
+
+    mechanism = "OAUTHBEARER"
+
+    def __init__(
+        self,
+        config: SaslConfig,
+        waiting: Waiting,
+        rng: RandomSource,
+        on_close: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._on_close = on_close
+        retrieval = TokenRetrieval(config, waiting, endpoint_tls, resolve)
+        self._keeper = TokenKeeper(retrieval.fetch, config.login, Surroundings(waiting.clock, rng))
+
+    def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
+        self._keeper.prepare(timeout_ms)
+
+    def converse(self, host: str) -> Conversation:
+        token = self._keeper.token()
+        try:
+            # Those alone: a secret that cannot be read now is needed for the next token only.
+            options = login_options(self._config, prefix=EXTENSION_PREFIX)
+            extensions = extensions_of(options)
+        except ConfigError as error:
+            raise AuthenticationError(str(error)) from None
+        return OAuthBearerConversation(token, extensions)
+
+    def identity(self) -> None:
+        """Nothing that is replaced from outside."""
+
+    def close(self) -> None:
+        self._keeper.close()
+        self._on_close()
+
+
+def endpoint_tls(config: SslConfig) -> Tls:
+    """TLS as the token endpoint's own options have it."""
+    from spark_kafka_sink.security.tls import TlsContext
+    from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
+
+    tls = TlsContext(config, TOKEN_ENDPOINT, _as_it_is)
+    return Tls(tls.context, tls.explain)
+
+
+def _as_it_is(text: str, _: str) -> str:
+    """For TLS of the token endpoint: the references of JAAS options are resolved before."""
+    return text
+
+
+def check_token_options(config: SaslConfig) -> None:
+    """All that is known before a token is fetched. Raises ConfigError."""
+    entry = known_entry(config)
+    has_jaas = config.jaas_config is not None
+    options = entry.options if entry is not None else None if has_jaas else {}
+    check_oauth(config.oauth, options)
+    if options is None:
+        return
+    known = {name: value for name, value in options.items() if not has_reference(value)}
+    extensions_of(known)
+    if known == options:
+        endpoint_ssl(options)
