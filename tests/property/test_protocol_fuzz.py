@@ -191,7 +191,7 @@ def run_cases(cases: int, rng: random.Random, first_case: int = 0) -> int:
     return accepted
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_broken_answers_raise_nothing_but_remote_protocol_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
