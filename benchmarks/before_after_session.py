@@ -7,6 +7,7 @@ one, so that earlier commits can be measured.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import Any, NamedTuple
@@ -62,6 +63,7 @@ def _serve() -> None:
     import psutil
     from pyspark.sql import DataFrame, SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
