@@ -14,9 +14,7 @@ from spark_kafka_sink.config.formats import GivenSchema, PartOptions
 from spark_kafka_sink.config.registry import SchemaOptions
 from spark_kafka_sink.config.registry_keys import TOPIC_NAME
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.client import RegistryClient
-from spark_kafka_sink.registry.errors import NOT_FOUND, RegistryRefusedError
+from spark_kafka_sink.registry.client import NOT_FOUND, RegistryClient, RegistryRefusedError, Schema
 from spark_kafka_sink.registry.schemas import version_of
 
 

@@ -1,9 +1,31 @@
-"""Asks a schema registry: at each of its addresses in turn, for a limited time.
+"""Ask a schema registry: at each of its addresses in turn, for a limited time.
 
 The answers are those of Confluent's REST API, which Apicurio (``/apis/ccompat/v7``), Karapace and
-Redpanda give, too.
+Redpanda give, too. They are taken only as that API has them:
 
-Source: ``RestService`` of Confluent's client.
+    answer                                 | meaning
+    ---------------------------------------+-----------------------------------------------
+    200                                    | what was asked for, if it is JSON
+    3xx                                    | refused: the address is another one
+    401, 403                               | refused: credentials, or what they allow
+    404 with 40401, 40402, 40403           | the subject, version or schema is not there
+    404 without error_code, or with 404    | refused: the address is another one
+    409                                    | refused: incompatible with an earlier version
+    422                                    | refused: no schema, or an invalid subject
+    any other with error_code              | refused, for the reason that it tells
+    more bytes than are taken              | refused
+    408, 429, 5xx, no connection, no answer| may pass: the next address, then once more
+    a certificate that is not trusted      | refused
+    no answer of a registry                | refused
+
+A query that was told a schema before goes on with it where the same may pass, where a certificate
+is not trusted, and where what answers is no registry: something else may answer in its place.
+
+References in credentials are resolved for each query anew.
+
+Source: ``RestService``, ``UserInfoCredentialProvider``, ``OauthCredentialProvider`` of Confluent's
+client, ``Schema``, ``RegisterSchemaResponse``, ``SchemaString``, ``ErrorMessage`` of its REST API,
+and ``io.confluent.kafka.schemaregistry.rest.exceptions.Errors``.
 """
 
 from __future__ import annotations
@@ -13,28 +35,258 @@ import json
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
-from typing import Any
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
+from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock, pause
-from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port, speaks_tls
 from spark_kafka_sink.base.printable import shown, shown_url
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.registry import RegistryConfig, check_credentials_in
+from spark_kafka_sink.config.registry import BearerConfig, RegistryConfig, check_credentials_in
 from spark_kafka_sink.config.registry_keys import split_url
-from spark_kafka_sink.registry.answers import Schema, json_of, reason_in, schema_in
-from spark_kafka_sink.registry.credentials import headers_of
-from spark_kafka_sink.registry.errors import (
-    MAY_PASS,
-    NoRegistryError,
-    RegistryError,
-    RegistryRefusedError,
-    RegistryUnavailableError,
-)
+from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig, SaslConfig, SslConfig
 from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.security.tls import TlsContext
 from spark_kafka_sink.security.tls_errors import Peer
+
+SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
+NOT_FOUND = (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND)
+INCOMPATIBLE = 409
+INVALID = 422
+MAY_PASS = frozenset({408, 429, *range(500, 600)} - {501, 505})
+
+
+class RegistryError(KafkaSinkError):
+    """A schema registry has refused, or cannot be asked. Nothing was written."""
+
+
+class RegistryUnavailableError(RegistryError):
+    """It does not answer, or says that it cannot now: the same may succeed later."""
+
+
+class NoRegistryError(RegistryError):
+    """What is at its address is none, or not trusted: the address is wrong, or something else
+    answers in its place, as a load balancer whose registry is away.
+    """
+
+
+class RegistryRefusedError(RegistryError):
+    """It answers with an error. status: of HTTP; code: the registry's own, or the status;
+    reason: in its words
+    """
+
+    def __init__(self, message: str, status: int, code: int, reason: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.reason = reason
+
+
+_LARGEST_ID = 2**31 - 1
+
+
+class Schema(NamedTuple):
+    """A schema as a registry has it.
+
+    id: in that registry; None where that was not asked for. guid: None where it has none
+    kind: AVRO, JSON or PROTOBUF; references: names, subjects and versions that ``text`` builds on
+    files: of Protobuf and JSON: names and texts of these, and of those that they build on
+    """
+
+    id: int | None
+    text: str
+    kind: str = "AVRO"
+    guid: str | None = None
+    version: int | None = None
+    references: tuple[tuple[str, str, int], ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+
+
+def schema_in(found: Any, has_id: bool, has_text: bool) -> Schema:
+    """What an answer tells of a schema. Raises ValueError, which says what is wrong with it.
+
+    has_id, has_text: whether that is what was asked for
+    """
+    if not isinstance(found, dict):
+        raise ValueError(f"a JSON {type(found).__name__} instead of an object")
+    number, text = found.get("id"), found.get("schema")
+    if (has_id and number is None) or (has_text and text is None):
+        raise ValueError("an answer without an id or a schema")
+    if not isinstance(text, (str, type(None))):
+        raise ValueError("a schema that is no text")
+    if number is not None and not _is_number(number, 0):
+        raise ValueError(f"an id that is none: {_json_shown(number)}")
+    version, guid = found.get("version"), found.get("guid")
+    if version is not None and not _is_number(version, 1):
+        raise ValueError(f"a version that is none: {_json_shown(version)}")
+    kind = found.get("schemaType") or "AVRO"
+    if not isinstance(kind, str):
+        raise ValueError(f"a schemaType that is none: {_json_shown(kind)}")
+    references = tuple(map(_reference, _list(found.get("references"))))
+    return Schema(number, text or "", kind, _guid(guid), version, references)
+
+
+def _is_number(found: Any, lowest: int) -> bool:
+    """Of Java's int, as ids are in front of keys and values. JSON's true and false are none."""
+    return type(found) is int and lowest <= found <= _LARGEST_ID
+
+
+def _list(found: Any) -> list[Any]:
+    if not isinstance(found, (list, type(None))):
+        raise ValueError(f"references that are none: {_json_shown(found)}")
+    return found or []
+
+
+def _reference(found: Any) -> tuple[str, str, int]:
+    if isinstance(found, dict):
+        name, subject, version = (found.get(key) for key in ("name", "subject", "version"))
+        if isinstance(name, str) and isinstance(subject, str) and _is_number(version, 1):
+            return name, subject, int(str(version))
+    raise ValueError(f"a reference without name, subject or version: {_json_shown(found)}")
+
+
+def _guid(found: Any) -> str | None:
+    if found is None:
+        return None
+    try:
+        return str(UUID(found))
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f"a guid that is none: {_json_shown(found)}") from None
+
+
+def _json_shown(found: Any) -> str:
+    return shown(json.dumps(found))
+
+
+def json_of(body: bytes) -> Any:
+    """None for what is not JSON."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def reason_in(content: Any, status: int, secrets: Iterable[str]) -> tuple[int | None, str]:
+    """The code and the words of an answer that is an error; None and "" for what has none.
+
+    status: of HTTP, which is the code of some; secrets: that were sent
+    """
+    if not isinstance(content, dict):
+        return None, ""
+    code, words = content.get("error_code"), content.get("message")
+    reason = shown(words, secrets) if words else ""
+    if not isinstance(code, int) or isinstance(code, bool):
+        code = status if reason and status in (INCOMPATIBLE, INVALID) else None
+    return code, reason
+
+
+_BASIC = "schema.registry.basic.auth."
+_BEARER = "schema.registry.bearer.auth."
+ISSUER_OPTION = f"{_BEARER}issuer.endpoint.url"
+# What the sink's own code for tokens calls its options, and what they are called here.
+_OWN_NAMES = (
+    ("kafka.sasl.oauthbearer.token.endpoint.url", ISSUER_OPTION),
+    ("kafka.sasl.oauthbearer.client.credentials.client.id", f"{_BEARER}client.id"),
+    ("kafka.sasl.oauthbearer.client.credentials.client.secret", f"{_BEARER}client.secret"),
+    ("kafka.sasl.oauthbearer.scope", f"{_BEARER}scope"),
+    (
+        "kafka.sasl.login.connect.timeout.ms, kafka.sasl.login.read.timeout.ms",
+        "schema.registry.timeout.ms",
+    ),
+)
+
+
+def headers_of(
+    config: RegistryConfig, url: SplitResult, tls: TlsContext, clock: Clock
+) -> dict[str, Secret]:
+    """By name.
+
+    Raises RegistryError where a token is refused, RegistryUnavailableError where none can be had
+    now, ConfigError for a reference, and for a text that no header can have, which is not shown.
+    """
+    if config.bearer is not None:
+        return _bearer(config.bearer, config, tls, clock)
+    if config.user_info is not None:
+        text = resolve(config.user_info.reveal(), f"{_BASIC}user.info")
+        return {"Authorization": _basic(text)}
+    if url.username is not None:
+        return {"Authorization": _basic(f"{unquote(url.username)}:{unquote(url.password or '')}")}
+    return {}
+
+
+def _basic(user_info: str) -> Secret:
+    return Secret("Basic " + base64.b64encode(user_info.encode()).decode())
+
+
+def _bearer(
+    bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock
+) -> dict[str, Secret]:
+    if bearer.token is not None:
+        option = f"{_BEARER}token"
+        token = resolve(bearer.token.reveal(), option).strip()
+    else:
+        option = ISSUER_OPTION
+        token = _issued(bearer, config, tls, clock).reveal()
+    headers = {"Authorization": _header(f"Bearer {token}", option)}
+    if bearer.logical_cluster is not None:
+        option = f"{_BEARER}logical.cluster"
+        headers["target-sr-cluster"] = _header(bearer.logical_cluster, option)
+    if bearer.identity_pool is not None:
+        option = f"{_BEARER}identity.pool.id"
+        headers["Confluent-Identity-Pool-Id"] = _header(bearer.identity_pool, option)
+    return headers
+
+
+def _header(text: str, option: str) -> Secret:
+    """What may be sent in a header: Python's own error would show it."""
+    if not (text.isascii() and text.isprintable()):
+        raise ConfigError(
+            f"{option} has a line break, or a character that is not of ASCII, which no header of "
+            "HTTP can have: it must be one line"
+        )
+    return Secret(text)
+
+
+def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock) -> Secret:
+    """A token by client credentials, as those for brokers are had."""
+    # Not above: only this way of asking needs them.
+    from spark_kafka_sink.security.oauth.endpoint import Tls
+    from spark_kafka_sink.security.oauth.keeper import Waiting
+    from spark_kafka_sink.security.oauth.login import TokenRetrieval
+
+    oauth = OAuthConfig(
+        token_endpoint_url=bearer.issuer,
+        client_id=bearer.client_id,
+        client_secret=bearer.client_secret,
+        scope=bearer.scope,
+    )
+
+    def tls_of(_: SslConfig) -> Tls:
+        return Tls(tls.context, tls.explain)
+
+    most_ms = config.request_timeout_ms
+    login = LoginConfig(connect_timeout_ms=most_ms, read_timeout_ms=most_ms)
+    sasl = SaslConfig("OAUTHBEARER", oauth=oauth, login=login)
+    retrieval = TokenRetrieval(sasl, Waiting(clock, pause), tls_of, _resolved)
+    try:
+        return Secret(retrieval.fetch(config.timeout_ms).value.reveal())
+    except KafkaSinkError as error:
+        may_pass = isinstance(error, CredentialsUnavailableError)
+        kind = RegistryUnavailableError if may_pass else RegistryError
+        raise kind(f"no token for the schema registry: {_in_own_words(str(error))}") from None
+
+
+def _resolved(text: str, option: str) -> str:
+    return resolve(text, _in_own_words(option))
+
+
+def _in_own_words(text: str) -> str:
+    for theirs, own in _OWN_NAMES:
+        text = text.replace(theirs, own)
+    return text
+
 
 URL_OPTION = "schema.registry.url"
 _PEER = Peer("schema.registry.", URL_OPTION, "a URL that begins with http:")

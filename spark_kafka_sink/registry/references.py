@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.json_text import parse_json
-from spark_kafka_sink.registry.errors import RegistryError, RegistryRefusedError
+from spark_kafka_sink.registry.client import RegistryError, RegistryRefusedError
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.registry.answers import Schema
-    from spark_kafka_sink.registry.client import RegistryClient
+    from spark_kafka_sink.registry.client import RegistryClient, Schema
 
 _MOST_REFERENCES = 100
 _NAMED = ("record", "enum", "fixed")

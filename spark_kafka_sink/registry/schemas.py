@@ -1,38 +1,70 @@
-"""Which schema of a registry goes with keys or values: found or registered.
+"""Find or register the schema of a registry that goes with keys or values, and mark records.
 
 Each query asks, for a registry may have been made anew since the last one. Spark does not tell the
 process that plans a micro-batch whether its query was started just now: a stream asks again after a
 while. A schema that was found stays known in this process for its query: a registry that is away
-later does not stop it. ``remembered`` says when that could be the wrong one.
+later does not stop it.
+
+Spark plans each micro-batch in a process that may be a new one. What an earlier one was told is in
+a file (``Remembered``), which is read only while the registry is away. A file is forgotten with its
+driver.
+
+No registry gives an id to another schema, so an id that was told always is the one of the schema
+that was told. What may have changed is which schema is the latest one, and of which the bytes are:
+
+- **Of another query nothing is taken**: what is told is kept by the checkpoint and the name of a
+  query, or by the run that Spark tells. Where it tells neither, queries with the same options count
+  as the same one.
+- **A query that is started again with its checkpoint** looks like one that goes on. For as long as
+  one that goes on does, 10 s, a minute while the registry is away, it may write with the schema
+  that was the latest before. With Avro and a registry's Protobuf, bytes are made by the schema
+  that was told, so readers decode them rightly. A JSON Schema is compared with the columns again.
+  Another message in a Protobuf file counts as another question.
+- **Bytes that the user has encoded**, with the id of the latest schema: nobody but the registry
+  knows which that is now, so each micro-batch asks, and no job takes an earlier answer. Only while
+  the registry is away a query's own earlier answer is taken.
+- A checkpoint that has no micro-batch yet is that of a new query, even if another one has had the
+  same place. Only one in the driver's own file system can be looked at.
+
+A record says which schema its key or value has by bytes before it, or by a header.
+
+Source: ``PrefixSchemaIdSerializer``, ``HeaderSchemaIdSerializer``, ``MessageIndexes`` of Confluent.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import os
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.json_text import parse_json
+from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder, read_own
+from spark_kafka_sink.base.process import identity_of
 from spark_kafka_sink.config.format_keys import HEADER
 from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
-from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.client import RegistryClient
-from spark_kafka_sink.registry.errors import (
+from spark_kafka_sink.registry.client import (
     INCOMPATIBLE,
     INVALID,
     NOT_FOUND,
     SUBJECT_NOT_FOUND,
     NoRegistryError,
+    RegistryClient,
     RegistryError,
     RegistryRefusedError,
     RegistryUnavailableError,
+    Schema,
 )
 from spark_kafka_sink.registry.references import with_references
-from spark_kafka_sink.registry.remembered import Remembered
-from spark_kafka_sink.registry.subjects import own_subject
 
 _KNOWN_FOR_MS, _KNOWN_FOR_MS_WHILE_AWAY = 10_000, 60_000
 """How long a stream goes on with what it was told before it asks again."""
@@ -369,4 +401,150 @@ def _incompatible(
         f"the schema registry {client.name} refuses the schema of {what}, which is not "
         f"compatible with {version} of subject '{subject}': {refusal.reason}. Either "
         f"{change}, or change the subject's compatibility"
+    )
+
+
+_NAMED_BY = {
+    "AVRO": "key.avro.schema, with another name",
+    "JSON": "key.json.schema, with another title",
+    "PROTOBUF": "key.protobuf.message, with another one",
+}
+
+
+def own_subject(function: str, part: str, topic: str | None, record_name: str | None) -> str:
+    """What ``function`` (package.module:name) calls the subject of keys or values.
+
+    It gets what Confluent's ``SubjectNameStrategy`` gets: the topic, None where a column has it;
+    whether it is for keys; the record's name, None where that is not known. Raises ConfigError.
+    """
+    option = f"{part}.subject.name.strategy"
+    call = load(function, option)
+    try:
+        subject = call(topic or None, part == "key", record_name)
+    except Exception as error:
+        raise ConfigError(f"{option}={function} failed: {error!r}") from error
+    if not isinstance(subject, str) or not subject:
+        raise ConfigError(f"{option}={function} must return the name of a subject, not {subject!r}")
+    return subject
+
+
+def check_subjects(wanted: Iterable[Wanted]) -> None:
+    """Raise ConfigError where the schemas of keys and values, which differ, have one subject.
+
+    They would be versions of each other: the second one is refused as incompatible, or worse,
+    taken. Columns of both are derived as records of one name.
+    """
+    found: dict[str, Wanted] = {}
+    for one in wanted:
+        if one.options.is_latest or one.options.schema_id is not None:
+            continue
+        subject = one.subject(one.text)
+        other = found.setdefault(subject, one)
+        if (other.kind, other.text) != (one.kind, one.text):
+            raise ConfigError(
+                f"the schemas of values and keys both have the subject '{subject}', by "
+                "value.subject.name.strategy and key.subject.name.strategy, and they differ: set "
+                f"key.subject.name.strategy=TopicNameStrategy, or {_NAMED_BY[one.kind]}"
+            )
+
+
+_PURPOSE = "registry"
+
+
+class Remembered:
+    """owner: id of the process with whose end it is forgotten"""
+
+    def __init__(self, owner: int) -> None:
+        self._identity = identity_of(owner)
+
+    def read(self, asked: str) -> Schema | None:
+        """What was told of ``asked``, which says all that the answer depends on; else None."""
+        try:
+            path = self._path(asked)
+            return None if path is None else _schema(json.loads(read_own(path)))
+        except (OSError, PrivateFolderError, ValueError, LookupError, TypeError, RecursionError):
+            return None
+
+    def write(self, asked: str, schema: Schema) -> None:
+        """Nothing fails where it cannot be written: it is told once in the log."""
+        try:
+            path = self._path(asked)
+            if path is None:
+                return
+            part = path.with_name(f"{path.name}.{os.getpid()}.part")
+            part.write_text(json.dumps(schema._asdict()), encoding="utf-8")
+            part.replace(path)
+            self._remove_others(path.parent)
+        except (OSError, PrivateFolderError) as error:
+            logger.warning(
+                f"what the schema registry has told is not kept for later micro-batches: {error}"
+            )
+
+    def _path(self, asked: str) -> Path | None:
+        if self._identity is None:
+            return None
+        digest = hashlib.sha256(asked.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        return private_folder(_PURPOSE) / f"{self._identity}_{digest}.json"
+
+    def _remove_others(self, folder: Path) -> None:
+        """Files of processes that have ended."""
+        for path in folder.iterdir():
+            owner = path.name.partition("_")[0]
+            number = owner.partition("-")[0]
+            if number.isdecimal() and identity_of(int(number)) != owner:
+                path.unlink(missing_ok=True)
+
+
+def _schema(found: Any) -> Schema:
+    """Raises ValueError, LookupError or TypeError for what is none: a disk may have been full."""
+    if not isinstance(found, dict):
+        raise ValueError
+    references = tuple((name, subject, int(n)) for name, subject, n in found.pop("references"))
+    files = tuple((name, text) for name, text in found.pop("files"))
+    schema = Schema(**found, references=references, files=files)
+    if not isinstance(schema.id, int) or not isinstance(schema.text, str):
+        raise ValueError
+    return schema
+
+
+_MAGIC, _MAGIC_OF_GUID = b"\x00", b"\x01"
+_FIRST_MESSAGE = b"\x00"
+
+
+def prefix_of(schema: Schema, indexes: tuple[int, ...] = (0,)) -> bytes:
+    """What stands before a value of this schema.
+
+    indexes: where a Protobuf message is in its file
+    """
+    assert schema.id is not None
+    return _MAGIC + schema.id.to_bytes(4, "big") + _indexes_of(schema, indexes)
+
+
+def _indexes_of(schema: Schema, indexes: tuple[int, ...]) -> bytes:
+    """As Confluent's ``MessageIndexes``: a count and the indexes, or one byte for the first one."""
+    if schema.kind != "PROTOBUF":
+        return b""
+    if indexes == (0,):
+        return _FIRST_MESSAGE
+    return b"".join(map(_varint, (len(indexes), *indexes)))
+
+
+def _varint(number: int) -> bytes:
+    """Zigzag, of what is not negative."""
+    rest, made = 2 * number, bytearray()
+    while rest >= 128:
+        made.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*made, rest])
+
+
+def header_of(part: str, schema: Schema, indexes: tuple[int, ...] = (0,)) -> tuple[str, bytes]:
+    """The header that says it instead. Raises RegistryError where the registry has no GUIDs."""
+    if schema.guid is None:
+        raise RegistryError(
+            f"{part}.schema.id.location=header needs schemas with a GUID, which this registry does "
+            f"not give: leave {part}.schema.id.location out, so that ids go before each {part}"
+        )
+    return f"__{part}_schema_id", _MAGIC_OF_GUID + UUID(schema.guid).bytes + _indexes_of(
+        schema, indexes
     )

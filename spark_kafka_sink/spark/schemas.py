@@ -18,11 +18,16 @@ from spark_kafka_sink.config.registry_keys import RECORD_NAME
 from spark_kafka_sink.formats.avro_names import has_field
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
-from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.prefixes import header_of, prefix_of
-from spark_kafka_sink.registry.remembered import Remembered
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
-from spark_kafka_sink.registry.subjects import check_subjects
+from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.schemas import (
+    Remembered,
+    SchemaFile,
+    Wanted,
+    check_subjects,
+    find,
+    header_of,
+    prefix_of,
+)
 from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 

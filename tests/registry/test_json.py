@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.registry.client import RegistryError
 from tests.formats.variant_strategies import (
     KIND,
     Inner,

@@ -18,7 +18,7 @@ from pyspark.sql import types as t
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.registry.client import RegistryError
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows

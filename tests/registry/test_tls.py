@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from spark_kafka_sink.localkafka.certificates import Authority, Identity
-from spark_kafka_sink.registry.errors import RegistryError
+from spark_kafka_sink.registry.client import RegistryError
 from tests.registry.test_registry import ROWS, Writing, writing  # noqa: F401
 from tests.registry.tls_front import tls_in_front_of
 from tests.unit.tls_server import authority, other_authority, server_context

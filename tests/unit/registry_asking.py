@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.answers import Schema
+from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import Wanted, find
 from tests.unit.registry_server import Registry, serving
 

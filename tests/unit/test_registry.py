@@ -16,9 +16,8 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.avro_checks import checked_types
 from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.prefixes import header_of, prefix_of
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
+from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of
 from tests.formats.generate_avro_schemas import VERDICTS as VERDICTS_FILE
 from tests.unit.registry_asking import (
     HUSH,

@@ -18,12 +18,21 @@ import pytest
 from spark_kafka_sink.base import private_folder
 from spark_kafka_sink.base.errors import CredentialsUnavailableError, KafkaSinkError
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.client import RegistryClient
-from spark_kafka_sink.registry.errors import NoRegistryError, RegistryUnavailableError
+from spark_kafka_sink.registry.client import (
+    NoRegistryError,
+    RegistryClient,
+    RegistryUnavailableError,
+    Schema,
+)
 from spark_kafka_sink.registry.references import with_references
-from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, version_of
-from spark_kafka_sink.registry.subjects import check_subjects, own_subject
+from spark_kafka_sink.registry.schemas import (
+    SchemaFile,
+    Wanted,
+    check_subjects,
+    find,
+    own_subject,
+    version_of,
+)
 from spark_kafka_sink.security.oauth import login as oauth_login
 from tests.unit.registry_asking import (
     TEXT,

@@ -17,9 +17,8 @@ from spark_kafka_sink.base import private_folder
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.process import identity_of
 from spark_kafka_sink.registry import schemas
-from spark_kafka_sink.registry.answers import Schema
-from spark_kafka_sink.registry.remembered import Remembered
-from spark_kafka_sink.registry.schemas import Wanted, find
+from spark_kafka_sink.registry.client import Schema
+from spark_kafka_sink.registry.schemas import Remembered, Wanted, find
 from tests.unit.registry_asking import OTHER, TEXT, fresh_registry, options
 from tests.unit.registry_server import Registry
 
