@@ -1,6 +1,6 @@
-"""What a batch has measured, and where that goes.
+"""Metrics of each batch, and the outputs that receive them.
 
-``listen`` serves it to Prometheus from the user's own process.
+``listen`` serves them to Prometheus from the user's own process.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _PATH_PROPERTY = "spark.pykafka.metrics.path"
 def listen(
     spark: SparkSession, port: int = 9404, path: str | None = None, host: str = "0.0.0.0"
 ) -> Listening:
-    """Answer Prometheus on a port of this process: metrics of all queries that write to ``path``.
+    """Serve Prometheus on a port of this process: metrics of all queries that write to ``path``.
 
-    Call it before the queries are started, in the process that starts them. Totals count from now
+    Call it before the queries start, in the process that starts them. Totals count from the call
     on. Needs the extra ``metrics``: pip install 'pykafka-sink[metrics]'.
 
-    port: 0 is any that is free; the result's ``port`` tells which
-    path: the local file that the queries' option ``metrics.path`` names; without it, the one of
+    port: TCP port; 0 picks a free port, which the result's ``port`` reports
+    path: the local file that the queries' option ``metrics.path`` names; by default the value of
     Spark's property spark.pykafka.metrics.path
-    host: address to listen on; every one of this machine by default
+    host: address to listen on; all addresses of this machine by default
 
-    Raises ConfigError without a path, for one that is no local file, for a port that cannot be one,
-    and without the package; OSError for a port that is in use.
+    Raises ConfigError if no path is known, if the path is not a local file, if the port is out of
+    range, or if the package is missing; OSError if the port is in use.
 
     Example::
 

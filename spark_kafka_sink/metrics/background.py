@@ -1,8 +1,8 @@
-"""Sending lines from a thread, so that micro-batches do not wait for whoever receives them.
+"""Send lines from a thread, so that micro-batches do not wait for the receiver.
 
-The thread ends with its process, and what it has not sent by then is lost. A program's own process
-waits for it at its end; those that Spark starts are killed. The log says when sending to a place
-starts failing and when it works again.
+The thread ends with its process, and lines that it has not sent by then are lost. A program's own
+process waits for the thread when it exits; Spark kills the processes that it starts. The log says
+when sending to an output starts failing and when it works again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _MOST_OF_ERROR = 500
 
 
 class Told:
-    """Once for each change, and for each other reason.
+    """Logs when an output starts failing, when the reason changes, and when the output recovers.
 
-    failing: what cannot be done, to which the reason is added; working: what is done again, with
-    ``{batches}`` for the number of those that were not sent
+    failing: what cannot be done; the log adds the reason
+    working: what works again, with ``{batches}`` for the number of batches that were not sent
     """
 
     def __init__(self, failing: str, working: str) -> None:
@@ -40,7 +40,7 @@ class Told:
         self._failed = self._lost_before = 0
 
     def note(self, problem: str | None, lost: int) -> None:
-        """What came of one line. lost: those of this process that were never tried."""
+        """Record the outcome of one line. lost: lines of this process that were never sent."""
         if problem is None:
             self._note_success(lost)
             return
@@ -64,8 +64,10 @@ class Told:
 
 
 def reason_of(error: BaseException) -> str:
-    """What the operating system says, else the beginning of the error: those of libraries for other
-    file systems have pages."""
+    """Return the operating system's message, else the first line of the error.
+
+    The line is cut after 500 characters, because other libraries' errors fill pages.
+    """
     if isinstance(error, OSError):
         text = str(error.strerror or error)
     elif isinstance(error, (ValueError, NotImplementedError)) and str(error):
@@ -81,14 +83,17 @@ def reason_of(error: BaseException) -> str:
 THREAD_NAME = "pykafka-sink metrics"
 MOST_WAITING = 100
 PAUSE_S = 0.1
-"""Spark waits for a process that has committed to say so, and ends the micro-batch then. A thread
-that is at work would have Python's lock for up to 5 ms, ``sys.getswitchinterval``, and a core."""
+"""Seconds that the thread waits before it sends.
+
+Spark ends the micro-batch only when the committing process reports its commit. A busy thread would
+hold Python's lock for up to 5 ms (``sys.getswitchinterval``), and use a core.
+"""
 _MOST_SENDERS = 8
 MOST_WAIT_S = 10.0
-"""How long the end of a job, and of a program, waits for all that is sent."""
+"""Seconds that the end of a job, or of a program, waits at most until all lines are sent."""
 
 Send = Callable[[Line, int], None]
-"""Sends one line, and knows how many of this process were lost, as too many waited."""
+"""Sends one line; the number is how many lines of this process were dropped from a full queue."""
 
 _senders: dict[Hashable, Sender] = {}
 _guard = Lock()
@@ -96,9 +101,9 @@ _SYSTEM = SystemClock()
 
 
 def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s: float) -> Sender:
-    """Have a line sent to ``place``, after those before it.
+    """Queue a line for ``place``, behind the lines before it.
 
-    make: makes what sends to it, in the thread
+    make: builds the function that sends; the thread calls it
     """
     with _guard:
         sender = _senders.pop(place, None) or Sender(make, timeout_s)
@@ -110,15 +115,16 @@ def send_behind(place: Hashable, make: Callable[[], Send], line: Line, timeout_s
 
 
 def wait_if_last(senders: Iterable[Sender], line: Line, clock: Clock = _SYSTEM) -> None:
-    """At the end of a job, and of a batch that failed, wait for all: nothing comes after it, and
-    Spark kills its processes with the application.
+    """Wait for all senders at the end of a job, and after a failed batch.
+
+    No line follows then, and Spark kills its processes with the application.
     """
     if line["event"] == "abort" or "batch_id" not in line:
         _wait_for(senders, clock)
 
 
 def _wait_for(senders: Iterable[Sender], clock: Clock) -> None:
-    """For each at most its timeout, all from now on: they send at the same time."""
+    """Wait for each sender for at most its timeout, counted from now: they send in parallel."""
     begun_ms = clock.now_ms()
     for sender in senders:
         may_take_s = min(sender.timeout_s, MOST_WAIT_S)
@@ -132,7 +138,7 @@ def _wait_at_exit() -> None:
 
 
 def _begin_anew() -> None:
-    """In a fork, which has no threads."""
+    """Start without senders in a forked process, which has no threads."""
     global _guard
     _guard = Lock()
     _senders.clear()
@@ -143,13 +149,13 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 class Sender:
-    """Of one place where lines go.
+    """Sends the lines of one output, from a thread.
 
-    timeout_s: how long sending a line may take
+    timeout_s: seconds that sending one line may take
     """
 
     def __init__(self, make: Callable[[], Send], timeout_s: float) -> None:
-        # OpenTelemetry's exporters import it, which Python refuses while a process ends.
+        # Python rejects the import while a process exits, and OpenTelemetry's exporters need it.
         import_module("concurrent.futures.thread")
         self._make = make
         self.timeout_s = timeout_s
@@ -158,20 +164,23 @@ class Sender:
         self._told: str | None = None
 
     def put(self, line: Line) -> None:
-        """What is told of partitions, most of a line, is not sent."""
+        """Queue a line without its partitions, which are most of a line."""
         needed = {name: value for name, value in line.items() if name != "partitions"}
         self._queue.put(lambda: self._do(needed))
 
     def wait(self, most_s: float | None = None) -> bool:
-        """Until all was sent, or given up, or the time is over. most_s: None is the timeout"""
+        """Wait until all lines were sent or dropped; return False after ``most_s``.
+
+        most_s: seconds; None means the sender's timeout
+        """
         return self._queue.wait(self.timeout_s if most_s is None else most_s)
 
     def close(self) -> None:
-        """No line comes any more. Those that wait are sent."""
+        """Accept no more lines, and send those that wait."""
         self._queue.close()
 
     def _do(self, line: Line) -> None:
-        """In the thread."""
+        """Send one line, in the thread."""
         try:
             if self._send is None:
                 self._send = self._make()
@@ -184,10 +193,11 @@ class Sender:
 
 
 class Background:
-    """Does what it is given, in that order, one at a time, in a thread: after a pause, unless
-    somebody waits for it.
+    """Runs tasks one at a time, in order, in a thread.
 
-    lost: how many were left undone, as too many waited
+    The thread pauses before each task, unless a caller waits for it.
+
+    lost: tasks that were dropped because too many waited
     """
 
     def __init__(self, most_waiting: int = MOST_WAITING, pause_s: float = PAUSE_S) -> None:
@@ -201,7 +211,7 @@ class Background:
         self._thread: Thread | None = None
 
     def put(self, task: Callable[[], None]) -> None:
-        """Do this, too; ``task`` must not raise. If too many wait, the oldest is left undone."""
+        """Queue a task, which must not raise. If too many tasks wait, drop the oldest."""
         with self._changed:
             if len(self._waiting) == self._most_waiting:
                 self._waiting.popleft()
@@ -213,7 +223,7 @@ class Background:
                 self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Until all is done, or the time is over. Whether all is done."""
+        """Wait until all tasks are done; return False if they are not done after the timeout."""
         with self._changed:
             self._awaited_by += 1
             self._changed.notify_all()
@@ -223,7 +233,7 @@ class Background:
                 self._awaited_by -= 1
 
     def close(self) -> None:
-        """Nothing else comes. What waits is done, and the thread ends."""
+        """Accept no more tasks; the thread runs those that wait, and ends."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

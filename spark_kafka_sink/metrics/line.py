@@ -1,6 +1,6 @@
-"""The JSON line of a batch: its fields, as tables, and how it is made of what tasks have counted.
+"""The JSON line of a batch: tables of its fields, and how tasks' counters become a line.
 
-The schema and the document are made of the tables. A field, once published, keeps its name and
+The schema and the document are generated from the tables. A published field keeps its name and
 meaning within a version of the line; fields may be added.
 """
 
@@ -17,15 +17,15 @@ from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 # --- fields --------------------------------------------------------------------------------------
 
 LINE_VERSION = 1
-"""Raised when a field changes its meaning or goes."""
+"""Version of the line; raised when a field changes its meaning or is removed."""
 
 MOST_SLOW_TASKS = 5
 MOST_LOGGED_PARTITIONS = 32
-"""A topic's name has up to 249 characters: with more partitions a line could exceed 16 KiB."""
+"""A topic's name has up to 249 characters, so more partitions could make a line over 16 KiB."""
 
 
 class Field(NamedTuple):
-    """type: of JSON Schema, or the name of one of the tables below; doc: with the unit"""
+    """A field of the line. type: of JSON Schema, or a table below; doc: with the unit."""
 
     name: str
     type: str
@@ -71,7 +71,7 @@ COUNTERS = (
     Field("transaction_begin_ms", "number", "until the tasks' transactions had begun"),
     Field("task_ms", "number", "from a task's start in Python until all was acknowledged"),
 )
-"""``metrics``: sums over all tasks, but for those named max."""
+"""``metrics``: sums over all tasks, except the maxima (names with max)."""
 
 NODE = (
     Field("requests", "integer", "of all kinds that were sent"),
@@ -89,7 +89,7 @@ NODE = (
     Field("record_retries", "integer", "records that were sent again after a failure here"),
     Field("request_latency", "latency", "how often which"),
 )
-"""``nodes``: by the id of the broker; addresses of ``bootstrap.servers`` have negative ones."""
+"""``nodes``: by broker id; addresses of ``bootstrap.servers`` have negative ids."""
 
 LATENCY = (
     Field("p50_ms", "number", "half of the produce requests were answered within"),
@@ -140,7 +140,7 @@ CAUSES_OF_DEAD_LETTERS = (
     *("interceptor", "not-encodable", "null-header", "null-topic", "invalid-topic"),
     *("bad-timestamp", "too-large", "null-key", "bad-partition", "partitioner", "refused"),
 )
-"""``dead_letters``: how many there are of each."""
+"""``dead_letters``: the number of dead letters by cause."""
 
 EXTREMES_OF_TASKS = ("records", "compressed_bytes", "task_ms")
 EXTREMES_OF_PARTITIONS = ("records", "compressed_bytes", "uncompressed_bytes")
@@ -185,7 +185,7 @@ LINE = (
     Field("tasks_summary", "tasks_summary", "the extremes"),
     Field("slowest_tasks", "slowest_tasks", "not in the log"),
 )
-"""The line. What is not known is left out."""
+"""The line. A line omits fields whose value is unknown."""
 
 REQUIRED = ("sink", "event", "version", "sink_version", "time_ms")
 
@@ -199,7 +199,7 @@ _FOR_FILES_ALONE = ("settings", "topics", "nodes", "slowest_tasks")
 
 
 class TaskFigures(NamedTuple):
-    """One task that has ended. started_at_ms: since 1970, 0 if it had no rows."""
+    """Figures of one ended task. started_at_ms: ms since 1970, 0 if the task had no rows."""
 
     task: int
     attempt: int
@@ -208,11 +208,11 @@ class TaskFigures(NamedTuple):
     records: int
     metrics: ProducerMetrics
 
-    # Instants are rounded down: so one that comes before another by one clock is told so.
+    # Round instants down, so that instants of one clock keep their order.
 
     @property
     def flushed_from_ms(self) -> int:
-        """When all its rows were written, and it waited for acknowledgements."""
+        """Return when all rows were written and the task began to wait for acknowledgements."""
         written_ns = self.metrics.task_ns - self.metrics.ack_wait_ns
         return self.started_at_ms + written_ns // _NS_PER_MS
 
@@ -221,19 +221,19 @@ class TaskFigures(NamedTuple):
         return self.started_at_ms + self.metrics.task_ns // _NS_PER_MS
 
     def extreme(self, name: str) -> float:
-        """One of ``EXTREMES_OF_TASKS``."""
+        """Return the value of one of ``EXTREMES_OF_TASKS``."""
         if name == "records":
             return self.records
         return self.metrics.task_ms if name == "task_ms" else self.metrics.compressed_bytes
 
     def described(self) -> dict[str, Any]:
-        """With the names of ``SLOW_TASK``."""
+        """Return the fields of ``SLOW_TASK``."""
         known = {**self.metrics.report(), **self._asdict()}
         return {field.name: known[field.name] for field in SLOW_TASK}
 
 
 class Measured(NamedTuple):
-    """What all tasks of a batch have counted."""
+    """Counters of all tasks of a batch."""
 
     metrics: ProducerMetrics
     partitions: DeliveryReport
@@ -242,7 +242,7 @@ class Measured(NamedTuple):
 
 
 def whole(measured: Measured) -> Line:
-    """Everything: for files."""
+    """Return the whole line, for files."""
     partitions = measured.partitions
     line = _of_tasks(measured.tasks)
     line["metrics"] = measured.metrics.report()
@@ -257,7 +257,7 @@ def whole(measured: Measured) -> Line:
 
 
 def for_log(line: Line) -> Line:
-    """At most 16 KiB of a line, with the extremes instead of more than a few partitions."""
+    """Return at most 16 KiB of a line; extremes replace more than a few partitions."""
     topics = line.get("partitions", {})
     is_short = sum(map(len, topics.values())) <= MOST_LOGGED_PARTITIONS
     left_out = {*_FOR_FILES_ALONE, "partitions_summary" if is_short else "partitions"}
@@ -310,7 +310,7 @@ def _topics(partitions: DeliveryReport) -> dict[str, dict[str, int]]:
 
 
 def by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]]:
-    """Each partition, under its topic and number."""
+    """Return the report of each partition, by topic and partition number."""
     topics: dict[str, dict[int, dict[str, int]]] = {}
     for where in sorted(partitions):
         report = partitions[where]
@@ -325,7 +325,7 @@ def by_topic(partitions: DeliveryReport) -> dict[str, dict[int, dict[str, int]]]
 
 
 def partitions_summary(partitions: DeliveryReport) -> dict[str, Any]:
-    """How many topics and partitions were written, and which of them got least and most."""
+    """Return how many topics and partitions were written, and the least and most of a partition."""
     summary: dict[str, Any] = {
         "topics": len({topic_partition.topic for topic_partition in partitions}),
         "partitions": len(partitions),

@@ -1,8 +1,8 @@
-"""Serves Prometheus from the user's own process, in which queries are started.
+"""Serve Prometheus from the user's own process, in which queries are started.
 
-The process that commits is Spark's, and may be another one for each batch: nobody could find it.
-So lines come through the file ``metrics.path``, read when Prometheus asks; what Spark says of its
-queries comes through a StreamingQueryListener, and is told of those queries that write here.
+The process that commits belongs to Spark and may be another for each batch, so Prometheus cannot
+find it. Therefore the lines come through the file ``metrics.path``, which is read when Prometheus
+asks. A StreamingQueryListener adds Spark's progress of the queries that write to this file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DOCS = {
 
 
 class JoinedMetrics:
-    """Lines and Spark's progress, together. A collector of the library's registry."""
+    """Lines and Spark's progress, joined: a collector of the library's registry."""
 
     def __init__(self, path: str) -> None:
         self._lines = FollowedLines(path, from_end=True)
@@ -50,26 +50,26 @@ class JoinedMetrics:
         self._progress: deque[Any] = deque(maxlen=_MOST_WAITING)
 
     def note_started(self, query_id: str, name: str | None) -> None:
-        """A query was started."""
+        """Record that a query has started."""
         with self._lock:
             self._ended.discard(query_id)
             if name:
                 self._names[query_id] = name
 
     def note_ended(self, query_id: str) -> None:
-        """A query has ended."""
+        """Record that a query has ended."""
         with self._lock:
             self._ended.add(query_id)
 
     def note_progress(self, progress: Any) -> None:
-        """Spark's StreamingQueryProgress of one micro-batch."""
+        """Record Spark's StreamingQueryProgress of one micro-batch."""
         with self._lock:
             if progress.name:
                 self._names[str(progress.id)] = progress.name
             self._progress.append(progress)
 
     def collect(self) -> Iterator[Family]:
-        """All families, of now."""
+        """Yield all metric families as of now."""
         with self._lock:
             for line in self._lines.read():
                 query_id = line.get("query_id")
@@ -85,7 +85,7 @@ class JoinedMetrics:
         yield from families
 
     def _take_progress(self) -> None:
-        """Of queries that are known to write here; others may turn out to."""
+        """Take the progress of queries that write here; keep the rest until a line names them."""
         waiting: list[Any] = []
         for progress in self._progress:
             query = self._writing.get(str(progress.id))
@@ -109,7 +109,7 @@ class JoinedMetrics:
 
 
 class _QueryListener(StreamingQueryListener):
-    """What Spark tells of its queries. Names of methods are Spark's."""
+    """Passes Spark's events of queries on. Spark gives the methods' names."""
 
     def __init__(self, joined: JoinedMetrics) -> None:
         super().__init__()
@@ -122,16 +122,16 @@ class _QueryListener(StreamingQueryListener):
         self._joined.note_progress(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing has changed."""
+        """Ignore it: nothing has changed."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         self._joined.note_ended(str(event.id))
 
 
 class Listening:
-    """An HTTP server that answers Prometheus, until ``close``.
+    """An HTTP server that answers Prometheus until ``close``.
 
-    port: where it listens
+    port: the TCP port that the server listens on
     """
 
     def __init__(self, spark: SparkSession, path: str, port: int, host: str) -> None:
@@ -145,7 +145,7 @@ class Listening:
         spark.streams.addListener(self._listener)
 
     def close(self) -> None:
-        """Stop listening, to Spark and to Prometheus."""
+        """Stop the server, and stop listening to Spark."""
         self._spark.streams.removeListener(self._listener)
         self._server.shutdown()
         self._server.server_close()

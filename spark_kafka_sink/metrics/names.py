@@ -1,10 +1,11 @@
-"""Names of what a line holds: Kafka's, as they follow from it, and the sink's own.
+"""Names of the metrics that a line holds: Kafka's names, and the sink's own.
 
-A line tells of one batch, the Java producer of the last 30 seconds (averages, rates, maxima) or of
-its whole life (totals). So averages, rates and maxima are of the batch, and totals are to be added
-up over lines. A job has a producer in each task: they are told together, as one client.
+A line describes one batch. The Java producer reports averages, rates and maxima of the last 30
+seconds, and totals of its whole life. Here averages, rates and maxima cover the batch, and totals
+add up over lines. A job has a producer in each task; a line reports all tasks as one client.
 
-What Java's producers do not have has names of the sink's own, for Prometheus and OpenTelemetry.
+Metrics that Java's producers do not have get names of the sink's own, for Prometheus and
+OpenTelemetry.
 
 Source: ``SenderMetricsRegistry``, ``KafkaProducerMetrics``, ``BufferPool``, ``RecordAccumulator``,
 ``Selector.SelectorMetrics``.
@@ -77,27 +78,27 @@ NOT_GIVEN: dict[str, str] = {
     "reauthentication-latency-avg": _OF_LOGINS,
     "reauthentication-latency-max": _OF_LOGINS,
 }
-"""Metrics of the Java producer that do not follow from a line, and why."""
+"""Metrics of the Java producer that a line cannot give, and why."""
 
 NOT_GIVEN_OF_TOPICS: dict[str, str] = {
     "record-error-rate": "a batch that is refused fails its task: there is no line of it",
     "record-error-total": "as the rate",
 }
-"""The same for topics."""
+"""Metrics of topics that a line cannot give, and why."""
 
 
 def values_of(line: Values) -> dict[str, Any]:
-    """What PRODUCER_METRICS follow from: the line, with its counters beside the rest."""
+    """Return the values that PRODUCER_METRICS use: the line, and its counters beside the rest."""
     return {**line, **line.get("metrics", {})}
 
 
 def values_of_part(line: Values, part: Values) -> dict[str, Any]:
-    """What TOPIC_METRICS and NODE_METRICS follow from."""
+    """Return the values that TOPIC_METRICS and NODE_METRICS use."""
     return {"elapsed_ms": line.get("elapsed_ms"), **part}
 
 
 class Measurement(NamedTuple):
-    """One metric of one line. labels: of the topic or node, besides those of the client."""
+    """One metric of one line. labels: topic or node; the client's labels come on top."""
 
     group: str
     metric: KafkaMetric
@@ -106,7 +107,7 @@ class Measurement(NamedTuple):
 
 
 def measurements(line: Values) -> Iterator[Measurement]:
-    """All of a line; none of a batch without rows, or one of which nothing is known."""
+    """Yield all metrics of a line; none if the batch had no rows or the line has no counters."""
     if "metrics" not in line or not line["metrics"]["task_ms"]:
         return
     yield from _measured(PRODUCER_GROUP, PRODUCER_METRICS, {}, values_of(line))
@@ -128,7 +129,7 @@ def _measured(
 
 
 def send_time_ms(line: Values) -> float | None:
-    """Flink's ``currentSendTime``: how long the last records took, in the queue and to the broker.
+    """Return Flink's ``currentSendTime``: time of the last records in the queue and to the broker.
 
     Source: ``KafkaWriter.computeSendTime`` of Flink's connector.
     """
@@ -141,13 +142,13 @@ def send_time_ms(line: Values) -> float | None:
 # --- the sink's own names ------------------------------------------------------------------------
 
 Labelled = tuple[Mapping[str, str], Union[int, float]]
-"""More labels than client and query, and the value."""
+"""Labels besides client and query, and the value."""
 
 TASK_PARTS = ("input_wait", "encode", "compress", "metadata_wait", "buffer_wait", "ack_wait")
 
 
 class OwnMetric(NamedTuple):
-    """is_total: values of lines add up."""
+    """A metric of the sink's own. is_total: values of lines add up."""
 
     name: str
     doc: str

@@ -1,15 +1,15 @@
-"""Lines as OpenTelemetry's metrics and traces, sent by its own exporters: OTLP over HTTP.
+"""Lines as OpenTelemetry's metrics and traces, sent by OpenTelemetry's exporters over OTLP/HTTP.
 
-The thread that sends imports this module, because it loads the package opentelemetry, 250 ms.
+The sending thread imports this module, because loading the package opentelemetry takes 250 ms.
 
-Names of metrics are those under which Kafka's clients push their metrics to brokers (KIP-714). What
-Java's producers do not have is named ``pykafka_sink.…``, so that Prometheus' translation of
-OpenTelemetry's names gives those of ``metrics/names.py``. Sums and histograms are deltas, each of
-one batch. Totals would have to live as long as a query, and what commits a batch is a process of
-Spark's, which may be another one for each batch.
+Metrics have the names that Kafka's clients use to push them to brokers (KIP-714). Metrics that
+Java's producers do not have are named ``pykafka_sink.…``; Prometheus' translation of OpenTelemetry
+names turns them into those of ``metrics/names.py``. Sums and histograms are deltas of one batch.
+Totals would need a process that lives as long as the query, but Spark may commit each batch in
+another process.
 
-A trace is of one batch: what the driver and the tasks did of it, and its slowest task. Names of
-spans are few, as OpenTelemetry asks for; which batch it is is an attribute.
+A trace covers one batch: the driver's work, the tasks' work, and the slowest task. Span names are
+few, as OpenTelemetry asks; an attribute identifies the batch.
 
 Source: OpenTelemetry's data model of metrics; ``TelemetryMetricNamingConvention`` of Kafka;
 OpenTelemetry's semantic conventions for messaging, and for exceptions.
@@ -71,7 +71,7 @@ from spark_kafka_sink.metrics.background import THREAD_NAME, Told
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements
 from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of
 
-# --- who sends: the resource ---------------------------------------------------------------------
+# --- resource ------------------------------------------------------------------------------------
 
 DEFAULT_SERVICE = "pykafka-sink"
 _OF_A_LINE = {
@@ -82,7 +82,7 @@ _OF_A_LINE = {
 
 
 def resource_of(line: Values, service_name: str | None) -> Resource:
-    """service_name: of the option, which wins over the environment's."""
+    """Return the resource of a line. service_name: the option; it overrides the environment."""
     told = {name: str(line[field]) for field, name in _OF_A_LINE.items() if field in line}
     if service_name is not None:
         told[SERVICE_NAME] = service_name
@@ -91,11 +91,11 @@ def resource_of(line: Values, service_name: str | None) -> Resource:
 
 @cache
 def _of_this_process() -> Resource:
-    """What the environment says, and which library this is.
+    """Return the resource attributes of the environment and of this library.
 
-    Not the library's ``Resource.create``: in newer versions that has a random service.instance.id
-    for each process. The process that commits may be another one for each batch, and each batch
-    would be told as another instance's.
+    The library's ``Resource.create`` is not used: newer versions add a random service.instance.id
+    for each process. Spark may commit each batch in another process, so each batch would look like
+    another instance.
     """
     default = Resource(
         {
@@ -108,29 +108,29 @@ def _of_this_process() -> Resource:
     return default.merge(OTELResourceDetector().detect())
 
 
-# --- when what a line tells of has begun and ended, in ns since 1970 -----------------------------
+# --- intervals of a line, in ns since 1970 -------------------------------------------------------
 
 _NS_PER_MS = 1_000_000
 
 
 class Interval(NamedTuple):
-    """Of a span, or of what a sum is of."""
+    """Time of a span or of a sum, in ns since 1970."""
 
     started_ns: int
     ended_ns: int
 
 
 def interval_between(started_ms: float, ended_ms: float) -> Interval:
-    """Whole milliseconds, rounded down: so what comes after another by one clock is told so.
+    """Return an interval in whole milliseconds, rounded down to keep the order of one clock.
 
-    Clocks of two machines may tell that something ended before it began: then it took no time.
+    If the clocks of two machines put the end before the start, the interval is empty.
     """
     started_ns = int(started_ms) * _NS_PER_MS
     return Interval(started_ns, max(started_ns, int(ended_ms) * _NS_PER_MS))
 
 
 def planning_interval(line: Values) -> Interval | None:
-    """On the driver, before the tasks."""
+    """Return the driver's time before the tasks."""
     started_ms = line.get("planning_started_at_ms")
     return (
         None
@@ -140,7 +140,7 @@ def planning_interval(line: Values) -> Interval | None:
 
 
 def tasks_interval(line: Values) -> Interval | None:
-    """From the start of the first task with rows to the end of the last."""
+    """Return the time from the start of the first task with rows to the end of the last."""
     started_ms = line.get("started_at_ms")
     return (
         None
@@ -150,7 +150,7 @@ def tasks_interval(line: Values) -> Interval | None:
 
 
 def flush_interval(line: Values) -> Interval | None:
-    """From when the first task waited for acknowledgements until the last had them."""
+    """Return the time from the first task's wait for acknowledgements to the end of the last."""
     whole = tasks_interval(line)
     if whole is None or "flush_started_at_ms" not in line:
         return None
@@ -158,13 +158,13 @@ def flush_interval(line: Values) -> Interval | None:
 
 
 def commit_interval(line: Values) -> Interval | None:
-    """On the driver, after the tasks: committing or aborting."""
+    """Return the driver's time after the tasks: committing or aborting."""
     started_ms = line.get("commit_started_at_ms")
     return None if started_ms is None else interval_between(started_ms, line["time_ms"])
 
 
 def slowest_task_interval(line: Values) -> Interval | None:
-    """Within ``tasks``."""
+    """Return the time of the slowest task, which ends within ``tasks``."""
     slowest = line.get("slowest_tasks")
     whole = tasks_interval(line)
     if not slowest or whole is None:
@@ -175,7 +175,7 @@ def slowest_task_interval(line: Values) -> Interval | None:
 
 
 def interval_of(line: Values) -> Interval:
-    """All of it, as far as it is known; of clocks that differ, the widest."""
+    """Return the known time of the whole batch; if clocks differ, the widest."""
     parts = [
         part
         for of in (planning_interval, tasks_interval, flush_interval, commit_interval)
@@ -202,7 +202,7 @@ _Number = Union[int, float]
 
 
 class _Described(NamedTuple):
-    """What all points of one metric have in common."""
+    """Properties that all points of one metric share."""
 
     name: str
     doc: str
@@ -211,11 +211,11 @@ class _Described(NamedTuple):
 
 
 def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -> list[Metric]:
-    """All metrics of one line.
+    """Return all metrics of one line.
 
-    exemplar: of the slowest produce request of the slowest task
-    has_exponential: the latencies as a histogram whose buckets grow by the eighth root of 2, as the
-    line has it; otherwise they grow by 2
+    exemplar: the slowest produce request of the slowest task
+    has_exponential: report latencies in buckets that grow by the eighth root of 2, as in the line;
+    otherwise buckets grow by 2
     """
     interval = interval_of(line)
     client = {
@@ -237,7 +237,7 @@ def metrics_of(line: Values, exemplar: Exemplar | None, has_exponential: bool) -
 
 
 def telemetry_name(group: str, name: str) -> str:
-    """As Kafka's clients name a metric of a group when they push it."""
+    """Return the name under which Kafka's clients push a metric of a group."""
     return f"{_KAFKA}.{group}.{name}".replace("-", ".").replace(".metrics.", ".", 1)
 
 
@@ -263,7 +263,7 @@ def _numbers(line: Values) -> Iterator[tuple[_Described, Mapping[str, str], _Num
 def _exponential(
     line: Values, interval: Interval, client: Mapping[str, str], exemplars: list[Exemplar]
 ) -> ExponentialHistogram:
-    """Indices of buckets are the line's own: they mean the same."""
+    """Return the line's histogram; its bucket indices mean the same in OpenTelemetry."""
     told = line["request_latency"]["histogram"]
     counts = {int(index): count for index, count in told["counts"].items()}
     first = min(counts)
@@ -309,7 +309,7 @@ def _explicit(
 
 
 _UNKNOWN: Any = None
-"""Of what the protocol leaves to the sender, and the library's types do not."""
+"""A value that the protocol makes optional and the library's types require."""
 
 
 # --- a trace -------------------------------------------------------------------------------------
@@ -325,19 +325,19 @@ _OF_THE_COMMIT = ("commit_ms", "oldest_transaction_ms", "decided_for_ms", "trans
 
 
 class Trace(NamedTuple):
-    """exemplar: the slowest produce request of the slowest task, None without one"""
+    """The spans of a batch. exemplar: the slowest task's slowest produce request, or None."""
 
     spans: list[ReadableSpan]
     exemplar: Exemplar | None
 
 
 def trace_of(line: Values, resource: Resource, scope: InstrumentationScope) -> Trace:
-    """Spans of all that the line tells the times of."""
+    """Return spans of all intervals that the line has times for."""
     return _Spans(line, resource, scope).trace()
 
 
 class _Spans:
-    """One trace, while it is made."""
+    """Builds one trace."""
 
     def __init__(self, line: Values, resource: Resource, scope: InstrumentationScope) -> None:
         self._line = line
@@ -415,7 +415,7 @@ class _Spans:
         own: dict[str, str | int | float],
         more: dict[str, str | int] | None = None,
     ) -> SpanContext:
-        """own: attributes, without the prefix of the sink's own names"""
+        """Add a span. own: attributes, without the prefix of the sink's own names."""
         context = SpanContext(
             self._trace_id, _IDS.generate_span_id(), False, TraceFlags(TraceFlags.SAMPLED)
         )
@@ -450,7 +450,7 @@ class _Spans:
 
 
 def why_aborted(line: Values) -> str:
-    """As far as Spark tells the sink."""
+    """Return the reason of the abort, as far as Spark reports it to the sink."""
     if "error" in line:
         return str(line["error"])
     failed, tasks = line.get("failed_tasks"), line.get("tasks")
@@ -479,10 +479,10 @@ _RESPONSES: dict[str, Any] = {
 
 
 class Exporting:
-    """Of one place where lines go."""
+    """Exports lines to one OTLP endpoint."""
 
     def __init__(self, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
-        # Where the process' own requests are traced: not these.
+        # If the process traces its own HTTP requests, leave these requests out.
         attach(set_value("suppress_instrumentation", True))
         for exporter in _EXPORTERS.values():
             logging.getLogger(exporter.__module__).addFilter(_is_of_another_thread)
@@ -495,7 +495,7 @@ class Exporting:
         self._signals = {signal: _Signal(signal, output, headers) for signal in output.signals}
 
     def send(self, line: Values, lost: int) -> None:
-        """lost: lines of this process that were not sent, as too many waited"""
+        """Export a line. lost: lines of this process that were dropped from a full queue."""
         resource = resource_of(line, self._output.service_name)
         exemplar = None
         if OTLP_TRACES in self._signals:
@@ -510,7 +510,7 @@ class Exporting:
 
 
 def endpoint_of(output: OtlpOutput, signal: str) -> str:
-    """With the signal's path, but for a variable that is for this signal alone."""
+    """Return the endpoint with the signal's path, or the variable for this signal unchanged."""
     base = output.endpoint
     if base is None:
         of_signal = os.environ.get(f"{_VARIABLES}{signal.upper()}_ENDPOINT")
@@ -521,7 +521,7 @@ def endpoint_of(output: OtlpOutput, signal: str) -> str:
 
 
 class _Signal:
-    """Metrics or traces: what was told of sending them."""
+    """Exports metrics or traces, and logs when that starts failing and when it recovers."""
 
     def __init__(self, name: str, output: OtlpOutput, headers: Mapping[str, str] | None) -> None:
         endpoint = endpoint_of(output, name)
@@ -540,21 +540,21 @@ class _Signal:
         )
 
     def send(self, data: Any, lost: int) -> None:
-        """What fails is lost."""
+        """Export the data; data that cannot be sent is lost."""
         self._told.note(self._problem_of(lambda: self._exporter.export(data)), lost)
 
     def _problem_of(self, export: Callable[[], Any]) -> str | None:
         self._session.problem = None
         try:
             result = export()
-        except Exception as error:  # of whatever version of the library
+        except Exception as error:  # each version of the library raises other errors
             return self._session.problem or why(error)
         is_sent = result.name == "SUCCESS"
         return self._session.problem or (None if is_sent else "the exporter does not tell why")
 
 
 class _Session(requests.Session):
-    """Notes what came of the last request: the exporter only tells whether it was successful."""
+    """Keeps the last request's problem, because the exporter reports only success or failure."""
 
     def __init__(self, response: Any) -> None:
         super().__init__()
@@ -562,14 +562,15 @@ class _Session(requests.Session):
         self._response = response
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
-        """Redirects are not followed: they would take a request's headers elsewhere. What verifies
-        certificates is said with each request: else REQUESTS_CA_BUNDLE would win.
+        """Send a request without following redirects, which would pass its headers on to others.
+
+        Each request names the certificates to verify with; otherwise REQUESTS_CA_BUNDLE would win.
         """
         self.problem = None
         options = {"verify": self.verify, **options, "allow_redirects": False}
         try:
             answer = super().request(*args, **options)
-        except Exception as error:  # a file of certificates that is missing is an OSError
+        except Exception as error:  # for example OSError if a certificate file is missing
             self.problem = why(error)
             raise
         if answer.status_code >= 300:
@@ -579,7 +580,7 @@ class _Session(requests.Session):
         return answer
 
     def _refused(self, answer: requests.Response) -> str | None:
-        """What the receiver says of the part that it has not taken."""
+        """Return the receiver's message about the part that it has rejected."""
         if not answer.content or answer.headers.get("Content-Type") != _PROTOBUF:
             return None
         told = self._response.FromString(answer.content).partial_success
@@ -588,7 +589,7 @@ class _Session(requests.Session):
 
 
 def why(error: BaseException) -> str:
-    """What the operating system says, if it does: what is around it has addresses of objects."""
+    """Return the operating system's message, if any: the text around it has objects' addresses."""
     if isinstance(error, requests.Timeout):
         return "no answer in time"
     cause = error
@@ -598,12 +599,12 @@ def why(error: BaseException) -> str:
 
 
 def _is_of_another_thread(record: logging.LogRecord) -> bool:
-    """What the exporters log here is told in other words, once."""
+    """Drop the exporters' logs of the sending thread: the sink logs each failure once itself."""
     return current_thread().name != THREAD_NAME
 
 
 def _tell_what_has_no_effect() -> None:
-    """Of OpenTelemetry's variables."""
+    """Log a warning for each of OpenTelemetry's variables that has no effect."""
     if os.environ.get(_TEMPORALITY, "delta").lower() == "cumulative":
         logger.warning(
             f"{_TEMPORALITY}=cumulative has no effect: each batch's metrics are deltas, for the "

@@ -1,4 +1,4 @@
-"""What options and variables say of OTLP: all that needs no package of OpenTelemetry's."""
+"""Settings of OTLP, from options and variables; needs no package of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _TIMEOUTS = ("OTEL_EXPORTER_OTLP_{}_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT")
 _DISABLED = "OTEL_SDK_DISABLED"
 _LEAST_TIMEOUT_MS = 100
-"""What is less was meant as seconds, perhaps."""
+"""A smaller timeout was probably meant as seconds."""
 
 
 def check_otlp(output: OtlpOutput) -> None:
-    """Raises ConfigError, which says what to do, without the packages or a header's reference."""
+    """Raise ConfigError, with the remedy, if a package or a header's reference is missing."""
     if is_disabled():
         logger.warning(f"{_DISABLED}=true: metrics.otlp.* sends nothing")
         return
@@ -38,13 +38,15 @@ def check_otlp(output: OtlpOutput) -> None:
 
 
 def is_disabled() -> bool:
-    """Whether the environment switches all of OpenTelemetry off (its specification: "Environment
-    Variable Specification")."""
+    """Return True if the environment disables all of OpenTelemetry.
+
+    Source: OpenTelemetry's specification, "Environment Variable Specification".
+    """
     return os.environ.get(_DISABLED, "").strip().lower() == "true"
 
 
 def headers_of(output: OtlpOutput) -> dict[str, str] | None:
-    """By name; None where the environment is to tell. Raises ConfigError."""
+    """Return headers by name; None leaves them to the environment. Raises ConfigError."""
     if output.headers is None:
         return None
     parts = resolve(output.headers.reveal(), HEADERS).split(",")
@@ -53,10 +55,10 @@ def headers_of(output: OtlpOutput) -> dict[str, str] | None:
 
 
 def timeout_s_of(output: OtlpOutput, signal: str) -> float:
-    """Of one request with all that is tried again of it.
+    """Return the timeout of one request and its retries, in seconds.
 
-    OpenTelemetry's variables are milliseconds, as specified (OpenTelemetry Protocol
-    Exporter, "Timeout"), though its exporters for Python take seconds from them, 1.45 at least.
+    OpenTelemetry's variables are milliseconds, as specified (OpenTelemetry Protocol Exporter,
+    "Timeout"). Its exporters for Python take seconds from them, at least in version 1.45.
     """
     if output.timeout_ms is not None:
         return output.timeout_ms / 1000
@@ -66,7 +68,7 @@ def timeout_s_of(output: OtlpOutput, signal: str) -> float:
 
 
 def short_timeouts(output: OtlpOutput) -> Iterator[str]:
-    """Sentences about variables that were meant as seconds, perhaps."""
+    """Yield a warning for each variable whose value was probably meant as seconds."""
     if output.timeout_ms is None:
         told = {name: ms for signal in output.signals for name, ms in list(_timeouts(signal))[:1]}
         for name, told_ms in told.items():
@@ -79,7 +81,7 @@ def short_timeouts(output: OtlpOutput) -> Iterator[str]:
 
 
 def _timeouts(signal: str) -> Iterator[tuple[str, float]]:
-    """Variables and their milliseconds, the one that wins first."""
+    """Yield the variables and their milliseconds; the first one wins."""
     for name in (name.format(signal.upper()) for name in _TIMEOUTS):
         try:
             told_ms = float(os.environ.get(name, ""))

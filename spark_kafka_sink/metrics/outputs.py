@@ -1,12 +1,12 @@
-"""Puts the line of a batch where the options ``metrics.*`` say.
+"""Write the line of a batch to the outputs that the options ``metrics.*`` name.
 
-A file is a local one that is appended to, or one for each line in a folder of any system. A Python
-data source cannot ask the driver's JVM for a file of Hadoop's: the process that commits has no way
-to it. So other file systems are those that ``pyarrow.fs`` knows by their URIs: S3, GCS, Azure, and
-HDFS through libhdfs. Object stores cannot append: there each line is a file.
+A local file is appended to. A folder of any file system gets one file per line, because object
+stores cannot append. A Python data source cannot use Hadoop's file systems: the process that
+commits cannot reach the driver's JVM. So other file systems are those that ``pyarrow.fs`` knows by
+their URIs: S3, GCS, Azure, and HDFS through libhdfs.
 
-What only some outputs need is imported where it is used: each process that plans or commits a
-micro-batch loads this module.
+Imports that only some outputs need stand where they are used, because each process that plans or
+commits a micro-batch loads this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_kafka_sink.metrics.line import Line
 
 
 def local_path(path: str) -> str | None:
-    """The file that ``path`` names; None if it is the URI of a folder elsewhere."""
+    """Return the local file that ``path`` names; None if it is the URI of a folder elsewhere."""
     if "://" not in path and not path.startswith("file:"):
         return path
     from urllib.parse import unquote, urlsplit
@@ -38,9 +38,9 @@ def local_path(path: str) -> str | None:
 
 
 def append(outputs: MetricsOutputs, line: str, name: str) -> None:
-    """Write one line. ``name``: of its file in a folder elsewhere, which is made unique.
+    """Write one line. ``name``: its file's name in a folder elsewhere; a suffix makes it unique.
 
-    Raises OSError, and what pyarrow does.
+    Raises OSError, and pyarrow's errors.
     """
     assert outputs.path is not None
     path = local_path(outputs.path)
@@ -50,7 +50,7 @@ def append(outputs: MetricsOutputs, line: str, name: str) -> None:
     data = line.encode() + b"\n"
     if outputs.max_bytes:
         _rotate(path, len(data), outputs)
-    # In one call: other drivers may append to the same file.
+    # Write in one call, because other drivers may append to the same file.
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
         if os.write(file, data) < len(data):
@@ -73,8 +73,9 @@ def _rotate(path: str, more_bytes: int, outputs: MetricsOutputs) -> None:
 
 
 def check_path(path: str) -> None:
-    """Raises ConfigError when nothing can be written there. No file is made: it would be the one of
-    whoever looks, and the job may be another user's.
+    """Raise ConfigError if ``path`` cannot be written to.
+
+    Create no file: it would belong to the user who checks, and the job may run as another user.
     """
     file = local_path(path)
     try:
@@ -109,7 +110,7 @@ def _put(uri: str, line: str, name: str) -> None:
 
 
 def _file_system(uri: str) -> Any:
-    """The file system of a URI, and the path in it."""
+    """Return the file system of a URI, and the path in it."""
     from pyarrow.fs import FileSystem
 
     return FileSystem.from_uri(uri)
@@ -124,14 +125,15 @@ logger = logging.getLogger(__name__)
 
 
 _failing: dict[str, tuple[str, int]] = {}
-"""By path, the reason that was told, and of how many batches nothing was written."""
+"""Per path: the reason logged last, and how many batches were not written."""
 
 
 def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
-    """Write, and tell what could not be: nothing is raised, for the records are in Kafka.
+    """Write the line, and yield a message for each failure to append to the file.
 
-    What takes longer than to append a line is done in threads, which tell the log themselves, and
-    begin last: they would have Python's lock while the line is appended.
+    Raises nothing, because the records are in Kafka already. Slower outputs run in threads, which
+    log their own failures. They start last, because a thread would hold Python's lock during the
+    append.
     """
     if outputs.path is not None:
         yield from _append(outputs, outputs.path, line)
@@ -147,7 +149,7 @@ def put_out(outputs: MetricsOutputs, line: Line) -> Iterator[str]:
 
 
 def check_outputs(outputs: MetricsOutputs) -> None:
-    """Raises ConfigError for what can be known before there is a line."""
+    """Raise ConfigError for settings that are known to fail before the first line."""
     if outputs.path is not None:
         check_path(outputs.path)
     if outputs.push_url is not None:
@@ -159,7 +161,7 @@ def check_outputs(outputs: MetricsOutputs) -> None:
 
 
 def check_library() -> None:
-    """Raises ConfigError, which tells the command that installs it, without prometheus_client."""
+    """Raise ConfigError, with the command that installs it, if prometheus_client is missing."""
     try:
         import_module(_LIBRARY)
     except ImportError as error:
@@ -170,10 +172,10 @@ def check_library() -> None:
 
 
 def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
-    """What fails is told once for each change, and for each other reason."""
+    """Append the line; yield a message when appending starts failing or fails for a new reason."""
     try:
         append(outputs, json.dumps(line), _name_of(line))
-    except Exception as error:  # whatever it is: Spark would write all rows again
+    except Exception as error:  # any error: if it were raised, Spark would write all rows again
         problem = reason_of(error)
     else:
         if path in _failing:
@@ -192,7 +194,7 @@ def _append(outputs: MetricsOutputs, path: str, line: Line) -> Iterator[str]:
 
 
 def _name_of(line: Line) -> str:
-    """Of a file of its own: sorted by name is sorted by time."""
+    """Return the name of the line's own file: sorted by name is sorted by time."""
     of = line.get("query_id") or "job"
     return f"{line['time_ms']:015d}-{of}-{line.get('batch_id', 0)}"
 

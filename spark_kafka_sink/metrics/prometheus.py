@@ -1,10 +1,11 @@
-"""Lines as metrics of Prometheus, under the names that jmx_exporter gives those of Java producers.
+"""Lines as metrics of Prometheus, under jmx_exporter's names of a Java producer's metrics.
 
-An MBean ``kafka.producer:type=producer-metrics,client-id=c`` and its attribute record-send-total
-are ``kafka_producer_producer_metrics_record_send_total{client_id="c"}`` there, without rules. What
-Java does not have is named ``pykafka_sink_…``. Formatting is the library's: prometheus_client.
+Example: the attribute record-send-total of the MBean
+``kafka.producer:type=producer-metrics,client-id=c``. Without rules, jmx_exporter names it
+``kafka_producer_producer_metrics_record_send_total{client_id="c"}``. Metrics that Java does not
+have are named ``pykafka_sink_…``. The library prometheus_client formats the text.
 
-A push gateway gets them too, for jobs that are over before they are scraped.
+A push gateway receives the metrics of jobs that end before Prometheus scrapes them.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _DOMAIN = "kafka_producer"
 
 
 class _Series(NamedTuple):
-    """One line of the text."""
+    """One time series: one line of the text."""
 
     name: str
     labels: Labels
 
 
 class Exposition:
-    """Adds lines up. A collector of the library's registry."""
+    """Sums of all lines: a collector of the library's registry."""
 
     def __init__(self) -> None:
         self._totals: dict[_Series, float] = {}
@@ -51,10 +52,10 @@ class Exposition:
         self._histograms: dict[Labels, dict[int, float]] = {}
         self._latency_sums: dict[Labels, float] = {}
 
-    # --- taking in -----------------------------------------------------------------------------
+    # --- adding --------------------------------------------------------------------------------
 
     def add(self, line: Values, query: str = "") -> None:
-        """One batch. ``query``: name of its query, else what the line says."""
+        """Add one batch. ``query``: name of its query; by default the name in the line."""
         labels = {
             "client_id": str(line.get("client_id", "")),
             "query": query or str(line.get("query_name") or line.get("query_id", "")),
@@ -94,26 +95,26 @@ class Exposition:
         self._latency_sums[key] = self._latency_sums.get(key, 0.0) + seconds
 
     def set_gauge(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
-        """What does not come from a line."""
+        """Set a gauge that does not come from a line."""
         self._docs[name] = doc
         self._note(name, labels, value, is_total=False)
 
     def add_total(self, name: str, doc: str, labels: Mapping[str, str], value: float) -> None:
-        """The same, for what adds up."""
+        """Add to a total that does not come from a line."""
         self._docs[name] = doc
         self._note(name, labels, value, is_total=True)
 
-    # --- giving out ----------------------------------------------------------------------------
+    # --- collecting ----------------------------------------------------------------------------
 
     def collect(self) -> Iterator[Family]:
-        """All families, for the registry."""
+        """Yield all metric families, for the registry."""
         yield from self._families(self._totals, CounterMetricFamily)
         yield from self._families(self._gauges, GaugeMetricFamily)
         if self._histograms:
             yield self._latency_family()
 
     def _latency_family(self) -> HistogramMetricFamily:
-        """One for all label sets: a second one of the same name is an error for Prometheus."""
+        """Return one family for all label sets: Prometheus rejects two families of one name."""
         names_of_labels = [name for name, _ in next(iter(self._histograms))]
         family = HistogramMetricFamily(LATENCY, _LATENCY_DOC, labels=names_of_labels)
         bounds = [*map(_bound, _DOUBLINGS), _INFINITY]
@@ -134,17 +135,17 @@ class Exposition:
 
 
 def prometheus_name(group: str, name: str) -> str:
-    """As jmx_exporter names an attribute of an MBean of Kafka's, without rules."""
+    """Return jmx_exporter's name of an attribute of a Kafka MBean, without rules."""
     return f"{_DOMAIN}_{group}_{name}".replace("-", "_")
 
 
 def _key(labels: Mapping[str, str]) -> Labels:
-    """Return the same key for the same labels, in whatever order they were noted."""
+    """Return the same key for the same labels, whatever their order."""
     return tuple(sorted(labels.items()))
 
 
 def _bound(doublings: int) -> str:
-    """Upper end of a bucket, in seconds."""
+    """Return the upper bound of a bucket, in seconds."""
     return str(2**doublings / 1000)
 
 
@@ -152,7 +153,7 @@ def _bound(doublings: int) -> str:
 
 
 class Pushing:
-    """To one gateway, under one job. Totals are those of this process, and go on."""
+    """Pushes to one gateway, under one job. Totals count over the life of this process."""
 
     def __init__(self, url: str, job: str, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -166,13 +167,13 @@ class Pushing:
         self._told = Told(f"{name}: cannot push to {where}", f"{name}: {where} takes metrics again")
 
     def send(self, line: Line, lost: int) -> None:
-        """Add one batch and replace what the gateway has of the job."""
+        """Add one batch, and replace the job's metrics at the gateway."""
         self._exposition.add(line)
         problem = None
         try:
             push_to_gateway(self._url, self._job, self._registry, timeout=self._timeout_s)
         except OSError as error:
             problem = str(error.strerror or error)
-        except (HTTPException, ValueError) as error:  # of an answer that is none, or leads nowhere
+        except (HTTPException, ValueError) as error:  # the answer is not HTTP, or redirects nowhere
             problem = f"what answers does not speak HTTP ({type(error).__name__})"
         self._told.note(problem, lost)

@@ -1,6 +1,6 @@
-"""Lines that are read back: the JSON Schema of a line, and a file followed while it grows.
+"""Read lines back: the JSON Schema of a line, and a reader that follows a growing file.
 
-The schema is made of the tables of the fields. Following goes on after rotations.
+The schema is generated from the tables of the fields. The reader follows the file over rotations.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from spark_kafka_sink.metrics.line import (
 Schema = dict[str, Any]
 
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999: what shows a later moment fails."""
+"""The end of the year 9999, ms since 1970: code that shows a later moment fails."""
 LARGEST = 2.0**63
-"""Of any number. Sums of such are still finite."""
+"""Largest absolute value of a number, so that sums of such numbers are finite."""
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _INTEGER: Schema = {"type": "integer"}
@@ -44,7 +44,7 @@ _NUMBER: Schema = {"type": "number"}
 
 
 def line_schema() -> Schema:
-    """A reader may meet fields that are added later; what is described is as it is described."""
+    """Return the JSON Schema of a line. It allows fields that later versions add."""
     schema = _object(LINE, REQUIRED)
     schema["properties"]["sink"] = {"const": "pykafka-sink"}
     schema["properties"]["event"] = {"enum": ["commit", "abort"]}
@@ -58,14 +58,14 @@ def line_schema() -> Schema:
 
 
 def read_line(text: bytes) -> dict[str, Any] | None:
-    """Return the line that ``text`` is, or None where a reader could not use it as one.
+    """Return the line that ``text`` holds, or None if ``text`` is not a usable line.
 
-    A file of metrics may hold what a full disk has cut off, and what others have written. Fields
-    that are not known may have any value, and those of versions before may be missing.
+    A metrics file may hold lines that a full disk has cut off, and texts of other programs. Unknown
+    fields may have any value, and fields of older versions may be missing.
     """
     try:
         line = json.loads(text.decode(), parse_constant=_refuse_constant)
-        # A lone surrogate is JSON, and nothing that can be written again.
+        # JSON allows a lone surrogate, which cannot be encoded again.
         is_text = b"\\u" not in text or bool(json.dumps(line, ensure_ascii=False).encode())
     except (ValueError, RecursionError):
         return None
@@ -78,7 +78,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _fits(value: Any, schema: Schema) -> bool:
-    """Whether ``value`` has the types that ``schema`` describes; counters may be missing."""
+    """Return True if ``value`` has the types in ``schema``; fields and counters may be missing."""
     schema = _DEFINITIONS[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     kind = schema.get("type")
     if kind in ("integer", "number"):
@@ -113,7 +113,7 @@ def _fits_object(value: dict[str, Any], schema: Schema) -> bool:
 
 
 def _definitions() -> dict[str, Schema]:
-    """The types that tables of fields name."""
+    """Return the schemas of the types that the tables of fields name."""
     return {
         "counters": _object(COUNTERS, all_of(COUNTERS)),
         "latency": _object(LATENCY, ("p50_ms", "p95_ms", "p99_ms")),
@@ -144,7 +144,7 @@ def _definitions() -> dict[str, Schema]:
 
 
 def all_of(fields: Iterable[Field]) -> tuple[str, ...]:
-    """Their names."""
+    """Return the names of the fields."""
     return tuple(field.name for field in fields)
 
 
@@ -175,7 +175,7 @@ def _summary(
 
 
 NEEDED = ("sink", "event", "time_ms")
-"""What a text without is no line of the sink."""
+"""A text without these fields is not a line of the sink."""
 _SHAPE = line_schema()
 _DEFINITIONS = _SHAPE["$defs"]
 
@@ -188,12 +188,13 @@ _BUFFER_BYTES = 1024 * 1024
 
 
 class OpenedFile:
-    """Open until nobody knows it any more. What is renamed or removed meanwhile can be read, and
-    no new file gets its inode.
+    """A file that stays open until the last reference to it goes.
+
+    It stays readable after it was renamed or removed, and no new file gets its inode.
     """
 
     def __init__(self, path: str) -> None:
-        """Raises OSError."""
+        """Open the file. Raises OSError."""
         self.path = path
         self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -203,7 +204,7 @@ class OpenedFile:
             os.close(self._descriptor)
 
     def is_same(self, other: OpenedFile) -> bool:
-        """Whether it is the same file, under whatever name."""
+        """Return True if both are the same file, under any name."""
         return os.path.sameopenfile(self._descriptor, other._descriptor)
 
     @property
@@ -212,24 +213,24 @@ class OpenedFile:
 
     @property
     def changed_ns(self) -> int:
-        """When it was written the last time."""
+        """Return the time of the last write, ns since 1970."""
         return os.fstat(self._descriptor).st_mtime_ns
 
     def stream(self) -> BinaryIO:
-        """From its beginning."""
+        """Return a stream that starts at the beginning of the file."""
         file = open(os.dup(self._descriptor), "rb", buffering=_BUFFER_BYTES)  # noqa: SIM115
         file.seek(0)
         return file
 
 
 class FollowedLines:
-    """The lines of a file, from ``start`` on. The file may come later.
+    """Reads the lines of a growing file, which may not exist yet.
 
-    Rotated ones are ``path.1``, ``path.2``, …, the newest first.
+    Rotated files are ``path.1``, ``path.2``, …, the newest first.
     """
 
     def __init__(self, path: str, from_end: bool) -> None:
-        """from_end: only lines that are appended from now on"""
+        """Start with the file as it is. from_end: skip the lines that it holds now."""
         self._path = path
         self._position = 0
         self._known: OpenedFile | None = next(iter(_opened(path)), None)
@@ -237,15 +238,15 @@ class FollowedLines:
             self._position = self._known.size
 
     def read(self) -> list[dict[str, Any]]:
-        """The lines since the last call; what is no line of the sink is left out.
+        """Return the lines since the last call, without texts that are not lines of the sink.
 
-        After rotations, first the rest of the file that was the last one, and those after it.
+        After a rotation, the rest of the previous file comes first, then the files after it.
         """
         texts = self.read_texts().splitlines()
         return [line for text in texts if (line := read_line(text)) is not None]
 
     def read_texts(self) -> bytes:
-        """The same as they were written, whatever they are; each ends with a line feed."""
+        """Return the texts since the last call, unchecked; each ends with a line feed."""
         newer = self._newer()
         texts = self._rest()
         for file in reversed(newer):
@@ -254,7 +255,7 @@ class FollowedLines:
         return texts
 
     def older(self) -> list[OpenedFile]:
-        """The rotated files before the one that is read first, the oldest one first."""
+        """Return the rotated files before the first file that is read, the oldest first."""
         found: list[OpenedFile] = []
         for file in _opened(self._path):
             is_known = self._known is not None and file.is_same(self._known)
@@ -262,7 +263,7 @@ class FollowedLines:
         return found[::-1]
 
     def _newer(self) -> list[OpenedFile]:
-        """Those after the known one, the newest first."""
+        """Return the files after the known file, the newest first."""
         found: list[OpenedFile] = []
         known = self._known
         for file in _opened(self._path):
@@ -270,7 +271,7 @@ class FollowedLines:
                 return found
             is_rotated = file.path != self._path
             if known is not None and is_rotated and file.changed_ns < known.changed_ns:
-                return found  # it is older: the known one was removed, or has another name
+                return found  # an older file: the known file was removed or renamed
             found.append(file)
         if known is not None and len(found) > 1:
             logger.warning(
@@ -283,21 +284,21 @@ class FollowedLines:
     def _rest(self) -> bytes:
         if self._known is None:
             return b""
-        if self._known.size < self._position:  # it was emptied
+        if self._known.size < self._position:  # the file was truncated
             self._position = 0
         with self._known.stream() as file:
             file.seek(self._position)
             data = file.read()
-        whole = data[: data.rfind(b"\n") + 1]  # the last one may still be being written
+        whole = data[: data.rfind(b"\n") + 1]  # the last line may be incomplete
         self._position += len(whole)
         return whole
 
 
 def _opened(path: str) -> Iterator[OpenedFile]:
-    """The file and its rotated ones, the newest first, each once.
+    """Yield the file and its rotated files, the newest first, each once.
 
-    A rotation renames the oldest one first, so meanwhile one name has no file, and a file that was
-    opened here has its next name later.
+    A rotation renames the oldest file first. Meanwhile one name has no file, and a file that was
+    opened here appears again under its next name.
     """
     last: OpenedFile | None = None
     missing = 0
