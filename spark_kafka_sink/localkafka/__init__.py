@@ -1,6 +1,6 @@
-"""A real Apache Kafka from its own jars, for demo, tests and users' own tests.
+"""A real Apache Kafka from its own jars, for the demo, tests and users' own tests.
 
-Needs Java 17 and pyspark; nothing is installed, and nothing stays behind except downloaded jars.
+Needs Java 17 and pyspark. It installs nothing, and leaves only downloaded jars behind.
 """
 
 from spark_kafka_sink.localkafka.cluster import LocalKafka

@@ -1,7 +1,7 @@
-"""Certificates of an authority of its own, for a local Kafka and for tests. Nobody else trusts it.
+"""Certificates of a private authority, which only a local Kafka and tests trust.
 
-Texts are PEM, keys PKCS#8, as Kafka's option values want them. JKS is written by the JDK's keytool
-out of PKCS12.
+Texts are PEM, keys PKCS#8, as Kafka's option values require. The JDK's keytool converts PKCS12 to
+JKS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KeyType = Literal["EC", "RSA"]
 
 _RSA_BITS = 2048
 _LIFE = timedelta(days=30)
-# Clocks of the machines that look at a certificate may differ.
+# Clocks of the machines that verify a certificate may differ.
 _BEFORE = timedelta(hours=1)
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
 
@@ -40,11 +40,11 @@ class Identity:
 
     @property
     def certificate_chain(self) -> str:
-        """PEM: the certificate, then the authority's."""
+        """The certificate, then the authority's certificate, in PEM."""
         return _pem(self.certificate) + _pem(self.issuer)
 
     def private_key(self, password: str | None = None) -> str:
-        """PEM, PKCS#8; encrypted with ``password`` (PBES2, as OpenSSL 3 writes it)."""
+        """Return the key in PEM, PKCS#8; a ``password`` encrypts it (PBES2, as in OpenSSL 3)."""
         from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 
         return self.key.private_bytes(
@@ -52,11 +52,11 @@ class Identity:
         ).decode()
 
     def pem(self, password: str | None = None) -> str:
-        """Key and chain in one text, as Kafka wants a key store of type PEM."""
+        """Return key and chain in one text, Kafka's key store of type PEM."""
         return self.private_key(password) + self.certificate_chain
 
     def pkcs12(self, password: str, alias: str = "key") -> bytes:
-        """A key store of type PKCS12."""
+        """Return a key store of type PKCS12."""
         from cryptography.hazmat.primitives.serialization import pkcs12
 
         return pkcs12.serialize_key_and_certificates(
@@ -65,7 +65,7 @@ class Identity:
 
 
 class Authority:
-    """Signs certificates. Its own is what clients and brokers trust."""
+    """Signs certificates. Clients and brokers trust the authority's own certificate."""
 
     def __init__(
         self, name: str = "pykafka-sink local authority", key_type: KeyType = "EC"
@@ -75,7 +75,7 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """A trust store of type PEM."""
+        """The trust store of type PEM."""
         return _pem(self.certificate)
 
     def issue(
@@ -85,10 +85,10 @@ class Authority:
         key_type: KeyType = "EC",
         expired: bool = False,
     ) -> Identity:
-        """A new key with a certificate.
+        """Issue a certificate for a new key.
 
-        hosts : names and addresses at which a server may be reached under it; none for a client.
-        expired : since an hour ago.
+        hosts: names and addresses of a server; none for a client.
+        expired: the certificate expired an hour ago.
         """
         key = _new_key(key_type)
         signer = _Signer(_name_of(self.certificate), self._key)
@@ -103,7 +103,7 @@ class _Signer:
 
 
 def write_private(path: Path, content: str | bytes) -> Path:
-    """Write a file that nobody else may read, in one step: who reads it finds it whole."""
+    """Write a file that only this user may read, in one step: a reader finds it whole."""
     data = content.encode() if isinstance(content, str) else content
     part = path.with_name(f"{path.name}.part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -134,7 +134,7 @@ def _signed(
     validity: tuple[datetime, datetime],
     hosts: Sequence[str],
 ) -> x509.Certificate:
-    """A certificate; of the authority itself where ``key`` is the signer's."""
+    """Return a certificate; if ``key`` is the signer's key, the authority's own certificate."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
 

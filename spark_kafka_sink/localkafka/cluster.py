@@ -1,8 +1,8 @@
 """A real Apache Kafka on this machine, for demo, tests and benchmarks.
 
-A cluster is ready when the metadata of each of its brokers says so. A check looks at what one
-broker says about the cluster, and returns why it is not good enough yet, or None. Partitions with
-a replica on a broker that does not run are ignored.
+A cluster is ready when the metadata of each broker shows it. A check inspects one broker's metadata
+of the cluster, and returns what is still missing, or None. It ignores partitions with a replica on
+a broker that does not run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from spark_kafka_sink.protocol.messages.metadata import (
 # --- free TCP ports ------------------------------------------------------------------------------
 
 PORTS_VARIABLE = "PYKAFKA_SINK_PORTS"
-"""Environment variable: from which port to which brokers may choose, such as ``15000-20000``."""
+"""Environment variable: the range of ports that brokers may use, such as ``15000-20000``."""
 
 _FIRST_PORT = 15000
 _USUAL_FIRST_EPHEMERAL_PORT = 32768
@@ -53,13 +53,13 @@ _ATTEMPTS = 1000
 
 
 def free_ports(count: int, host: str) -> list[int]:
-    """``count`` different ports of ``host`` that no process listens on at the moment.
+    """Return ``count`` different ports of ``host`` that no process listens on at the moment.
 
-    They lie below the range from which the operating system takes ports for outgoing connections:
-    a broker must find its port free again after a restart, and a client that connects to a closed
-    port of that range can be connected to itself. Nothing reserves the ports, another
-    process may still be faster. Processes that stop brokers and start them again beside each other
-    keep out of each other's way with ``PORTS_VARIABLE``.
+    The ports lie below the range from which the operating system takes ports for outgoing
+    connections. A broker must find its port free after a restart. A client that connects to a
+    closed port of that range can connect to itself. The ports are not reserved, so another process
+    may take one first. Programs that restart brokers on the same machine can keep apart with
+    ``PORTS_VARIABLE``.
     """
     candidates = usual_ports() if PORTS_VARIABLE not in os.environ else _given_ports()
     random = SystemRandom()
@@ -70,7 +70,7 @@ def free_ports(count: int, host: str) -> list[int]:
                 break
             sock = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             try:
-                # Port 0: any port, where the machine leaves none below the ephemeral range.
+                # Port 0 takes any port, if the machine leaves no port below the ephemeral range.
                 sock.bind((host, random.choice(candidates) if candidates else 0))
             except OSError:
                 continue
@@ -81,7 +81,7 @@ def free_ports(count: int, host: str) -> list[int]:
 
 
 def usual_ports() -> range:
-    """Those that nobody else is likely to take."""
+    """Return the ports that other processes are unlikely to use."""
     return range(_FIRST_PORT, _first_ephemeral_port())
 
 
@@ -104,10 +104,10 @@ def _first_ephemeral_port() -> int:
 
 
 class Listeners:
-    """Those for clients, the same on every broker, and the one of the Raft quorum.
+    """The listeners of all brokers: for clients, the same on every broker, and for the Raft quorum.
 
-    protocols : security protocol by name; the first is the one that clients get if they name none.
-    advertised : by name, what clients are told instead of the brokers' addresses.
+    protocols: security protocol by name; clients that name no listener get the first.
+    advertised: by name, the addresses that brokers advertise instead of their own.
     """
 
     def __init__(
@@ -122,14 +122,14 @@ class Listeners:
         self._ports: dict[int, settings.BrokerPorts] = {}
 
     def choose_ports(self) -> None:
-        """Other ports than before, free at the moment."""
+        """Choose new ports that are free at the moment."""
         ports = iter(free_ports(len(self._broker_ids) * (1 + len(self._protocols)), settings.HOST))
         for broker_id in self._broker_ids:
             clients = {listener: next(ports) for listener in self._protocols}
             self._ports[broker_id] = settings.BrokerPorts(next(ports), clients)
 
     def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
-        """Host and port. Raises LocalKafkaError if there is no such listener."""
+        """Return host and port. Raises LocalKafkaError if the listener does not exist."""
         name = next(iter(self._protocols)) if listener is None else listener
         if name not in self._protocols:
             known = ", ".join(self._protocols)
@@ -140,12 +140,12 @@ class Listeners:
         return settings.HOST, self._ports[broker_id].controller
 
     def bootstrap_servers(self, listener: str | None = None) -> str:
-        """``host:port`` of every broker, separated by commas."""
+        """Return ``host:port`` of every broker, separated by commas."""
         addresses = (self.address(broker_id, listener) for broker_id in self._broker_ids)
         return ",".join(format_address(host, port) for host, port in addresses)
 
     def server_properties(self, broker_id: int, data_directory: Path) -> dict[str, str]:
-        """What a broker is told of itself and the others."""
+        """Return a broker's settings for its own and the other brokers' addresses."""
         index = self._broker_ids.index(broker_id)
         told = {listener: addresses[index] for listener, addresses in self._advertised.items()}
         return settings.server_properties(
@@ -159,7 +159,7 @@ Check = Callable[[MetadataResponse], "str | None"]
 
 
 def is_serving(running: Collection[int]) -> Check:
-    """All ``running`` brokers and a controller are known, and their partitions have leaders."""
+    """Check that all ``running`` brokers and a controller are known, and all partitions led."""
 
     def check(cluster: MetadataResponse) -> str | None:
         known = {broker.node_id for broker in cluster.brokers}
@@ -177,7 +177,7 @@ def is_serving(running: Collection[int]) -> Check:
 
 
 def is_in_sync(running: Collection[int]) -> Check:
-    """Serving, and every replica is in its ISR."""
+    """Check that the cluster is serving, and that every replica is in its ISR."""
     check_serving = is_serving(running)
 
     def check(cluster: MetadataResponse) -> str | None:
@@ -192,7 +192,7 @@ def is_in_sync(running: Collection[int]) -> Check:
 
 
 def has_topic(name: str, partitions: int) -> Check:
-    """Topic ``name`` is known, and each partition has a leader."""
+    """Check that topic ``name`` is known, and that each partition has a leader."""
 
     def check(cluster: MetadataResponse) -> str | None:
         for topic in cluster.topics:
@@ -226,30 +226,30 @@ _ASK_AGAIN_MS = 25
 class LocalKafka:
     """Apache Kafka in KRaft mode, run from its own jars. A context manager.
 
-    The jars (about 45 MB) are downloaded at the first use of a version and kept; needs Java 17
-    and pyspark, whose Ivy does the download. Everything else lives in a temporary folder that is
-    removed at the end, also when this process is killed. Ports are chosen from 15000 on, or from
-    what the environment variable ``PYKAFKA_SINK_PORTS`` allows (``20000-20999``).
+    The jars (about 45 MB) are downloaded when a version is first used, and kept. Needs Java 17 and
+    pyspark, whose Ivy downloads them. Everything else lives in a temporary folder that is removed
+    at the end, also when this process is killed. Ports are chosen from 15000 on, or from the range
+    in the environment variable ``PYKAFKA_SINK_PORTS`` (``20000-20999``).
 
-    Every node is broker and controller in one; ids begin at 1. Methods that act on a broker return
-    when that is done. All raise LocalKafkaError.
+    Every node is both broker and controller; ids begin at 1. Methods that act on a broker return
+    when the action is complete. All raise LocalKafkaError.
 
     Parameters
     ----------
-    brokers : how many; 1 or 3, so that a majority exists.
-    version : of Kafka, 3.3 or newer; 3.9 or newer for users of SCRAM.
-    server_properties : added to those of every broker, or replacing them.
-    heap : of every broker, as for ``-Xmx``.
-    security : further listeners that let in only who is known, with certificates and users made
-        on the fly: ``"sasl_ssl"``, a ``LocalSecurity``, or several by name. The first is where
-        ``bootstrap_servers`` leads; the one without security, PLAINTEXT, stays beside it.
-    listeners : further listeners, security protocol by name, ``{"SECURE": "SASL_PLAINTEXT"}``;
+    brokers: number of brokers; 1 or 3, so that a majority exists.
+    version: of Kafka, 3.3 or newer; 3.9 or newer for users of SCRAM.
+    server_properties: added to those of every broker, or replacing them.
+    heap: of every broker, as for ``-Xmx``.
+    security: further listeners that admit only known clients, with generated certificates and
+        users: ``"sasl_ssl"``, a ``LocalSecurity``, or several by name. ``bootstrap_servers`` names
+        the first; the listener without security, PLAINTEXT, stays beside it.
+    listeners: further listeners, security protocol by name, ``{"SECURE": "SASL_PLAINTEXT"}``;
         their settings belong into ``server_properties``.
-    advertised : what clients of a listener are told instead of its addresses, one ``host:port``
-        per broker: ``{"PROXIED": ["127.0.0.1:4001", …]}``.
-    jvm_options : for every broker.
-    folder : where the temporary folder is made.
-    start_timeout_ms, stop_timeout_ms : how long brokers may take to serve, and to shut down.
+    advertised: addresses that brokers advertise for a listener instead of their own, one
+        ``host:port`` per broker: ``{"PROXIED": ["127.0.0.1:4001", …]}``.
+    jvm_options: for every broker.
+    folder: parent of the temporary folder.
+    start_timeout_ms, stop_timeout_ms: ms until brokers must serve, and must have shut down.
 
     Example
     -------
@@ -310,7 +310,7 @@ class LocalKafka:
         self.close()
 
     def start(self) -> None:
-        """Fetch, format, start all brokers, and wait until they serve. Does nothing if started."""
+        """Fetch jars, start all brokers, and wait until they serve. May be called again."""
         if self._keeper is not None:
             return
         self._toolbox.fetch()
@@ -330,7 +330,7 @@ class LocalKafka:
             raise
 
     def close(self) -> None:
-        """Kill what runs and remove the data folder. May be called at any time, and again."""
+        """Kill all processes and remove the data folder. May be called at any time, and again."""
         keeper, self._keeper = self._keeper, None
         self._brokers.clear()
         self._secured.clear()
@@ -341,48 +341,48 @@ class LocalKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """``host:port`` of every broker, running or not, separated by commas.
+        """Return ``host:port`` of every broker, running or not, separated by commas.
 
-        Of the first secured listener, if there is one.
+        The addresses are those of the first secured listener, if one exists.
         """
         return self.bootstrap_servers_of(None)
 
     def bootstrap_servers_of(self, listener: str | None) -> str:
-        """Like ``bootstrap_servers``, for a listener by its name."""
+        """Return ``bootstrap_servers`` of a listener by its name."""
         self._running_keeper()
         return self._listeners.bootstrap_servers(listener)
 
     def address(self, broker_id: int, listener: str | None = None) -> tuple[str, int]:
-        """Host and port of a broker; without a listener, where ``bootstrap_servers`` leads."""
+        """Return host and port of a broker, by default on the listener of ``bootstrap_servers``."""
         self._broker(broker_id)
         return self._listeners.address(broker_id, listener)
 
     def controller_address(self, broker_id: int) -> tuple[str, int]:
-        """Host and port at which a node takes part in the Raft quorum."""
+        """Return host and port of a node's listener for the Raft quorum."""
         self._broker(broker_id)
         return self._listeners.controller_address(broker_id)
 
     @property
     def folder(self) -> Path:
-        """The temporary folder, which only this user can read. Removed at the end."""
+        """The temporary folder, readable only for this user, and removed at the end."""
         return self._running_keeper().folder
 
     def data_directory(self, broker_id: int) -> Path:
-        """The broker's log directory: one folder per partition, as DumpLogSegments reads them."""
+        """Return the broker's log directory: one folder per partition, for DumpLogSegments."""
         return self._broker(broker_id).data_directory
 
     def log_file(self, broker_id: int) -> Path:
-        """What the broker logged, over all its restarts."""
+        """Return the file of the broker's log, over all its restarts."""
         return self._broker(broker_id).log_file
 
     def process_id(self, broker_id: int) -> int:
-        """The broker's process id, for those who measure it; changes with ``restart``."""
+        """Return the broker's process id, which changes with ``restart``."""
         return self._broker(broker_id).pid
 
     # --- for clients of secured listeners ------------------------------------------------------
 
     def secured(self, listener: str = SECURED_LISTENER) -> SecuredListener:
-        """A secured listener: its users' passwords and the files of its keys."""
+        """Return a secured listener: its users' passwords and its key files."""
         self._running_keeper()
         if listener not in self._secured:
             known = ", ".join(self._secured) or "none"
@@ -395,9 +395,9 @@ class LocalKafka:
         listener: str = SECURED_LISTENER,
         mechanism: str | None = None,
     ) -> dict[str, str]:
-        """All options that a Spark job needs to write, ``kafka.bootstrap.servers`` included.
+        """Return all options that a Spark job needs to write, with ``kafka.bootstrap.servers``.
 
-        Both sinks understand them. Without names: the first user, the first mechanism.
+        Both sinks accept the options. By default: the first user, the first mechanism.
         """
         properties = self.secured(listener).client_properties(user, mechanism)
         properties["bootstrap.servers"] = self.bootstrap_servers_of(listener)
@@ -406,7 +406,7 @@ class LocalKafka:
     def write_client_properties(
         self, path: str | Path, user: str | None = None, listener: str = SECURED_LISTENER
     ) -> Path:
-        """The same as a properties file for Kafka's tools, which nobody else may read."""
+        """Write the client options as a properties file for Kafka's tools, private to this user."""
         options = self.client_options(user, listener)
         properties = {key.removeprefix("kafka."): value for key, value in options.items()}
         return write_private(Path(path), settings.render_properties(properties))
@@ -423,8 +423,8 @@ class LocalKafka:
     ) -> None:
         """Create a topic, and wait until every running broker knows all its leaders.
 
-        ``replication_factor``: min(3, brokers) by default. Raises BrokerError if the broker
-        refuses, as it does for a topic that exists.
+        ``replication_factor``: min(3, brokers) by default. Raises BrokerError if the broker rejects
+        the request, for example because the topic exists.
         """
         if replication_factor is None:
             replication_factor = min(3, len(self.broker_ids))
@@ -433,46 +433,48 @@ class LocalKafka:
         with self._admin(self._running(), timeout_ms) as admin:
             before = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
             error = admin.create_topics([topic], timeout_ms)[name]
-        # A busy broker is asked again, and then the topic is there: by the question before.
+        # A request to a busy broker is retried, and the retry finds the topic that the first
+        # request created.
         is_ours = before.error_code and error and error.error.name == "TOPIC_ALREADY_EXISTS"
         if error is not None and not is_ours:
             raise error
         self._await(has_topic(name, partitions), f"topic {name}", timeout_ms)
 
     def run_tool(self, class_name: str, *arguments: str, timeout_ms: int = 120_000) -> str:
-        """Run a command-line class of Kafka and return what it printed on stdout.
+        """Run a command-line class of Kafka and return its stdout.
 
-        ``class_name``: full, or just ``DumpLogSegments``, ``ConsoleConsumer``, ``TopicCommand`` …,
-        which is then looked up. kafka-tools is fetched at the first call. Raises LocalKafkaError
-        with the tool's stderr if it fails or does not end in time.
+        ``class_name``: full, or a short name that is looked up, such as ``DumpLogSegments``,
+        ``ConsoleConsumer`` or ``TopicCommand``. kafka-tools is fetched at the first call. Raises
+        LocalKafkaError with the tool's stderr if the tool fails or does not end in time.
         """
         return self._toolbox.run(self._running_keeper(), class_name, arguments, timeout_ms)
 
     # --- what can happen to brokers ------------------------------------------------------------
 
     def stop(self, broker_id: int) -> None:
-        """Shut a broker down cleanly (SIGTERM); for that, a quorum must be running.
+        """Shut a broker down cleanly (SIGTERM), which needs a running quorum.
 
-        Does nothing if it does not run.
+        Does nothing if the broker does not run.
         """
         self._broker(broker_id).stop(self._stop_timeout_ms)
 
     def kill(self, broker_id: int) -> None:
-        """Kill a broker (SIGKILL). Does nothing if it does not run."""
+        """Kill a broker (SIGKILL). Does nothing if the broker does not run."""
         self._broker(broker_id).kill()
 
     def pause(self, broker_id: int) -> None:
-        """Stop a broker without ending it (SIGSTOP): connections stay open, it answers nothing."""
+        """Suspend a broker (SIGSTOP): its connections stay open, and it answers nothing."""
         self._broker(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         self._broker(broker_id).resume()
 
     def restart(self, broker_id: int) -> None:
-        """Start a broker again, after ``stop`` if it runs, and wait until it serves.
+        """Stop a broker if it runs, start it again, and wait until it serves.
 
-        Ports and data stay. It leads and follows again then, but need not be in every ISR yet.
+        Ports and data stay. The broker leads and follows again then, but may not be in every ISR
+        yet.
         """
         broker = self._broker(broker_id)
         broker.stop(self._stop_timeout_ms)
@@ -480,11 +482,11 @@ class LocalKafka:
         self._await_serving()
 
     def await_in_sync(self, timeout_ms: int = 60_000) -> None:
-        """Wait until every partition whose replicas all run has all of them in its ISR."""
+        """Wait until the ISR of every partition whose replicas all run has all replicas."""
         self._await(is_in_sync(self._running()), "replicas", timeout_ms)
 
     def await_failure(self, timeout_ms: int) -> str | None:
-        """Wait for a broker that ends without being stopped; the end of its log, or None."""
+        """Wait for a broker to end by itself; return the end of its log, or None if none ends."""
         alive = {broker.name: broker for broker in self._brokers.values() if broker.is_alive}
         for name, code in self._running_keeper().wait(list(alive), timeout_ms).items():
             return alive[name].failure(code)
@@ -517,7 +519,7 @@ class LocalKafka:
             write_private(broker.properties_file, text)
 
     def _launch_all(self) -> None:
-        """Start every broker; with other ports if another process has taken one."""
+        """Start every broker; choose other ports if another process has taken one."""
         for attempts_left in reversed(range(_PORT_ATTEMPTS)):
             for broker in self._brokers.values():
                 self._launch(broker)
@@ -561,7 +563,7 @@ class LocalKafka:
                         raise LocalKafkaError(f"Kafka {self.version}: {failure}")
 
     def _ask(self, admin: AdminClient, node: Node, check: Check, deadline_ms: int) -> str | None:
-        """What ``check`` says of the node's metadata, or why there are none."""
+        """Return what ``check`` finds in the node's metadata, or why the request failed."""
         ask_until_ms = min(deadline_ms, admin.deadline_in(_ASK_TIMEOUT_MS))
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         try:

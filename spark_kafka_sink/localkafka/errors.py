@@ -1,4 +1,4 @@
-"""What can go wrong with a local Kafka."""
+"""The error of a local Kafka, and the part of a log that its message quotes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LocalKafkaError(KafkaSinkError):
 
 
 def tail_of(path: Path, lines: int = 30) -> str:
-    """The last lines of a log file, indented, for an error message."""
+    """Return the last lines of a log file, indented, for an error message."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL_BYTES))

@@ -1,12 +1,12 @@
-"""Java and its jars: where Java is, and jars from Maven Central, fetched with pyspark's Ivy.
+"""Find Java, and fetch jars from Maven Central with pyspark's Ivy.
 
-Every set of jars has a folder of its own in the cache folder: ``PYKAFKA_SINK_CACHE``, else
+Every set of jars has its own folder in the cache folder: ``PYKAFKA_SINK_CACHE``, else
 ``$XDG_CACHE_HOME/pykafka-sink``, else ``~/.cache/pykafka-sink``. A folder appears under its name
 only when it is complete, so a download may be interrupted, or run twice at once.
 
-Jars are code: another user's are not loaded (``base/code_folder.py``), Ivy's own caches in the home
-directory are not used, and those that ``digests/`` names have the digests that it has. The others
-are as the repository's checksums say, which Ivy compares while it fetches.
+Jars are code. Jars of another user are not loaded (``base/code_folder.py``), and Ivy's own caches
+in the home directory are not used. Jars named in ``digests/`` must have the digest there. Ivy
+compares all others with the repository's checksums while it fetches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ADVICE = "install a Java runtime 17 or newer and put it on the PATH, or set JAV
 
 
 def find_java() -> str:
-    """Path of the ``java`` of JAVA_HOME, else of the PATH. Raises LocalKafkaError without one."""
+    """Return the path of ``java`` in JAVA_HOME, else the PATH. Raises LocalKafkaError if none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")
@@ -53,7 +53,7 @@ def find_java() -> str:
 
 
 def java_major_version(java: str) -> int:
-    """17 for Java 17, 8 for Java 1.8. Raises LocalKafkaError if ``java`` does not run."""
+    """Return 17 for Java 17, 8 for Java 1.8. Raises LocalKafkaError if ``java`` does not run."""
     try:
         done = subprocess.run(
             [java, "-version"],
@@ -74,7 +74,7 @@ def java_major_version(java: str) -> int:
 
 
 def find_java_for_kafka(kafka_version: str) -> str:
-    """A ``java`` that can run this Kafka. Raises LocalKafkaError if it is missing or too old."""
+    """Return a ``java`` that can run this Kafka. Raises LocalKafkaError if it is missing or old."""
     java = find_java()
     needed = 17 if int(kafka_version.split(".")[0]) >= 4 else 8
     found = java_major_version(java)
@@ -99,7 +99,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class MavenModule(NamedTuple):
-    """``group:artifact:version``."""
+    """The coordinates of a Maven module: ``group:artifact:version``."""
 
     group: str
     artifact: str
@@ -107,7 +107,7 @@ class MavenModule(NamedTuple):
 
     @classmethod
     def parse(cls, coordinates: str) -> MavenModule:
-        """Raises LocalKafkaError for text that is not three parts."""
+        """Parse coordinates. Raises LocalKafkaError for text that is not three parts."""
         parts = coordinates.split(":")
         if len(parts) != 3 or not all(parts):
             raise LocalKafkaError(f"'{coordinates}' is not group:artifact:version")
@@ -119,9 +119,9 @@ class MavenModule(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Where fetched jars are kept. It need not exist.
+    """Return the folder for fetched jars, which may not exist yet.
 
-    Raises LocalKafkaError if no variable names it and there is no home directory.
+    Raises LocalKafkaError if no variable names it and the user has no home directory.
     """
     folder = named_folder(CACHE_VARIABLE) or user_cache_folder()
     if folder is None:
@@ -133,12 +133,12 @@ def cache_folder() -> Path:
 
 
 def fetch_jars(modules: Sequence[str], name: str, transitive: bool = True) -> list[Path]:
-    """The jars of Maven ``modules`` (``group:artifact:version``), from the cache or the network.
+    """Return the jars of Maven ``modules`` (``group:artifact:version``), from cache or network.
 
-    ``name`` is their folder in the cache; if it holds the jars of other modules, they are
-    replaced. With ``transitive`` False, dependencies are left out. Needs Java and pyspark.
+    ``name`` is their folder in the cache; jars of other modules in the folder are replaced. If
+    ``transitive`` is False, dependencies are omitted. Needs Java and pyspark.
 
-    Raises LocalKafkaError when something is missing or the download fails.
+    Raises LocalKafkaError if something is missing or the download fails.
     """
     parsed = [MavenModule.parse(coordinates) for coordinates in modules]
     manifest = "".join(f"{line}\n" for line in (f"transitive={transitive}", *modules))
@@ -167,7 +167,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _digests_of(name: str) -> dict[str, str] | None:
-    """Return SHA-256 by jar for a folder of the cache; None where the project ships none."""
+    """Return SHA-256 by jar for a folder of the cache; None if the project ships no digests."""
     try:
         text = (files(__package__) / "digests" / f"{name}.sha256").read_text(encoding="ascii")
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _digests_of(name: str) -> dict[str, str] | None:
 
 
 def _check_digests(jars: Sequence[Path], digests: Mapping[str, str] | None) -> None:
-    """Raise LocalKafkaError for a jar that is not the one that the project has seen."""
+    """Raise LocalKafkaError for a jar whose digest differs from the project's digest."""
     for jar in jars if digests is not None else ():
         with jar.open("rb") as file:
             digest = hashlib.sha256()
@@ -200,7 +200,7 @@ def _is_complete(folder: Path, manifest: str) -> bool:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """One process at a time. The lock goes with its process, so it cannot be left behind."""
+    """Hold a lock that admits one process at a time. The lock ends with its process."""
     try:
         root.mkdir(0o755, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -222,10 +222,10 @@ def _fetch_into(
     transitive: bool,
     digests: Mapping[str, str] | None,
 ) -> None:
-    """Fetch beside ``folder``, then move there. The lock is held."""
+    """Fetch beside ``folder``, then move there. The caller holds the lock."""
     names = ", ".join(":".join(module) for module in modules)
     for stale in folder.parent.glob(f"{_PART_PREFIX}*"):
-        shutil.rmtree(stale, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(stale, ignore_errors=True)  # left by a killed process
     part = Path(tempfile.mkdtemp(prefix=_PART_PREFIX, dir=folder.parent))
     try:
         _check_folder(part)
@@ -244,7 +244,7 @@ def _fetch_into(
         _check_digests(sorted(part.glob("*.jar")), digests)
         (part / _MANIFEST).write_text(manifest, encoding="utf-8")
         part.chmod(0o755)  # mkdtemp makes it private; a shared cache must be readable
-        # A folder that somebody reads jars from right now keeps its open files.
+        # A process that reads jars from the folder right now keeps its open files.
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
     finally:
@@ -254,11 +254,11 @@ def _fetch_into(
 def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> None:
     ivy_file = part / "ivy.xml"
     ivy_file.write_text(_ivy_xml(modules, transitive), encoding="utf-8")
-    # Not the caches in the home directory: Ivy believes what it finds there.
+    # Do not use the caches in the home directory, because Ivy trusts their contents.
     own = part / ".ivy"
     command = [find_java(), f"-Divy.default.ivy.user.dir={own}", "-jar", str(find_ivy())]
     command += ["-cache", str(own / "cache"), "-ivy", str(ivy_file), "-confs", "default"]
-    # Without "bundle", modules packaged for OSGi (scala-logging) would be missing.
+    # Without "bundle", Ivy omits modules packaged for OSGi (scala-logging).
     command += ["-types", "jar", "bundle"]
     command += ["-retrieve", f"{part}/[artifact]-[revision](-[classifier]).[ext]"]
     settings = os.environ.get(IVY_SETTINGS_VARIABLE)
@@ -285,8 +285,9 @@ def _run_ivy(part: Path, modules: Sequence[MavenModule], transitive: bool) -> No
 
 
 def _ivy_xml(modules: Sequence[MavenModule], transitive: bool) -> str:
-    """The modules as an Ivy file: the command line takes only one, and cannot make each of
-    several intransitive.
+    """Return an Ivy file of the modules.
+
+    Ivy's command line takes one module, and cannot make each of several intransitive.
     """
     flag = quoteattr(str(transitive).lower())
     dependencies = "\n".join(
@@ -315,9 +316,9 @@ def _ivy_failure(output: str, modules: Sequence[MavenModule]) -> str:
 
 
 def find_ivy() -> Path:
-    """The Ivy jar of the installed pyspark, which is located but not imported.
+    """Return the Ivy jar of the installed pyspark, without importing pyspark.
 
-    Raises LocalKafkaError without pyspark, or with one that has no jars.
+    Raises LocalKafkaError if pyspark is missing or has no jars.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -326,7 +327,7 @@ def find_ivy() -> Path:
             'pip install "pykafka-sink[spark]"'
         )
     folders = [Path(location) / "jars" for location in spec.submodule_search_locations]
-    # In a Spark distribution, as against pip's pyspark, the jars are not inside the package.
+    # A Spark distribution, unlike pip's pyspark, keeps the jars outside the package.
     folders += [location.parents[2] / "jars" for location in folders if len(location.parents) > 2]
     for folder in folders:
         found = sorted(folder.glob("ivy-*.jar"))

@@ -4,15 +4,15 @@
 
     python -m spark_kafka_sink.localkafka.keeper PARENT_PID FOLDER
 
-It makes a data folder inside FOLDER, takes commands as JSON lines on stdin and answers each on
-stdout. When stdin ends, when its parent process changes, or at SIGTERM, it kills every process that
-it started, paused ones too, removes the data folder and exits. Nothing that can happen to the
-parent prevents that: SIGKILL closes the pipe as well, and where a forked child of the parent still
-holds the other end, the parent's id tells. On Linux the kernel kills the JVMs even if it is this
-process that dies.
+The keeper creates a data folder inside FOLDER, reads commands as JSON lines from stdin and answers
+each on stdout. When stdin ends, when its parent process changes, or at SIGTERM, it kills every
+process that it started, paused ones too. Then it removes the data folder and exits. The parent
+cannot prevent that: SIGKILL closes the pipe as well. If a forked child of the parent still holds
+the pipe's other end, the changed parent id shows the parent's death. On Linux the kernel kills the
+JVMs even if the keeper itself dies.
 
 Commands: ``start`` (name, argv, stdout, stderr) -> pid; ``signal`` (name, number) -> null;
-``wait`` (names, timeout_ms) -> the exit codes of those that have ended, as soon as there is one.
+``wait`` (names, timeout_ms) -> exit codes of ended processes, as soon as one has ended.
 Source of the idea: testcontainers' Ryuk.
 """
 
@@ -42,7 +42,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class _Wait(NamedTuple):
-    """A ``wait`` command that has no answer yet."""
+    """A pending ``wait`` command."""
 
     request_id: int
     names: list[str]
@@ -50,7 +50,7 @@ class _Wait(NamedTuple):
 
 
 class Keeper:
-    """Serves one parent until that ends."""
+    """Serves one parent process until it ends."""
 
     def __init__(self, parent_pid: int, folder: Path) -> None:
         self._parent_pid = parent_pid
@@ -73,7 +73,7 @@ class Keeper:
             self._answer_wait()
 
     def _read(self) -> bool:
-        """Take what has arrived; False at the end of stdin."""
+        """Handle the input that has arrived; return False at the end of stdin."""
         data = os.read(sys.stdin.fileno(), _READ_BYTES)
         self._received += data
         while b"\n" in self._received:
@@ -82,7 +82,7 @@ class Keeper:
         return bool(data)
 
     def _handle(self, command: dict[str, Any]) -> None:
-        self._wait = None  # a parent that sends the next command was interrupted while it waited
+        self._wait = None  # the parent was interrupted while it waited for the answer
         request_id = command["id"]
         try:
             if command["do"] == "start":
@@ -132,18 +132,18 @@ class Keeper:
             try:
                 process.wait(_KILL_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                pass  # in a system call that cannot be interrupted; it ends when that returns
+                pass  # a system call that cannot be interrupted; the process ends when it returns
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _die_with(keeper_pid: int) -> Any:
-    """What the child does between fork and exec: ask the kernel to kill it when we die."""
+    """Return a function for the child between fork and exec: the child dies with the keeper."""
 
     def ask() -> None:
         assert _LIBC is not None
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper_pid:
-            os._exit(1)  # we died before the kernel knew
+            os._exit(1)  # the keeper died before the request to the kernel
 
     return ask
 
@@ -153,7 +153,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Entry point. Arguments: the parent's process id, the folder for the data folder."""
+    """Run a keeper. Arguments: the parent's process id, the folder for the data folder."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _exit)
     folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-kafka-", dir=sys.argv[2]))
@@ -161,7 +161,7 @@ def main() -> None:
     try:
         keeper.run()
     except BrokenPipeError:
-        pass  # the parent went away before it read the answer
+        pass  # the parent ended before it read the answer
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)

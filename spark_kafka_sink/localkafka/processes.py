@@ -46,9 +46,9 @@ class KeeperClient:
         self._lock = threading.Lock()
         self._next_id = 1
         self._clock = SystemClock()
-        # A session of its own: Ctrl-C in a terminal reaches this process only, which then decides.
-        # The pipe's ends are not inherited by programs that this process starts (PEP 446).
-        # Python puts the working directory first on the module path: not wherever we happen to be.
+        # With a session of its own, Ctrl-C in a terminal reaches this process only, which then
+        # decides. Programs that this process starts do not inherit the pipe's ends (PEP 446).
+        # Python puts the working directory first on the module path, so start in a fixed directory.
         self._process = subprocess.Popen(
             [sys.executable, "-m", _MODULE, str(self._owner_pid), str(parent_folder.absolute())],
             cwd="/",
@@ -77,39 +77,39 @@ class KeeperClient:
         return int(self._request(do="start", name=name, argv=list(argv), **files))
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal; nothing happens if the process has ended."""
+        """Send a signal; ignore it if the process has ended."""
         self._request(do="signal", name=name, number=int(number))
 
     def wait(self, names: Sequence[str], timeout_ms: int) -> dict[str, int]:
-        """Exit codes of those ``names`` that have ended. Waits for the first."""
+        """Wait for the first of ``names`` to end; return the exit codes of all that have ended."""
         deadline_ms = self._clock.now_ms() + timeout_ms
         while True:
             left_ms = max(0, deadline_ms - self._clock.now_ms())
-            # In slices: another thread's signal must not wait until a process ends.
+            # Wait in slices, so that another thread's signal does not wait until a process ends.
             slice_ms = min(left_ms, _WAIT_SLICE_MS)
             codes = self._request(do="wait", names=list(names), timeout_ms=slice_ms)
             if codes or slice_ms == left_ms:
                 return {name: int(code) for name, code in codes.items()}
 
     def close(self) -> None:
-        """End the keeper with all that it started. A forked child of the owner does nothing."""
+        """End the keeper and all its processes. Does nothing in a forked child of the owner."""
         if os.getpid() == self._owner_pid:
             self._close()
-            shutil.rmtree(self.folder, ignore_errors=True)  # if the keeper was itself killed
+            shutil.rmtree(self.folder, ignore_errors=True)  # if the keeper was killed
 
     def _close(self) -> None:
         with suppress(OSError):
             self._stdin.close()
         self._drain()
-        # Normally all have ended by now. The group outlives a keeper that was itself killed, and
-        # its id cannot belong to another group before wait().
+        # Normally all processes have ended by now. Their group outlives a keeper that was killed,
+        # and no other group can have its id before wait().
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._stdout.close()
 
     def _drain(self) -> None:
-        """Wait until the keeper has closed its end, which it does last."""
+        """Wait until the keeper closes its end, which is its last action."""
         descriptor = self._stdout.fileno()
         while select.select([descriptor], [], [], _CLOSE_TIMEOUT_S)[0]:
             if not os.read(descriptor, _READ_BYTES):
@@ -130,7 +130,7 @@ class KeeperClient:
             return self._receive(request_id)
 
     def _receive(self, request_id: int) -> Any:
-        """The answer to a request; answers to interrupted earlier ones are dropped."""
+        """Return the answer to a request; drop answers to earlier, interrupted requests."""
         for line in iter(self._stdout.readline, b""):
             answer = json.loads(line)
             if answer["id"] == request_id:
@@ -146,7 +146,7 @@ _KILL_TIMEOUT_MS = 30_000
 
 
 class _State(Enum):
-    """What was last done to the process; one that died by itself is found by ``wait``."""
+    """The last action on the process; ``wait`` finds a process that died by itself."""
 
     RUNNING = auto()
     PAUSED = auto()
@@ -154,7 +154,7 @@ class _State(Enum):
 
 
 class BrokerProcess:
-    """``name`` is the process's name at the keeper, ``pid`` the id of the latest process."""
+    """One broker. ``name``: its process's name at the keeper; ``pid``: its latest process."""
 
     def __init__(self, keeper: KeeperClient, broker_id: int, folder: Path) -> None:
         self._keeper = keeper
@@ -174,7 +174,7 @@ class BrokerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Running or paused."""
+        """True if the broker is running or paused."""
         return self._state is not _State.STOPPED
 
     def start(self, command: list[str]) -> None:
@@ -182,13 +182,13 @@ class BrokerProcess:
         self._state = _State.RUNNING
 
     def stop(self, timeout_ms: int) -> None:
-        """Shut down cleanly. Raises LocalKafkaError if that takes too long."""
+        """Shut down cleanly. Raises LocalKafkaError if the broker does not end in time."""
         if not self.is_alive:
             return
         self._signal(signal.SIGTERM)
         if self._state is _State.PAUSED:
             self._signal(signal.SIGCONT)
-        # Until it has ended, it counts as running: then it can still be killed.
+        # The broker counts as running until it has ended, so that it can still be killed.
         self._state = _State.RUNNING
         advice = "a shutdown needs a quorum of running nodes, kill() does not"
         self._await_end(timeout_ms, advice)
@@ -209,7 +209,7 @@ class BrokerProcess:
         self._state = _State.RUNNING
 
     def failure(self, exit_code: int) -> str:
-        """What to say about a broker that ended by itself."""
+        """Return a message about a broker that ended by itself."""
         return (
             f"broker {self.broker_id} ended by itself with code {exit_code}. The end of its log:\n"
             f"{tail_of(self.log_file)}"
@@ -236,10 +236,10 @@ _PACKAGES = ("org/apache/kafka/", "kafka/")
 
 
 def find_tool_class(jars: Sequence[Path], name: str) -> str:
-    """Full name of the class called ``name``: tools move between packages from version to version.
+    """Return the full name of the class ``name``, because tools move between Kafka's packages.
 
     A name with a dot is full already. Raises LocalKafkaError if no jar, or more than one package,
-    has it.
+    has the class.
     """
     if "." in name:
         return name
@@ -260,7 +260,7 @@ def find_tool_class(jars: Sequence[Path], name: str) -> str:
 
 # --- the Java programs of one version of Kafka ---------------------------------------------------
 
-# Kafka's own dependencies bring no logger: without one, a broker that fails logs nothing.
+# Kafka's own dependencies include no logger; without one, a failing broker logs nothing.
 LOGGER_MODULE = "org.slf4j:slf4j-simple:1.7.36"
 _FORMAT_TIMEOUT_MS = 300_000
 
@@ -277,7 +277,7 @@ def tool_jars(version: str) -> tuple[list[str], str]:
 
 
 class Toolbox:
-    """Java is looked for and jars are fetched when they are needed.
+    """Kafka's Java programs of one version. Java and jars are found when they are first needed.
 
     All methods raise LocalKafkaError.
     """
@@ -295,18 +295,18 @@ class Toolbox:
         return fetch_jars(*broker_jars(self._version))
 
     def fetch(self) -> None:
-        """What brokers need is there afterwards."""
+        """Find Java and fetch the brokers' jars."""
         assert self._java
         assert self._jars
 
     def broker_command(self, heap: str, folder: Path, jvm_options: Sequence[str]) -> list[str]:
-        """The command that runs a broker on ``folder/server.properties``."""
+        """Return the command that runs a broker on ``folder/server.properties``."""
         return settings.broker_command(self._java, self._jars, heap, folder, jvm_options)
 
     def run(
         self, keeper: KeeperClient, class_name: str, arguments: Sequence[str], timeout_ms: int
     ) -> str:
-        """What a command-line class prints on stdout. Its jars are fetched at the first call."""
+        """Run a command-line class and return its stdout. The first call fetches its jars."""
         jars = fetch_jars(*tool_jars(self._version))
         full_name = find_tool_class(jars, class_name)
         self._runs += 1
@@ -332,18 +332,18 @@ class Toolbox:
     ) -> None:
         """Prepare every data directory, all nodes at once.
 
-        scram_credentials : with which users log in, as ``--add-scram`` takes them.
+        scram_credentials: users' credentials, in the format of ``--add-scram``.
         """
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # A leading dash would be taken for an option.
+        # Join id and option, because a leading dash would look like an option.
         arguments = ["format", f"--cluster-id={cluster_id}"]
         for credential in scram_credentials:
             arguments += ["--add-scram", credential]
         for broker in brokers:
             given = [*arguments, "--config", str(broker.properties_file)]
             if scram_credentials:
-                # In a file: what stands on a command line can be read by everybody on the machine.
-                # Older Kafkas know neither the users nor such a file.
+                # Use a file, because every user of the machine can read a command line. Older
+                # Kafkas support neither SCRAM users nor a file of arguments.
                 file = write_private(broker.folder / "format.arguments", "\n".join(given))
                 given = [f"@{file}"]
             command = settings.tool_command(

@@ -1,6 +1,6 @@
-"""How a local Kafka is secured: as it is asked for, and what is made for a secured listener.
+"""Security of a local Kafka: the requested settings, and what a secured listener needs for them.
 
-Made are keys, files, brokers' settings and clients' options.
+The module creates keys, files, brokers' settings and clients' options.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority, Key
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 SECURED_LISTENER = "SECURED"
-"""The name of the listener where only one is asked for."""
+"""The default name of a single secured listener."""
 
 AUTHORIZER: Mapping[str, str] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    # The brokers themselves, and whoever uses the listener without security.
+    # The brokers themselves, and every client of the listener without security.
     "super.users": "User:ANONYMOUS",
 }
-"""Server properties for rights by ACL: a user who logs in may do nothing that no ACL allows."""
+"""Server properties for ACLs: a user who logs in may do only what an ACL allows."""
 
 _PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -36,7 +36,7 @@ _PASSWORD_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class LocalOAuth:
-    """An issuer of tokens, which the brokers ask for its keys (JWKS) and clients for a token.
+    """An issuer of tokens; brokers fetch its keys (JWKS), and clients fetch tokens.
 
     Clients log in with a user's name and password as client id and secret.
     """
@@ -53,22 +53,21 @@ def _one_user() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class LocalSecurity:
-    """One listener that only lets in who is known; on every broker.
+    """One listener on every broker that admits only known clients.
 
-    Certificates are made by an authority of its own. Listeners of brokers among each other stay
-    without security, on the loopback address; so does the one for clients without security.
+    Its own authority signs the certificates. The listeners between brokers, and the listener for
+    clients without security, stay unsecured on the loopback address.
 
-    protocol : SSL, SASL_PLAINTEXT or SASL_SSL, in small letters too.
-    mechanisms : PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI; SCRAM-SHA-512 by default.
-    users : passwords by name; by default one, alice, with a password made on the fly. With
-        ``client_auth``, each gets a certificate with the subject ``CN=<name>``.
-    client_auth : whether clients show a certificate: none, requested, required. Kafka's
-        ``ssl.client.auth``.
-    key_type : of the brokers' and the users' keys, EC or RSA.
-    authority : that signs, instead of one of the listener's own.
-    oauth : needed for OAUTHBEARER.
-    properties : further settings of the listener, without its prefix, or replacing those made here:
-        ``{"scram-sha-512.connections.max.reauth.ms": "15000"}``. GSSAPI takes its
+    protocol: SSL, SASL_PLAINTEXT or SASL_SSL, in small letters too.
+    mechanisms: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI; SCRAM-SHA-512 by default.
+    users: passwords by name; by default one user, alice, with a generated password. With
+        ``client_auth``, each user gets a certificate with the subject ``CN=<name>``.
+    client_auth: certificates of clients: none, requested, required. Kafka's ``ssl.client.auth``.
+    key_type: of the brokers' and the users' keys, EC or RSA.
+    authority: signs the certificates instead of the listener's own authority.
+    oauth: needed for OAUTHBEARER.
+    properties: further settings of the listener, without its prefix; they override the generated
+        settings: ``{"scram-sha-512.connections.max.reauth.ms": "15000"}``. GSSAPI takes its
         ``gssapi.sasl.jaas.config`` from here.
     """
 
@@ -107,7 +106,7 @@ Secured = Union[str, LocalSecurity, Mapping[str, LocalSecurity]]
 
 
 def listeners_of(security: Secured | None) -> dict[str, LocalSecurity]:
-    """By name, what is asked for. Raises ValueError for what does not exist."""
+    """Return the requested listeners by name. Raises ValueError for an unknown protocol."""
     if security is None:
         return {}
     if isinstance(security, str):
@@ -122,7 +121,7 @@ def _check_one_of(what: str, value: str, known: Sequence[str]) -> None:
         raise ValueError(f"{what} '{value}' is none of {', '.join(known)}")
 
 
-# --- what is made for a secured listener ---------------------------------------------------------
+# --- the settings and files of a secured listener ------------------------------------------------
 
 _MODULES = "org.apache.kafka.common.security"
 _OAUTH = f"{_MODULES}.oauthbearer"
@@ -133,7 +132,7 @@ _SALT_BYTES = 16
 
 
 class SecuredListener:
-    """Files are made in ``folder``, which nobody else may read, and stay where they are."""
+    """A secured listener. Its files, readable only for this user, stay in ``folder``."""
 
     def __init__(self, name: str, security: LocalSecurity, folder: Path) -> None:
         self.name = name
@@ -145,16 +144,16 @@ class SecuredListener:
 
     @property
     def authority_file(self) -> Path:
-        """What clients trust, PEM."""
+        """The PEM file of the authority, the clients' trust store."""
         return self._folder / "authority.pem"
 
     @property
     def broker_file(self) -> Path:
-        """The brokers' key and certificates, PEM."""
+        """The PEM file of the brokers' key and certificates."""
         return self._folder / "broker.pem"
 
     def user_file(self, user: str) -> Path:
-        """A user's key and certificates, PEM."""
+        """Return the PEM file of a user's key and certificates."""
         return self._folder / f"user-{user}.pem"
 
     def _write_certificates(self, authority: Authority) -> None:
@@ -170,17 +169,17 @@ class SecuredListener:
     # --- for brokers ---------------------------------------------------------------------------
 
     def broker_properties(self) -> dict[str, str]:
-        """Settings with the listener's prefix."""
+        """Return the brokers' settings with the listener's prefix."""
         own = {**self._tls_of_brokers(), **self._sasl_of_brokers(), **self.security.properties}
         return {f"listener.name.{self.name.lower()}.{key}": value for key, value in own.items()}
 
     def called_urls(self) -> list[str]:
-        """What brokers, and clients on a JVM, call."""
+        """Return the URLs that brokers, and clients on a JVM, call."""
         oauth = self.security.oauth
         return [] if oauth is None else [oauth.jwks_url, oauth.token_url]
 
     def scram_credentials(self) -> list[str]:
-        """Each user's, as ``kafka-storage format --add-scram`` takes it; no password in clear."""
+        """Return ``kafka-storage format --add-scram`` arguments, without passwords in clear."""
         if not self.security.has_sasl:
             return []
         return [
@@ -213,7 +212,7 @@ class SecuredListener:
     # --- for clients ---------------------------------------------------------------------------
 
     def client_properties(self, user: str | None, mechanism: str | None) -> dict[str, str]:
-        """What a client of Kafka's needs besides the address."""
+        """Return the client properties of a Kafka client, without the address."""
         users = self.security.users
         name = next(iter(users)) if user is None else user
         if name not in users:
@@ -232,13 +231,13 @@ class SecuredListener:
 
 
 def allowed_urls(listeners: Iterable[SecuredListener]) -> list[str]:
-    """JVM options: Kafka 3.9.1 and newer call no other URLs than those."""
+    """Return JVM options: Kafka 3.9.1 and newer call no other URLs than those in them."""
     urls = [url for listener in listeners for url in listener.called_urls()]
     return [f"-D{_OAUTH_URLS}={','.join(urls)}"] if urls else []
 
 
 def jaas_config(module: str, options: Mapping[str, str]) -> str:
-    """The text of ``sasl.jaas.config``. ``module``: its class."""
+    """Return the text of ``sasl.jaas.config``. ``module``: its class."""
     escaped = {k: v.replace("\\", "\\\\").replace('"', '\\"') for k, v in options.items()}
     return " ".join([module, "required", *(f'{k}="{v}"' for k, v in escaped.items())]) + ";"
 

@@ -1,4 +1,4 @@
-"""What a broker is told: its version, server.properties and JVM arguments. Pure."""
+"""A broker's version, server.properties and JVM arguments. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_kafka_sink.localkafka.errors import LocalKafkaError
 
 DEFAULT_VERSION = "4.3.0"
 KNOWN_VERSIONS = ("3.3.2", "3.9.1", "4.0.2", "4.1.2", "4.3.0")
-"""Those that the project's own tests run."""
+"""The versions that the project's own tests run."""
 _OLDEST = (3, 3)
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
 
 
 def check_version(version: str) -> str:
-    """``version`` itself. Raises LocalKafkaError if it is no version, or too old."""
+    """Return ``version``. Raises LocalKafkaError if it is not a version, or too old."""
     match = _VERSION.fullmatch(version)
     known = ", ".join(KNOWN_VERSIONS)
     if match is None:
@@ -46,11 +46,14 @@ FAST_FAILOVER: Mapping[str, str] = {
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "250",
 }
-"""Server properties for tests that kill brokers. By default it takes 9 s until a dead broker's
-partitions get other leaders, and as long until the broker itself may come back. Not a default here:
-on a machine with too little CPU, a broker that is only slow would count as dead."""
+"""Server properties for tests that kill brokers.
 
-# As kafka-run-class.sh starts brokers, so that measurements hold.
+By default, the partitions of a dead broker get other leaders after 9 s, and the broker may return
+no earlier. The short times are no default here: on a machine with too little CPU, a slow broker
+would count as dead.
+"""
+
+# kafka-run-class.sh starts brokers with these options; with others, measurements would differ.
 _BROKER_JVM = (
     "-server",
     "-XX:+UseG1GC",
@@ -58,7 +61,7 @@ _BROKER_JVM = (
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
 )
-# A tool runs for a second: compile little, collect simply.
+# A tool runs for a second, so little compiling and a simple collector are best.
 _TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _LOGGER = "org.slf4j.simpleLogger"
 
@@ -77,10 +80,10 @@ def server_properties(
     log_directory: Path,
     advertised: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """A combined node for tests: broker and controller in one.
+    """Return the settings of a combined node for tests, both broker and controller.
 
     ``protocols``: security protocol by listener name. ``advertised``: ``host:port`` by listener
-    name, where clients shall not connect to the listener itself.
+    name, if clients shall not connect to the listener itself.
     """
     mine = ports[broker_id]
     replicas = min(3, len(ports))
@@ -115,18 +118,18 @@ TEST_PROPERTIES: Mapping[str, str] = {
     "auto.create.topics.enable": "true",
     "controlled.shutdown.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
-    # 50 each by default: seconds of start-up for the first consumer or transaction.
+    # The default of 50 each costs the first consumer or transaction seconds of start-up.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
-    # Test data may carry any timestamp; a week's retention would delete old ones in half a minute.
+    # Test data may have any timestamp; a week's retention would delete old data in half a minute.
     "log.retention.ms": "-1",
-    # 128 MB of heap by default.
+    # The default takes 128 MB of heap.
     "log.cleaner.dedupe.buffer.size": "2097152",
 }
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """The text of a Java properties file."""
+    """Return the text of a Java properties file."""
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items())
 
 
@@ -139,7 +142,7 @@ def _escape(text: str) -> str:
 
 
 def _escape_character(character: str) -> str:
-    """Java reads the file as Latin-1: anything but ASCII becomes ``\\uXXXX`` per UTF-16 unit."""
+    """Escape one character. Java reads Latin-1, so others become ``\\uXXXX`` per UTF-16 unit."""
     if character <= "~":
         return _ESCAPES.get(character, character)
     units = character.encode("utf-16-be")
@@ -149,7 +152,7 @@ def _escape_character(character: str) -> str:
 def broker_command(
     java: str, jars: Sequence[Path], heap: str, folder: Path, jvm_options: Sequence[str]
 ) -> list[str]:
-    """The command that runs ``kafka.Kafka`` on ``folder/server.properties``."""
+    """Return the command that runs ``kafka.Kafka`` on ``folder/server.properties``."""
     options = [*_BROKER_JVM, f"-Xmx{heap}", *_common_options(folder, "info"), *jvm_options]
     return [java, *options, *_class_path(jars), "kafka.Kafka", str(folder / "server.properties")]
 
@@ -157,7 +160,7 @@ def broker_command(
 def tool_command(
     java: str, jars: Sequence[Path], folder: Path, class_name: str, arguments: Sequence[str]
 ) -> list[str]:
-    """The command that runs one of Kafka's command-line classes."""
+    """Return the command that runs one of Kafka's command-line classes."""
     options = [*_TOOL_JVM, *_common_options(folder, "warn")]
     return [java, *options, *_class_path(jars), class_name, *arguments]
 
@@ -169,13 +172,13 @@ def _class_path(jars: Sequence[Path]) -> list[str]:
 def _common_options(folder: Path, log_level: str) -> list[str]:
     return [
         "-Djava.awt.headless=true",
-        # Files that a killed JVM would leave in the system's temporary folder.
+        # A killed JVM would leave these files in the system's temporary folder.
         "-XX:-UsePerfData",
         f"-Djava.io.tmpdir={folder}",
         f"-D{_LOGGER}.defaultLogLevel={log_level}",
         f"-D{_LOGGER}.showDateTime=true",
         f"-D{_LOGGER}.dateTimeFormat=[yyyy-MM-dd HH:mm:ss,SSS]",
-        # Hundreds of lines that repeat the configuration.
+        # These loggers repeat the configuration in hundreds of lines.
         f"-D{_LOGGER}.log.org.apache.kafka.common.config.AbstractConfig=warn",
         f"-D{_LOGGER}.log.kafka.server.KafkaConfig=warn",
     ]
