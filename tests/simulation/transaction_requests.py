@@ -228,7 +228,7 @@ class TransactionRequests:
             reply(response)
             return
         response.transaction_states = [
-            list_transactions.TransactionState(m.transactional_id, m.producer_id, m.state)
+            list_transactions.ListedTransaction(m.transactional_id, m.producer_id, m.state)
             for m in (entry.metadata for entry in coordinator.entries())
             if self._passes(m, request)
             and (pattern is None or pattern.fullmatch(m.transactional_id))

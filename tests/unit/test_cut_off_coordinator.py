@@ -36,7 +36,7 @@ from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsResponse,
 )
 from spark_kafka_sink.protocol.messages.list_transactions import (
-    TransactionState as ListedTransaction,
+    ListedTransaction,
 )
 from spark_kafka_sink.protocol.messages.metadata import (
     MetadataRequest,

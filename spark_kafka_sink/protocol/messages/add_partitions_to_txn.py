@@ -46,6 +46,12 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest(Request):
+    """AddPartitionsToTxn (24): the coordinator notes partitions of a transaction. Versions 0-3.
+
+    Version 2 brought the error PRODUCER_FENCED. Versions 4 and 5 are spoken between brokers only;
+    where transaction.version is 2, a produce request itself adds its partitions (KIP-890).
+    """
+
     api_key = 24
     min_version = 0
     max_version = 3

@@ -50,6 +50,8 @@ class ApiVersionsResponse(Message):
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request):
+    """ApiVersions (18): what a broker speaks. Versions 0-4; KIP-35, KIP-511, KIP-584."""
+
     api_key = 18
     min_version = 0
     max_version = 4

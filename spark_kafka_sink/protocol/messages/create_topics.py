@@ -75,6 +75,8 @@ class CreatableTopic:
 
 @dataclass(slots=True)
 class CreateTopicsRequest(Request):
+    """CreateTopics (19). Versions 2-7; KIP-4, KIP-464, KIP-525."""
+
     api_key = 19
     min_version = 2
     max_version = 7

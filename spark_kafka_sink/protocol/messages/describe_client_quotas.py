@@ -53,7 +53,10 @@ class QuotaComponent:
 
 @dataclass(slots=True)
 class DescribeClientQuotasRequest(Request):
-    """strict: without entries that have other entities beside those asked for."""
+    """DescribeClientQuotas (48): what brokers grant to users and clients. Versions 0-1; KIP-546.
+
+    strict: without entries that have other entities beside those asked for.
+    """
 
     api_key = 48
     min_version = 0

@@ -66,6 +66,12 @@ class DescribeConfigsResource:
 
 @dataclass(slots=True)
 class DescribeConfigsRequest(Request):
+    """DescribeConfigs (32): settings of topics and brokers. Versions 1-4.
+
+    Version 1 brought the source of a value and its synonyms (KIP-226), 3 type and documentation
+    (KIP-569).
+    """
+
     api_key = 32
     min_version = 1
     max_version = 4

@@ -50,6 +50,9 @@ class TopicRequest:
 
 @dataclass(slots=True)
 class DescribeProducersRequest(Request):
+    """DescribeProducers (61): who writes to a partition, as its leader knows. Version 0;
+    KIP-664."""
+
     api_key = 61
     min_version = 0
     max_version = 0

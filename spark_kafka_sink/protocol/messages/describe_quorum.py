@@ -65,6 +65,12 @@ class DescribeQuorumRequestTopic:
 
 @dataclass(slots=True)
 class DescribeQuorumRequest(Request):
+    """DescribeQuorum (55): the replicas of the controllers' log. Versions 0-1; KIP-595, KIP-836.
+
+    Version 1 brought the replicas' times. Those of the leader are its own clock's, at the moment of
+    the answer: the only time of a broker that any client may ask for.
+    """
+
     api_key = 55
     min_version = 0
     max_version = 1

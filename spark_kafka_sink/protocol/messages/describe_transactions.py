@@ -38,6 +38,9 @@ class DescribeTransactionsResponse(Message):
 
 @dataclass(slots=True)
 class DescribeTransactionsRequest(Request):
+    """DescribeTransactions (65): what a coordinator knows of transactional ids. Version 0;
+    KIP-664."""
+
     api_key = 65
     min_version = 0
     max_version = 0

@@ -31,6 +31,13 @@ class EndTxnResponse(Message):
 
 @dataclass(slots=True)
 class EndTxnRequest(Request):
+    """EndTxn (26): commit or abort a transaction. Versions 0-5.
+
+    Version 2 brought the error PRODUCER_FENCED, 4 TRANSACTION_ABORTABLE, 5 the epoch that goes up
+    with every transaction, which the answer tells (KIP-890). A broker takes version 5 only where
+    transaction.version is 2.
+    """
+
     api_key = 26
     min_version = 0
     max_version = 5

@@ -110,7 +110,14 @@ class ForgottenTopic:
 
 @dataclass(slots=True)
 class FetchRequest(Request):
-    """The defaults are those of a reader without a fetch session."""
+    """Fetch (1): record batches from the leaders of their partitions. Versions 4-12.
+
+    Version 4 brought record batches v2 and isolation levels (KIP-98), 7 fetch sessions (KIP-227), 9
+    leader epochs (KIP-320), 10 zstd (KIP-110), 11 followers to read from (KIP-392), 12 tagged
+    fields. Version 13 names topics by id (KIP-516), which a reader of single topics can do without.
+
+    The defaults are those of a reader without a fetch session.
+    """
 
     api_key = 1
     min_version = 4

@@ -45,6 +45,12 @@ class FindCoordinatorResponse(Message):
 
 @dataclass(slots=True)
 class FindCoordinatorRequest(Request):
+    """FindCoordinator (10): the broker that coordinates a transactional id. Versions 1-6.
+
+    Version 1 brought the key's type (KIP-98), 4 several keys at once (KIP-699), 5 the error
+    TRANSACTION_ABORTABLE (KIP-890). Version 0 knows consumer groups only.
+    """
+
     api_key = 10
     min_version = 1
     max_version = 6

@@ -35,6 +35,11 @@ class GetTelemetrySubscriptionsResponse(Message):
 
 @dataclass(slots=True)
 class GetTelemetrySubscriptionsRequest(Request):
+    """GetTelemetrySubscriptions (71): which metrics of a client brokers want. Version 0; KIP-714.
+
+    Brokers offer it only where a plugin takes what clients push.
+    """
+
     api_key = 71
     min_version = 0
     max_version = 0

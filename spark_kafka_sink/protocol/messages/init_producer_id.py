@@ -22,6 +22,8 @@ class InitProducerIdResponse(Message):
 
 @dataclass(slots=True)
 class InitProducerIdRequest(Request):
+    """InitProducerId (22): a producer id and epoch. Versions 0-5; KIP-98, KIP-360, KIP-890."""
+
     api_key = 22
     min_version = 0
     max_version = 5

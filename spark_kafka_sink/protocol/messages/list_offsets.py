@@ -58,6 +58,12 @@ class ListOffsetsTopic:
 
 @dataclass(slots=True)
 class ListOffsetsRequest(Request):
+    """ListOffsets (2): the offset of a partition's beginning, end or a timestamp. Versions 1-11.
+
+    Version 2 brought the isolation level (KIP-98), 4 leader epochs (KIP-320), 10 the timeout of
+    remote storage (KIP-1075). Versions 7, 8, 9 and 11 only brought more special timestamps.
+    """
+
     api_key = 2
     min_version = 1
     max_version = 11

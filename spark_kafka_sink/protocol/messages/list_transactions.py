@@ -12,7 +12,7 @@ from spark_kafka_sink.protocol.types import INT16, INT32, INT64, STRING, TEXT, A
 
 
 @dataclass(slots=True)
-class TransactionState:
+class ListedTransaction:
     transactional_id: str = wire(STRING)
     producer_id: int = wire(INT64)
     transaction_state: str = wire(TEXT)
@@ -28,11 +28,18 @@ class ListTransactionsResponse(Message):
     throttle_time_ms: int = wire(INT32)
     error_code: int = wire(INT16)
     unknown_state_filters: list[str] = wire(ArrayOf(STRING))
-    transaction_states: list[TransactionState] = wire(ArrayOf(TransactionState))
+    transaction_states: list[ListedTransaction] = wire(ArrayOf(ListedTransaction))
 
 
 @dataclass(slots=True)
 class ListTransactionsRequest(Request):
+    """ListTransactions (66): the transactional ids that a broker coordinates. Versions 0-2;
+    KIP-664.
+
+    Version 1 brought the filter by duration (KIP-994), 2 the one by a pattern of the id (KIP-1152).
+    Filters that are empty let everything through.
+    """
+
     api_key = 66
     min_version = 0
     max_version = 2

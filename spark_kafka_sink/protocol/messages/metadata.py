@@ -71,6 +71,12 @@ class MetadataRequestTopic:
 
 @dataclass(slots=True)
 class MetadataRequest(Request):
+    """Metadata (3): brokers, topics, partition leaders. Versions 1-13.
+
+    Version 0 asks for all topics where later versions ask for none, and no broker since 0.10 needs
+    it.
+    """
+
     api_key = 3
     min_version = 1
     max_version = 13

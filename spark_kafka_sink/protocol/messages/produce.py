@@ -98,6 +98,13 @@ class TopicProduceData:
 
 @dataclass(slots=True)
 class ProduceRequest(Request):
+    """Produce (0): record batches to the leaders of their partitions. Versions 3-13.
+
+    Version 3 brought record batches v2, 7 zstd, 8 record errors (KIP-467), 10 the new leader in the
+    answer (KIP-951), 12 implicit AddPartitionsToTxn (KIP-890), 13 topic ids instead of names
+    (KIP-516).
+    """
+
     api_key = 0
     min_version = 3
     max_version = 13

@@ -22,6 +22,8 @@ class PushTelemetryResponse(Message):
 
 @dataclass(slots=True)
 class PushTelemetryRequest(Request):
+    """PushTelemetry (72): metrics of this client, as OTLP's MetricsData. Version 0; KIP-714."""
+
     api_key = 72
     min_version = 0
     max_version = 0

@@ -34,6 +34,12 @@ class SaslAuthenticateResponse(Message):
 
 @dataclass(slots=True, repr=False)
 class SaslAuthenticateRequest(Request):
+    """SaslAuthenticate (36): one message of a SASL conversation. Versions 0-2.
+
+    Version 1 brought the session's lifetime (KIP-368). The bytes may hold a password: neither
+    request nor response shows them.
+    """
+
     api_key = 36
     min_version = 0
     max_version = 2

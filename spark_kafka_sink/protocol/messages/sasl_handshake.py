@@ -25,6 +25,11 @@ class SaslHandshakeResponse(Message):
 
 @dataclass(slots=True)
 class SaslHandshakeRequest(Request):
+    """SaslHandshake (17): which mechanism a connection is authenticated by. Version 1.
+
+    Version 0 means tokens without Kafka's framing afterwards, and is not spoken.
+    """
+
     api_key = 17
     min_version = 1
     max_version = 1
