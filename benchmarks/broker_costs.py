@@ -18,8 +18,8 @@ from benchmarks import harness
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.localkafka import LocalKafka, LocalSecurity
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataRequestTopic
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.protocol.schema import Request
 
 _ROUNDS = 8

@@ -23,30 +23,28 @@ from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.security_config import PLAINTEXT, SecurityConfig
-from spark_kafka_sink.protocol.messages.describe_client_quotas import (
+from spark_kafka_sink.protocol.messages.inspection import (
     MATCH_DEFAULT,
     MATCH_EXACT,
     MATCH_SPECIFIED,
+    METADATA_TOPIC,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-    QuotaComponent,
-    QuotaEntity,
-    QuotaEntry,
-)
-from spark_kafka_sink.protocol.messages.describe_quorum import (
-    METADATA_TOPIC,
     DescribeQuorumRequest,
     DescribeQuorumRequestPartition,
     DescribeQuorumRequestTopic,
     DescribeQuorumResponse,
+    QuotaComponent,
+    QuotaEntity,
+    QuotaEntry,
 )
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     NO_AUTHORIZED_OPERATIONS,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
+from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.transactions.log_topic import check_brokers, is_log_topic_there
 
 # --- addresses: those of the options, and those that brokers advertise ---------------------------

@@ -19,8 +19,7 @@ from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.producer_keys import ACKS_ALL
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.protocol.messages.describe_configs import TOPIC_RESOURCE
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
+from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponsePartition
 
 _MIN_ISR = "min.insync.replicas"
 _CODEC = "compression.type"

@@ -29,25 +29,21 @@ from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of
-from spark_kafka_sink.protocol.messages.create_topics import (
+from spark_kafka_sink.protocol.connection import Converse
+from spark_kafka_sink.protocol.messages.topics import (
+    TOPIC_RESOURCE,
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from spark_kafka_sink.protocol.messages.describe_configs import (
-    TOPIC_RESOURCE,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.security.security import CLEAR_TEXT, Security
 

@@ -35,7 +35,7 @@ from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.protocol.api import BrokerApiVersions
-from spark_kafka_sink.protocol.sasl import Converse
+from spark_kafka_sink.protocol.connection import Converse
 from spark_kafka_sink.protocol.schema import Message, Request
 
 SILENT_MS = 250

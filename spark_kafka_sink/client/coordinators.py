@@ -27,15 +27,13 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.blocking import BlockingClient, Call
 from spark_kafka_sink.protocol.api import BrokerApiVersions
 from spark_kafka_sink.protocol.connection import SOFTWARE_NAME
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.transactions import (
+    BATCHED_VERSION,
+    TRANSACTION_KEY_TYPE,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
-)
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    BATCHED_VERSION,
-    TRANSACTION_KEY_TYPE,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

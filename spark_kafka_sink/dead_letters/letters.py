@@ -22,7 +22,7 @@ from spark_kafka_sink.base.printable import MOST_SHOWN
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns.faults import CAUSES
-from spark_kafka_sink.protocol.messages import fetch
+from spark_kafka_sink.protocol.messages import inspection
 from spark_kafka_sink.record.record_reader import ReadBatch, Record, read_batches
 from spark_kafka_sink.transactions.log_partition import LogPartition, bytes_of
 
@@ -32,7 +32,7 @@ from spark_kafka_sink.transactions.log_partition import LogPartition, bytes_of
 class CommittedPartition(LogPartition):
     """Reads up to the last stable offset, without records of transactions that were aborted."""
 
-    isolation_level = fetch.READ_COMMITTED
+    isolation_level = inspection.READ_COMMITTED
 
     def records(self, first: int, end: int, timeout_ms: int) -> Iterator[Record]:
         """From offset ``first`` to before ``end``. timeout_ms: for each answer of the leader
@@ -58,7 +58,7 @@ class CommittedPartition(LogPartition):
                 attempts += 1
 
 
-def _committed(found: fetch.PartitionData) -> Iterator[ReadBatch]:
+def _committed(found: inspection.PartitionData) -> Iterator[ReadBatch]:
     """All batches; those that are control batches, or were aborted, without their records."""
     begun = sorted((a.first_offset, a.producer_id) for a in found.aborted_transactions or ())
     aborted: set[int] = set()

@@ -33,8 +33,9 @@ from spark_kafka_sink.localkafka.security import (
 )
 from spark_kafka_sink.localkafka.settings import DEFAULT_VERSION, check_version
 from spark_kafka_sink.network.transport import SelectorNetwork
-from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,

@@ -38,15 +38,15 @@ from spark_kafka_sink.network.node_connection import (
     OnComplete,
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions
-from spark_kafka_sink.protocol.authentication import Authentication
 from spark_kafka_sink.protocol.connection import (
+    Authentication,
     Connection,
+    Converse,
     InFlightRequest,
     Outgoing,
     ResponseReceived,
     Usable,
 )
-from spark_kafka_sink.protocol.sasl import Converse
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
 

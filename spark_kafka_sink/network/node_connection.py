@@ -1,7 +1,7 @@
 """The connection to one node: its state, its addresses, its back-off, its requests in flight.
 
 The states are a table, ``TRANSITIONS``. A TLS handshake is a part of CONNECTING; what is said while
-NEGOTIATING and REAUTHENTICATING, the table in ``protocol/stages.py`` has.
+NEGOTIATING and REAUTHENTICATING, the table in ``protocol/connection.py`` has.
 
 Source: ``ClusterConnectionStates``, ``InFlightRequests``.
 """
@@ -19,8 +19,7 @@ from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions
-from spark_kafka_sink.protocol.authentication import NEVER_MS
-from spark_kafka_sink.protocol.connection import Connection, InFlightRequest
+from spark_kafka_sink.protocol.connection import NEVER_MS, Connection, InFlightRequest
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.protocol.types import Buffer
 

@@ -35,7 +35,7 @@ from spark_kafka_sink.producer.transaction_manager import (
     TransactionManager,
     TransactionSettings,
 )
-from spark_kafka_sink.protocol.messages.init_producer_id import (
+from spark_kafka_sink.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )

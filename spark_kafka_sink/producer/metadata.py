@@ -27,7 +27,7 @@ from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.monitor import Monitor
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -23,7 +23,7 @@ from spark_kafka_sink.producer.appender import Appender
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering
-from spark_kafka_sink.protocol.messages.produce import PartitionProduceResponse
+from spark_kafka_sink.protocol.messages.topics import PartitionProduceResponse
 from spark_kafka_sink.record.record_reader import Record
 
 MESSAGE_TOO_LARGE = error_named("MESSAGE_TOO_LARGE")

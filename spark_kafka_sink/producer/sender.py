@@ -51,7 +51,7 @@ from spark_kafka_sink.producer.refusals import (
 from spark_kafka_sink.producer.sequences import BatchNumbering
 from spark_kafka_sink.producer.telemetry import Telemetry
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION, BrokerApiVersions
-from spark_kafka_sink.protocol.messages.produce import (
+from spark_kafka_sink.protocol.messages.topics import (
     ADDS_PARTITIONS_VERSION,
     TOPIC_IDS_VERSION,
     PartitionProduceData,

@@ -36,12 +36,10 @@ from spark_kafka_sink.producer.telemetry_subscription import (
     Watched,
     pause_after,
 )
-from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+from spark_kafka_sink.protocol.messages.client import (
     NO_INSTANCE,
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
-)
-from spark_kafka_sink.protocol.messages.push_telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )

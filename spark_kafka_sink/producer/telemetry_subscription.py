@@ -17,7 +17,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.producer.accumulator import RecordAccumulator
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.metrics import TaskTotals
-from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+from spark_kafka_sink.protocol.messages.client import (
     NO_INSTANCE,
     GetTelemetrySubscriptionsResponse,
 )

@@ -47,24 +47,18 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ClientResponse, OnComplete
 from spark_kafka_sink.producer.metadata import Metadata
 from spark_kafka_sink.producer.sequences import TransactionState
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-)
-from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-)
-from spark_kafka_sink.protocol.messages.describe_transactions import (
-    TransactionState as DescribedTransaction,
-)
-from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    TransactionState as DescribedTransaction,
 )
 from spark_kafka_sink.protocol.schema import Request
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import RemoteProtocolError, UnsupportedVersionError
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest, ApiVersionsResponse
 
 IMPLICIT_PARTITIONS_VERSION = 2
 """transaction.version from which a produce request adds its partitions to the transaction, and the

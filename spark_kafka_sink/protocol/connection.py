@@ -1,43 +1,287 @@
-"""One Kafka connection without I/O: requests become buffers, bytes become events.
+"""One Kafka connection without I/O: its stages, its SASL authentication, its requests.
 
-It begins with requests of its own: ApiVersions, and where it is authenticated, SaslHandshake and
-SaslAuthenticate; these two again before the session ends. ``stages.py`` has the order. What the
-connection itself has to send comes as :class:`Outgoing`; when others may send, as :class:`Usable`.
+Requests become buffers, bytes become events. It begins with requests of its own: ApiVersions, and
+where it is authenticated, SaslHandshake and SaslAuthenticate; these two again before the session
+ends. ``STAGE_CHANGES`` has the order. What the connection itself has to send comes as
+:class:`Outgoing`; when others may send, as :class:`Usable`. SASL is a conversation of bytes: the
+mechanisms are in ``security/``.
 
 A broker answers the requests of a connection in the order in which it got them. Whatever breaks
 that (a foreign correlation id, an impossible size, bytes that are no answer) raises
 RemoteProtocolError, after which the connection must be closed, as after AuthenticationError.
 
-Style: sans-I/O, as h11 and kafka-python's parser. Source: ``NetworkReceive``, ``InFlightRequests``.
+Style: sans-I/O, as h11 and kafka-python's parser. Source: ``NetworkReceive``, ``InFlightRequests``,
+``SaslClientAuthenticator.SaslState``; KIP-43, KIP-152, KIP-368.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Union
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol, Union
 
 from spark_kafka_sink import __version__
+from spark_kafka_sink.base.backoff import RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     LocalProtocolError,
     RemoteProtocolError,
     error_for_code,
 )
+from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.protocol import api
-from spark_kafka_sink.protocol.authentication import NEVER_MS, Authentication
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.sasl_authenticate import (
+from spark_kafka_sink.protocol.messages.client import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-)
-from spark_kafka_sink.protocol.messages.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
 from spark_kafka_sink.protocol.schema import Message, Request
-from spark_kafka_sink.protocol.stages import Stage, Step, stage_after
 from spark_kafka_sink.protocol.types import Buffer
+
+
+class Conversation(Protocol):
+    """One authentication of one connection. Source: ``SaslClient`` of Java."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism's name on the wire, for SaslHandshake."""
+        ...
+
+    def first(self) -> bytes:
+        """The first message to the broker."""
+        ...
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """The message that answers the broker's; None when there is nothing more to be said.
+
+        After None the broker is authenticated as far as the mechanism does that. Raises
+        AuthenticationError when the broker's message is wrong (a SCRAM signature that does not
+        match), or tells a refusal that has no answer.
+        """
+        ...
+
+
+Converse = Callable[[str], Conversation]
+"""Begins a conversation with the broker of this host name. Raises AuthenticationError when there
+are no credentials. Does not wait for anything slow, as tokens are fetched beforehand; only GSSAPI's
+first message asks the KDC.
+"""
+
+
+class Stage(Enum):
+    """What is being talked about. Only READY takes requests that are not the connection's own."""
+
+    NEW = auto()
+    CHECKING_API_VERSIONS = auto()
+    CHOOSING_MECHANISM = auto()
+    AUTHENTICATING = auto()
+    READY = auto()
+    CHOOSING_MECHANISM_AGAIN = auto()
+    AUTHENTICATING_AGAIN = auto()
+
+
+class Step(Enum):
+    """What the connection does next: three requests of its own, or nothing more."""
+
+    ASK_VERSIONS = auto()
+    CHOOSE_MECHANISM = auto()
+    AUTHENTICATE = auto()
+    FINISH = auto()
+
+
+class StageChange(NamedTuple):
+    """In ``stage`` ``step`` leads to ``next_stage``, because of ``reason``."""
+
+    stage: Stage
+    step: Step
+    next_stage: Stage
+    reason: str
+
+
+_S, _T = Stage, Step
+STAGE_CHANGES = (
+    StageChange(
+        _S.NEW, _T.ASK_VERSIONS, _S.CHECKING_API_VERSIONS, "answered before authentication, too"
+    ),
+    StageChange(
+        _S.CHECKING_API_VERSIONS,
+        _T.ASK_VERSIONS,
+        _S.CHECKING_API_VERSIONS,
+        "the broker does not know the version it was asked in",
+    ),
+    StageChange(
+        _S.CHECKING_API_VERSIONS, _T.FINISH, _S.READY, "nobody has to be authenticated by SASL"
+    ),
+    StageChange(
+        _S.CHECKING_API_VERSIONS,
+        _T.CHOOSE_MECHANISM,
+        _S.CHOOSING_MECHANISM,
+        "until SASL is done the broker ends the connection at any other request",
+    ),
+    StageChange(
+        _S.CHOOSING_MECHANISM, _T.AUTHENTICATE, _S.AUTHENTICATING, "the broker has the mechanism"
+    ),
+    StageChange(
+        _S.AUTHENTICATING, _T.AUTHENTICATE, _S.AUTHENTICATING, "the broker's message has an answer"
+    ),
+    StageChange(_S.AUTHENTICATING, _T.FINISH, _S.READY, "there is nothing more to be said"),
+    StageChange(
+        _S.READY,
+        _T.CHOOSE_MECHANISM,
+        _S.CHOOSING_MECHANISM_AGAIN,
+        "the session ends soon; earlier requests may still be answered (KIP-368)",
+    ),
+    StageChange(
+        _S.CHOOSING_MECHANISM_AGAIN,
+        _T.AUTHENTICATE,
+        _S.AUTHENTICATING_AGAIN,
+        "the broker has the mechanism",
+    ),
+    StageChange(
+        _S.AUTHENTICATING_AGAIN,
+        _T.AUTHENTICATE,
+        _S.AUTHENTICATING_AGAIN,
+        "the broker's message has an answer",
+    ),
+    StageChange(_S.AUTHENTICATING_AGAIN, _T.FINISH, _S.READY, "there is nothing more to be said"),
+)
+_NEXT = {(stage, step): next_stage for stage, step, next_stage, _ in STAGE_CHANGES}
+
+
+def stage_after(stage: Stage, step: Step) -> Stage:
+    """Raises LocalProtocolError where nothing follows: this side made a mistake."""
+    next_stage = _NEXT.get((stage, step))
+    if next_stage is None:
+        raise LocalProtocolError(f"{step.name} while {stage.name}")
+    return next_stage
+
+
+NEVER_MS = 2**63 - 1
+"""An instant that does not come."""
+
+# Within a second of the one before, brokers do not take an authentication for a new one.
+_LEAST_INTERVAL_MS = 1_100
+# When to authenticate again: the part of the lifetime that is over, at least and at most.
+_EARLIEST, _LATEST = 0.85, 0.95
+
+_MECHANISM_NOT_THERE = "UNSUPPORTED_SASL_MECHANISM"
+_NO_SASL = "ILLEGAL_SASL_STATE"
+_REFUSED = "SASL_AUTHENTICATION_FAILED"
+
+_USER_AND_PASSWORD = (
+    "check kafka.sasl.jaas.config, or kafka.sasl.username and kafka.sasl.password, and that the "
+    "brokers know the user"
+)
+_TOKEN = (
+    "the brokers do not tell clients why they refuse a token; their log does: issuer, audience, "
+    "scope, signature, expiry"
+)
+_ADVICE = {
+    "PLAIN": _USER_AND_PASSWORD,
+    "SCRAM-SHA-256": _USER_AND_PASSWORD,
+    "SCRAM-SHA-512": _USER_AND_PASSWORD,
+    "OAUTHBEARER": _TOKEN,
+    "AWS_MSK_IAM": "check the AWS credentials, and that their policy has kafka-cluster:Connect",
+    # The client's own principal and key are right: for them, the KDC has given a ticket.
+    "GSSAPI": "the broker does not accept the ticket, and its log says why: the clocks of this "
+    "machine, of the KDC and of the broker may differ by 5 minutes only (NTP); the broker must "
+    "have the KDC's key of its principal, whose first part is kafka.sasl.kerberos.service.name",
+}
+
+
+class Session(NamedTuple):
+    """For how long a connection is authenticated.
+
+    renew_at_ms: from when on to authenticate again before the next request
+    ends_at_ms: from when on the broker ends the connection instead of answering
+    """
+
+    renew_at_ms: int
+    ends_at_ms: int
+
+    @classmethod
+    def of(cls, began_at_ms: int, told_at_ms: int, lifetime_ms: int, rng: RandomSource) -> Session:
+        """``lifetime_ms``: as the broker told it, 0 for none. It began between these instants."""
+        if lifetime_ms <= 0:
+            return UNLIMITED
+        part = _EARLIEST + (_LATEST - _EARLIEST) * rng.random()
+        ends_at_ms = began_at_ms + lifetime_ms
+        renew_at_ms = max(began_at_ms + round(lifetime_ms * part), told_at_ms + _LEAST_INTERVAL_MS)
+        return cls(min(renew_at_ms, ends_at_ms), ends_at_ms)
+
+
+UNLIMITED = Session(NEVER_MS, NEVER_MS)
+
+
+class Authentication:
+    """The conversations of one connection, one after the other."""
+
+    def __init__(self, converse: Callable[[], Conversation], rng: RandomSource) -> None:
+        """``converse``: begins a conversation; raises AuthenticationError without credentials."""
+        self._converse = converse
+        self._rng = rng
+        self._conversation: Conversation | None = None
+        self.session = UNLIMITED
+
+    def begin(self) -> SaslHandshakeRequest:
+        """The request that names the mechanism."""
+        self._conversation = self._converse()
+        return SaslHandshakeRequest(self._conversation.mechanism)
+
+    def chosen(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
+        """The first message of the conversation, if the broker has the mechanism."""
+        conversation = self._current()
+        error = error_for_code(response.error_code)
+        if error.name == _MECHANISM_NOT_THERE:
+            enabled = shown(", ".join(response.mechanisms)) or "none"
+            raise AuthenticationError(
+                f"this listener does not have the SASL mechanism {conversation.mechanism}; enabled "
+                f"there: {enabled}. Set kafka.sasl.mechanism to one of these"
+            )
+        if error.name == _NO_SASL:
+            raise AuthenticationError(
+                "this listener has no SASL: use kafka.security.protocol=SSL, or PLAINTEXT where it "
+                "is in clear text"
+            )
+        if response.error_code:
+            raise RemoteProtocolError(f"SaslHandshake: {error}")
+        return SaslAuthenticateRequest(conversation.first())
+
+    def answered(
+        self, response: SaslAuthenticateResponse, asked_at_ms: int, now_ms: int
+    ) -> SaslAuthenticateRequest | None:
+        """The next message of the conversation; None at its end, when the session begins.
+
+        asked_at_ms: when ``response`` was asked for; the broker counts from a little later
+        """
+        conversation = self._current()
+        if response.error_code:
+            raise _refusal(conversation.mechanism, response)
+        message = conversation.next(response.auth_bytes)
+        if message is not None:
+            return SaslAuthenticateRequest(message)
+        # The conversation stays: while its password is known, no message of the broker's shows it.
+        self.session = Session.of(asked_at_ms, now_ms, response.session_lifetime_ms, self._rng)
+        return None
+
+    def _current(self) -> Conversation:
+        assert self._conversation is not None, "a conversation was begun"
+        return self._conversation
+
+
+def _refusal(mechanism: str, response: SaslAuthenticateResponse) -> Exception:
+    error = error_for_code(response.error_code)
+    text = response.error_message or str(error)
+    if error.name in (_REFUSED, _NO_SASL):
+        advice = _ADVICE.get(mechanism)
+        return AuthenticationError(f"{mechanism}: {text}" + (f": {advice}" if advice else ""))
+    # Of all others nothing is known: such as a broker that cannot ask its user database now.
+    return RemoteProtocolError(f"SaslAuthenticate: {error}: {text}")
+
 
 SOFTWARE_NAME = "pykafka-sink"
 

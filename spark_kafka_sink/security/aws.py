@@ -25,7 +25,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.printable import shown as shown_text
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.mechanisms import OAuthBearerConversation

@@ -32,7 +32,7 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import login_options
 from spark_kafka_sink.security.mechanisms import too_much

@@ -26,7 +26,7 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, WITH_PASSWORD
 from spark_kafka_sink.config.security_config import SaslConfig
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import (
     LOGIN_MODULES,
     check_password_options,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
-from spark_kafka_sink.protocol.sasl import Converse
+from spark_kafka_sink.protocol.connection import Converse
 
 if TYPE_CHECKING:
     from spark_kafka_sink.security.login import Login

@@ -31,7 +31,7 @@ from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.metrics.outputs import check_outputs
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
+from spark_kafka_sink.protocol.messages.topics import MetadataResponse
 from spark_kafka_sink.security.security import Security
 from spark_kafka_sink.spark.logs import ensure_log_handler
 from spark_kafka_sink.spark.row_rules import with_rules

@@ -14,12 +14,12 @@ from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordinators import Verdict, verdict_on
-from spark_kafka_sink.protocol.messages.describe_transactions import (
+from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    ListTransactionsResponse,
     TransactionState,
 )
-from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsResponse
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.transactions.ending import Outcome, is_open, outcome_of
 from spark_kafka_sink.transactions.model import TaskTransaction

@@ -25,21 +25,15 @@ from spark_kafka_sink.client.coordinators import (
     results_in,
     worst_of,
 )
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnResponse,
-)
-from spark_kafka_sink.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
-)
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnResponse
-from spark_kafka_sink.protocol.messages.init_producer_id import (
+    EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-)
-from spark_kafka_sink.protocol.messages.list_transactions import (
     ListTransactionsRequest,
+    TransactionState,
 )
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.transactions.claims import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
+from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog

@@ -24,7 +24,7 @@ from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError, error_for_
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
-from spark_kafka_sink.protocol.messages.produce import ADDS_PARTITIONS_VERSION
+from spark_kafka_sink.protocol.messages.topics import ADDS_PARTITIONS_VERSION
 from spark_kafka_sink.record.record_reader import Record
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.client import (

@@ -9,8 +9,11 @@ from enum import Enum
 
 from spark_kafka_sink.client.coordinators import Question
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
-from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
-from spark_kafka_sink.protocol.messages.end_txn import EPOCH_BUMP_VERSION, EndTxnRequest
+from spark_kafka_sink.protocol.messages.transactions import (
+    EPOCH_BUMP_VERSION,
+    EndTxnRequest,
+    TransactionState,
+)
 from spark_kafka_sink.transactions.model import TaskTransaction
 
 ONGOING = "Ongoing"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import BrokerError, TopicError, error_for_code
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.protocol.messages.describe_transactions import TransactionState
+from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
 from spark_kafka_sink.transactions.ids import driver_transactional_id, is_task_id, task_id_pattern

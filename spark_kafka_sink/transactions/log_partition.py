@@ -20,8 +20,8 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call, HaveMoved
-from spark_kafka_sink.protocol.messages import fetch, list_offsets
-from spark_kafka_sink.protocol.messages.produce import (
+from spark_kafka_sink.protocol.messages import inspection
+from spark_kafka_sink.protocol.messages.topics import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -46,13 +46,13 @@ _Part = TypeVar("_Part")
 class LogPartition:
     """Asks the leader of ``topic_partition`` again until it answers or time is up.
 
-    isolation_level: what ``end_offset`` and reading look at, ``fetch.READ_UNCOMMITTED`` or
+    isolation_level: what ``end_offset`` and reading look at, ``inspection.READ_UNCOMMITTED`` or
     ``READ_COMMITTED``
 
     Errors: BrokerError for an answer that asking again does not change, or when time is up.
     """
 
-    isolation_level = fetch.READ_UNCOMMITTED
+    isolation_level = inspection.READ_UNCOMMITTED
 
     def __init__(self, admin: AdminClient, topic_partition: TopicPartition) -> None:
         self._admin = admin
@@ -65,18 +65,18 @@ class LogPartition:
 
     def first_offset(self, deadline_ms: int) -> int:
         """The log start offset."""
-        return self._offset(list_offsets.EARLIEST_TIMESTAMP, deadline_ms)
+        return self._offset(inspection.EARLIEST_TIMESTAMP, deadline_ms)
 
     def end_offset(self, deadline_ms: int) -> int:
         """The high watermark, or the last stable offset."""
-        return self._offset(list_offsets.LATEST_TIMESTAMP, deadline_ms)
+        return self._offset(inspection.LATEST_TIMESTAMP, deadline_ms)
 
     def _offset(self, timestamp: int, deadline_ms: int) -> int:
         topic, partition = self._topic_partition
-        asked = list_offsets.ListOffsetsPartition(partition, timestamp=timestamp)
-        request = list_offsets.ListOffsetsRequest(
+        asked = inspection.ListOffsetsPartition(partition, timestamp=timestamp)
+        request = inspection.ListOffsetsRequest(
             isolation_level=self.isolation_level,
-            topics=[list_offsets.ListOffsetsTopic(topic, [asked])],
+            topics=[inspection.ListOffsetsTopic(topic, [asked])],
         )
         found = _listed(self._ask(request, _listed, deadline_ms))
         self._raise_error(found.error_code, "ListOffsets")
@@ -111,18 +111,18 @@ class LogPartition:
             else:
                 attempts += 1
 
-    def _fetch(self, first: int, deadline_ms: int) -> fetch.PartitionData:
+    def _fetch(self, first: int, deadline_ms: int) -> inspection.PartitionData:
         topic, partition = self._topic_partition
-        asked = fetch.FetchPartition(
+        asked = inspection.FetchPartition(
             partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
         )
-        request = fetch.FetchRequest(
+        request = inspection.FetchRequest(
             # Less than there is time: the leader's answer says more than none.
             max_wait_ms=min(_FETCH_WAIT_MS, max(0, deadline_ms - self._admin.now_ms()) // 2),
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
             isolation_level=self.isolation_level,
-            topics=[fetch.FetchTopic(topic, [asked])],
+            topics=[inspection.FetchTopic(topic, [asked])],
         )
         found = _fetched(self._ask(request, _fetched, deadline_ms))
         self._raise_error(found.error_code, "Fetch")
@@ -225,13 +225,13 @@ class _WithErrorCode(Protocol):
     def error_code(self) -> int: ...
 
 
-def _listed(answer: Message) -> list_offsets.ListOffsetsPartitionResponse:
-    assert isinstance(answer, list_offsets.ListOffsetsResponse)
+def _listed(answer: Message) -> inspection.ListOffsetsPartitionResponse:
+    assert isinstance(answer, inspection.ListOffsetsResponse)
     return _only([p for topic in answer.topics for p in topic.partitions])
 
 
-def _fetched(answer: Message) -> fetch.PartitionData:
-    assert isinstance(answer, fetch.FetchResponse)
+def _fetched(answer: Message) -> inspection.PartitionData:
+    assert isinstance(answer, inspection.FetchResponse)
     return _only([p for topic in answer.responses for p in topic.partitions])
 
 

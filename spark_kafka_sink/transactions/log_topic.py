@@ -13,11 +13,17 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.client.admin import CREATION_TIMEOUT_MS, AdminClient, configs_of
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.messages.describe_configs import BROKER_RESOURCE, TOPIC_RESOURCE
-from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponseTopic
+from spark_kafka_sink.protocol.messages.topics import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    CreatableTopic,
+    CreatableTopicConfig,
+    MetadataResponseTopic,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 from spark_kafka_sink.transactions.decision_log import LOG_PARTITION
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from spark_kafka_sink.base.errors import KafkaErrorCode, error_for_code, error_n
 from spark_kafka_sink.base.model import NO_OFFSET, Node, TopicPartition
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.client.blocking import Call
-from spark_kafka_sink.protocol.messages import describe_producers, list_offsets
-from spark_kafka_sink.protocol.messages.fetch import READ_COMMITTED, READ_UNCOMMITTED
+from spark_kafka_sink.protocol.messages import inspection
+from spark_kafka_sink.protocol.messages.inspection import READ_COMMITTED, READ_UNCOMMITTED
 from spark_kafka_sink.protocol.schema import Message
 
 # One partition without a leader must not prevent the answer about the others.
@@ -132,23 +132,23 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 def _offsets_request(
     partitions: Iterable[TopicPartition], isolation_level: int
-) -> list_offsets.ListOffsetsRequest:
-    latest = list_offsets.LATEST_TIMESTAMP
+) -> inspection.ListOffsetsRequest:
+    latest = inspection.LATEST_TIMESTAMP
     topics = [
-        list_offsets.ListOffsetsTopic(
-            topic, [list_offsets.ListOffsetsPartition(i, timestamp=latest) for i in indexes]
+        inspection.ListOffsetsTopic(
+            topic, [inspection.ListOffsetsPartition(i, timestamp=latest) for i in indexes]
         )
         for topic, indexes in _by_topic(partitions).items()
     ]
-    return list_offsets.ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
+    return inspection.ListOffsetsRequest(isolation_level=isolation_level, topics=topics)
 
 
 def _producers_request(
     partitions: Iterable[TopicPartition],
-) -> describe_producers.DescribeProducersRequest:
+) -> inspection.DescribeProducersRequest:
     topics = _by_topic(partitions).items()
-    return describe_producers.DescribeProducersRequest(
-        [describe_producers.TopicRequest(topic, indexes) for topic, indexes in topics]
+    return inspection.DescribeProducersRequest(
+        [inspection.TopicRequest(topic, indexes) for topic, indexes in topics]
     )
 
 
@@ -174,7 +174,7 @@ def _merged(
 
 
 def _offsets(answer: Message | None) -> dict[TopicPartition, tuple[int, KafkaErrorCode]]:
-    if not isinstance(answer, list_offsets.ListOffsetsResponse):
+    if not isinstance(answer, inspection.ListOffsetsResponse):
         return {}
     return {
         TopicPartition(topic.name, p.partition_index): (p.offset, error_for_code(p.error_code))
@@ -186,7 +186,7 @@ def _offsets(answer: Message | None) -> dict[TopicPartition, tuple[int, KafkaErr
 def _producers(
     answer: Message | None,
 ) -> dict[TopicPartition, tuple[tuple[OpenProducer, ...], KafkaErrorCode]]:
-    if not isinstance(answer, describe_producers.DescribeProducersResponse):
+    if not isinstance(answer, inspection.DescribeProducersResponse):
         return {}
     return {
         TopicPartition(topic.name, p.partition_index): (_open_in(p), error_for_code(p.error_code))
@@ -195,7 +195,7 @@ def _producers(
     }
 
 
-def _open_in(partition: describe_producers.PartitionResponse) -> tuple[OpenProducer, ...]:
+def _open_in(partition: inspection.PartitionResponse) -> tuple[OpenProducer, ...]:
     found = [
         OpenProducer(
             state.producer_id,

@@ -10,8 +10,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
-from spark_kafka_sink.protocol.messages.init_producer_id import (
+from spark_kafka_sink.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from spark_kafka_sink.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )

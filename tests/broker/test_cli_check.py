@@ -13,7 +13,7 @@ from spark_kafka_sink.check.finding import Outcome
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.protocol.messages.describe_quorum import (
+from spark_kafka_sink.protocol.messages.inspection import (
     DescribeQuorumResponse,
     DescribeQuorumResponsePartition,
     DescribeQuorumResponseTopic,

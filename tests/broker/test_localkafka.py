@@ -14,7 +14,7 @@ from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError, cluster
 from spark_kafka_sink.localkafka.cluster import free_ports
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponsePartition
+from spark_kafka_sink.protocol.messages.topics import MetadataResponsePartition
 from tests.broker.confluent import consume, produce
 from tests.broker.processes import eventually, is_running
 from tests.broker.unreachable import why_unreachable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from spark_kafka_sink.localkafka import LocalKafka
-from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+from spark_kafka_sink.protocol.messages.client import (
     GetTelemetrySubscriptionsRequest,
 )
 from tests.broker.producing import batch_of, open_producer, plan_of

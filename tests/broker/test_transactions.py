@@ -19,9 +19,10 @@ from spark_kafka_sink.base.model import Node, PreparedTransaction
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from spark_kafka_sink.protocol.messages.find_coordinator import (
+from spark_kafka_sink.protocol.messages.transactions import (
     TRANSACTION_KEY_TYPE,
+    EndTxnRequest,
+    EndTxnResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )

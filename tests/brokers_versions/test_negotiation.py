@@ -7,10 +7,12 @@ import struct
 
 import pytest
 
-from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import (
+    CreateTopicsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from tests.broker.creating import creating, write
 from tests.broker.test_broker_versions import sent  # noqa: F401 (a fixture)
 from tests.unit.record_api_versions import ask

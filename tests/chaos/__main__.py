@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.localkafka import FAST_FAILOVER, LocalKafka, LocalKafkaError
-from spark_kafka_sink.protocol.messages.create_topics import (
+from spark_kafka_sink.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

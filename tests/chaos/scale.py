@@ -26,7 +26,7 @@ from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -25,21 +25,19 @@ from spark_kafka_sink.network.interface import (
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.producer.sequences import ProducerState
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdResponse
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.client import ApiVersion, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
-)
-from spark_kafka_sink.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdResponse
 from tests.golden.case_files import PLAN, Row, arrow_batch
 from tests.simulation.time import SimClock
 

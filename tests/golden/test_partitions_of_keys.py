@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.columns.record_columns import bytes_view
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.record.compiled.records import ALL_ASSIGNED, MURMUR2, Topics, assign_slots
 from spark_kafka_sink.record.views import ABSENT_INTEGERS
 from tests import twin

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from tests.golden import case_files as cases
 from tests.golden.message_json import uuid_of
 from tests.golden.producing import PRODUCE, Golden, Topic

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerConversation,
     PlainConversation,

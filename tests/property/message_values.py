@@ -14,30 +14,34 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
-from spark_kafka_sink.protocol.messages.describe_client_quotas import (
-    DescribeClientQuotasRequest,
-)
-from spark_kafka_sink.protocol.messages.describe_configs import DescribeConfigsRequest
-from spark_kafka_sink.protocol.messages.describe_producers import DescribeProducersRequest
-from spark_kafka_sink.protocol.messages.describe_quorum import DescribeQuorumRequest
-from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
-from spark_kafka_sink.protocol.messages.fetch import FetchRequest
-from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
-from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+from spark_kafka_sink.protocol.messages.client import (
+    ApiVersionsRequest,
     GetTelemetrySubscriptionsRequest,
+    PushTelemetryRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
 )
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.messages.list_offsets import ListOffsetsRequest
-from spark_kafka_sink.protocol.messages.list_transactions import ListTransactionsRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
-from spark_kafka_sink.protocol.messages.push_telemetry import PushTelemetryRequest
-from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from spark_kafka_sink.protocol.messages.inspection import (
+    DescribeClientQuotasRequest,
+    DescribeProducersRequest,
+    DescribeQuorumRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+)
+from spark_kafka_sink.protocol.messages.topics import (
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+)
 
 REQUEST_TYPES: tuple[type[schema.Request], ...] = (
     ProduceRequest,

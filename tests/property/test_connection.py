@@ -21,16 +21,16 @@ from spark_kafka_sink.protocol.connection import (
     ProtocolEvent,
     ResponseReceived,
 )
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
-from spark_kafka_sink.protocol.messages.produce import (
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.topics import (
+    MetadataRequest,
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.protocol.types import Records

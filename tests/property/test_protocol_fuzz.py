@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from spark_kafka_sink.base import printable
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol import api, schema
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponse
-from spark_kafka_sink.protocol.messages.produce import (
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.topics import (
     LeaderIdAndEpoch,
+    MetadataResponse,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,

@@ -16,30 +16,29 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
 from spark_kafka_sink.protocol import api, schema, types
-from spark_kafka_sink.protocol.messages.api_versions import (
+from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
-from spark_kafka_sink.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    LeaderIdAndEpoch,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-)
-from spark_kafka_sink.protocol.messages.produce import (
-    LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from spark_kafka_sink.record.kernels.encoding import put_varint, varint_size
 from tests.property.message_values import (

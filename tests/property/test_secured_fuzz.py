@@ -21,12 +21,13 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.network.channels import RefusedError
 from spark_kafka_sink.network.tls import TlsChannel
-from spark_kafka_sink.protocol.authentication import Authentication
-from spark_kafka_sink.protocol.connection import Connection, Usable
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from spark_kafka_sink.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Authentication, Connection, Conversation, Usable
+from spark_kafka_sink.protocol.messages.client import (
+    ApiVersion,
+    ApiVersionsResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
 from tests.property.test_protocol_fuzz import mutated

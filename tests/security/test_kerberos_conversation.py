@@ -15,7 +15,7 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.kerberos import KerberosUser, Tickets
 from spark_kafka_sink.security.login import Login, new_login
 from tests.security.kdc import REALM, Kdc, missing_programs

@@ -9,26 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages import (
-    add_partitions_to_txn,
-    api_versions,
-    create_topics,
-    describe_configs,
-    describe_producers,
-    describe_transactions,
-    end_txn,
-    fetch,
-    find_coordinator,
-    get_telemetry_subscriptions,
-    init_producer_id,
-    list_offsets,
-    list_transactions,
-    metadata,
-    produce,
-    push_telemetry,
-    sasl_authenticate,
-    sasl_handshake,
-)
+from spark_kafka_sink.protocol.messages import client, inspection, topics, transactions
 from tests.simulation.network import Channel
 from tests.simulation.sasl import Session
 
@@ -38,24 +19,24 @@ if TYPE_CHECKING:
 REQUESTS: dict[int, type[schema.Request]] = {
     r.api_key: r
     for r in (
-        api_versions.ApiVersionsRequest,
-        metadata.MetadataRequest,
-        produce.ProduceRequest,
-        init_producer_id.InitProducerIdRequest,
-        add_partitions_to_txn.AddPartitionsToTxnRequest,
-        create_topics.CreateTopicsRequest,
-        describe_configs.DescribeConfigsRequest,
-        describe_producers.DescribeProducersRequest,
-        describe_transactions.DescribeTransactionsRequest,
-        end_txn.EndTxnRequest,
-        fetch.FetchRequest,
-        find_coordinator.FindCoordinatorRequest,
-        get_telemetry_subscriptions.GetTelemetrySubscriptionsRequest,
-        list_offsets.ListOffsetsRequest,
-        list_transactions.ListTransactionsRequest,
-        push_telemetry.PushTelemetryRequest,
-        sasl_authenticate.SaslAuthenticateRequest,
-        sasl_handshake.SaslHandshakeRequest,
+        client.ApiVersionsRequest,
+        topics.MetadataRequest,
+        topics.ProduceRequest,
+        transactions.InitProducerIdRequest,
+        transactions.AddPartitionsToTxnRequest,
+        topics.CreateTopicsRequest,
+        topics.DescribeConfigsRequest,
+        inspection.DescribeProducersRequest,
+        transactions.DescribeTransactionsRequest,
+        transactions.EndTxnRequest,
+        inspection.FetchRequest,
+        transactions.FindCoordinatorRequest,
+        client.GetTelemetrySubscriptionsRequest,
+        inspection.ListOffsetsRequest,
+        transactions.ListTransactionsRequest,
+        client.PushTelemetryRequest,
+        client.SaslAuthenticateRequest,
+        client.SaslHandshakeRequest,
     )
 }
 
@@ -194,9 +175,9 @@ class SimBroker:
         assert cluster.sasl is not None
         if not session.admits(request, sent_at_ms, now_ms):
             cluster.network.cut(channel, "closed by the broker")
-        elif isinstance(request, sasl_handshake.SaslHandshakeRequest):
+        elif isinstance(request, client.SaslHandshakeRequest):
             reply(session.handshake(request, now_ms))
-        elif not isinstance(request, sasl_authenticate.SaslAuthenticateRequest):
+        elif not isinstance(request, client.SaslAuthenticateRequest):
             cluster.handle(self, request, version, reply)
         elif cluster.sasl.hangs_next:
             cluster.sasl.hangs_next = False

@@ -13,7 +13,7 @@ from uuid import UUID
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages import api_versions, init_producer_id, metadata, produce
+from spark_kafka_sink.protocol.messages import client, topics, transactions
 from tests import twin
 from tests.simulation.broker import LeaderView, SimBroker
 from tests.simulation.log_requests import LogRequests
@@ -315,14 +315,14 @@ class SimCluster:
     def handle(
         self, broker: SimBroker, request: schema.Request, version: int, reply: Reply
     ) -> None:
-        if isinstance(request, api_versions.ApiVersionsRequest):
+        if isinstance(request, client.ApiVersionsRequest):
             reply(self.api_versions_response(0))
-        elif isinstance(request, metadata.MetadataRequest):
+        elif isinstance(request, topics.MetadataRequest):
             self.metadata_requests += 1
             reply(self._metadata(broker, request))
-        elif isinstance(request, init_producer_id.InitProducerIdRequest):
+        elif isinstance(request, transactions.InitProducerIdRequest):
             self._handle_init_producer_id(broker, request, version, reply)
-        elif isinstance(request, produce.ProduceRequest):
+        elif isinstance(request, topics.ProduceRequest):
             if self.duplicate_produce and self.rng.random() < self.duplicate_produce:
                 Produce(self, broker, request, version, lambda response: None).run()
             Produce(self, broker, request, version, reply).run()
@@ -332,14 +332,14 @@ class SimCluster:
         elif not self._log_requests.handle(broker, request, reply):
             self._transaction_requests.handle(broker, request, version, reply)
 
-    def api_versions_response(self, error_code: int) -> api_versions.ApiVersionsResponse:
-        keys = [api_versions.ApiVersion(k, *v) for k, v in self.api_versions.items()]
-        response = api_versions.ApiVersionsResponse(error_code, keys)
+    def api_versions_response(self, error_code: int) -> client.ApiVersionsResponse:
+        keys = [client.ApiVersion(k, *v) for k, v in self.api_versions.items()]
+        response = client.ApiVersionsResponse(error_code, keys)
         level = 0 if self.transactions is None else self.transactions.transaction_version
         if self.transactions is not None:
             name = "transaction.version"
-            response.supported_features = [api_versions.SupportedFeatureKey(name, 0, 2)]
-            finalized = [api_versions.FinalizedFeatureKey(name, level, level)]
+            response.supported_features = [client.SupportedFeatureKey(name, 0, 2)]
+            finalized = [client.FinalizedFeatureKey(name, level, level)]
             response.finalized_features = finalized if level else []
             response.finalized_features_epoch = 1
         return response
@@ -347,7 +347,7 @@ class SimCluster:
     def _handle_init_producer_id(
         self,
         broker: SimBroker,
-        request: init_producer_id.InitProducerIdRequest,
+        request: transactions.InitProducerIdRequest,
         version: int,
         reply: Reply,
     ) -> None:
@@ -356,39 +356,39 @@ class SimCluster:
         else:
             self._transaction_requests.handle(broker, request, version, reply)
 
-    def _init_producer_id(self) -> init_producer_id.InitProducerIdResponse:
+    def _init_producer_id(self) -> transactions.InitProducerIdResponse:
         error = self.on_init_producer_id()
         if error != "NONE":
-            return init_producer_id.InitProducerIdResponse(error_code=code(error))
+            return transactions.InitProducerIdResponse(error_code=code(error))
         self.next_producer_id += 1
-        return init_producer_id.InitProducerIdResponse(
+        return transactions.InitProducerIdResponse(
             producer_id=self.next_producer_id, producer_epoch=0
         )
 
     def _metadata(
-        self, broker: SimBroker, request: metadata.MetadataRequest
-    ) -> metadata.MetadataResponse:
+        self, broker: SimBroker, request: topics.MetadataRequest
+    ) -> topics.MetadataResponse:
         brokers = [
-            metadata.MetadataResponseBroker(b.node_id, b.host, b.port)
+            topics.MetadataResponseBroker(b.node_id, b.host, b.port)
             for b in (self.brokers[i] for i in broker.alive)
         ]
-        topics = [self._describe(broker, t.name or "", request) for t in request.topics or []]
-        return metadata.MetadataResponse(
-            brokers=brokers, cluster_id="sim", controller_id=1, topics=topics
+        described = [self._describe(broker, t.name or "", request) for t in request.topics or []]
+        return topics.MetadataResponse(
+            brokers=brokers, cluster_id="sim", controller_id=1, topics=described
         )
 
     def _describe(
-        self, broker: SimBroker, name: str, request: metadata.MetadataRequest
-    ) -> metadata.MetadataResponseTopic:
+        self, broker: SimBroker, name: str, request: topics.MetadataRequest
+    ) -> topics.MetadataResponseTopic:
         topic = self.topics.get(name)
         error = self.on_describe(name)
         if error != "NONE":
-            return metadata.MetadataResponseTopic(code(error), name)
+            return topics.MetadataResponseTopic(code(error), name)
         if topic is None:
             if self.auto_create_partitions and request.allow_auto_topic_creation:
                 self.create_topic(name, self.auto_create_partitions)
             error_code = code("UNKNOWN_TOPIC_OR_PARTITION")
-            return metadata.MetadataResponseTopic(error_code, name)
+            return topics.MetadataResponseTopic(error_code, name)
         partitions = []
         for index, partition in enumerate(topic.partitions):
             view = broker.view.get((name, index))
@@ -396,7 +396,7 @@ class SimCluster:
                 break  # the broker has not heard of what was added
             error_code = 0 if view.leader_id >= 0 else code("LEADER_NOT_AVAILABLE")
             partitions.append(
-                metadata.MetadataResponsePartition(
+                topics.MetadataResponsePartition(
                     error_code,
                     index,
                     view.leader_id,
@@ -406,4 +406,4 @@ class SimCluster:
                     [],
                 )
             )
-        return metadata.MetadataResponseTopic(0, name, topic.topic_id, partitions=partitions)
+        return topics.MetadataResponseTopic(0, name, topic.topic_id, partitions=partitions)

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages import (
-    create_topics,
-    describe_configs,
-    describe_producers,
-    fetch,
-    list_offsets,
-)
+from spark_kafka_sink.protocol.messages import inspection, topics
 from spark_kafka_sink.protocol.types import Records
 from tests.simulation.partition import Partition
 
@@ -31,11 +25,11 @@ class LogRequests:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._handlers: dict[type[schema.Request], Any] = {
-            list_offsets.ListOffsetsRequest: self._list_offsets,
-            fetch.FetchRequest: self._fetch,
-            describe_producers.DescribeProducersRequest: self._describe_producers,
-            describe_configs.DescribeConfigsRequest: self._describe_configs,
-            create_topics.CreateTopicsRequest: self._create_topics,
+            inspection.ListOffsetsRequest: self._list_offsets,
+            inspection.FetchRequest: self._fetch,
+            inspection.DescribeProducersRequest: self._describe_producers,
+            topics.DescribeConfigsRequest: self._describe_configs,
+            topics.CreateTopicsRequest: self._create_topics,
         }
 
     def handle(self, broker: SimBroker, request: schema.Request, reply: Reply) -> bool:
@@ -61,7 +55,7 @@ class LogRequests:
     # --- ListOffsets ---------------------------------------------------------------------------
 
     def _list_offsets(
-        self, broker: SimBroker, request: list_offsets.ListOffsetsRequest, reply: Reply
+        self, broker: SimBroker, request: inspection.ListOffsetsRequest, reply: Reply
     ) -> None:
         topics = []
         for topic in request.topics:
@@ -69,7 +63,7 @@ class LogRequests:
             for asked in topic.partitions:
                 key = TopicPartition(topic.name, asked.partition_index)
                 error, partition = self._led(broker, key)
-                answer = list_offsets.ListOffsetsPartitionResponse(asked.partition_index)
+                answer = inspection.ListOffsetsPartitionResponse(asked.partition_index)
                 answer.error_code = error_named(error).code
                 if partition is not None and _is_behind(broker, partition, asked.timestamp):
                     answer.error_code = error_named("OFFSET_NOT_AVAILABLE").code
@@ -77,12 +71,12 @@ class LogRequests:
                     answer.offset = _offset(broker, partition, asked, request.isolation_level)
                     answer.leader_epoch = partition.leader_epoch
                 partitions.append(answer)
-            topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, partitions))
-        reply(list_offsets.ListOffsetsResponse(0, topics))
+            topics.append(inspection.ListOffsetsTopicResponse(topic.name, partitions))
+        reply(inspection.ListOffsetsResponse(0, topics))
 
     # --- Fetch ---------------------------------------------------------------------------------
 
-    def _fetch(self, broker: SimBroker, request: fetch.FetchRequest, reply: Reply) -> None:
+    def _fetch(self, broker: SimBroker, request: inspection.FetchRequest, reply: Reply) -> None:
         response = self._fetched(broker, request)
         size = sum(
             p.records.size_bytes for t in response.responses for p in t.partitions if p.records
@@ -95,7 +89,9 @@ class LogRequests:
                 request.max_wait_ms, lambda: reply(self._fetched(broker, request))
             )
 
-    def _fetched(self, broker: SimBroker, request: fetch.FetchRequest) -> fetch.FetchResponse:
+    def _fetched(
+        self, broker: SimBroker, request: inspection.FetchRequest
+    ) -> inspection.FetchResponse:
         left = request.max_bytes
         responses = []
         for topic in request.topics:
@@ -108,20 +104,20 @@ class LogRequests:
                 )
                 left -= answer.records.size_bytes if answer.records else 0
                 partitions.append(answer)
-            responses.append(fetch.FetchableTopicResponse(topic.topic, partitions))
-        return fetch.FetchResponse(responses=responses)
+            responses.append(inspection.FetchableTopicResponse(topic.topic, partitions))
+        return inspection.FetchResponse(responses=responses)
 
     def _fetched_partition(
         self, broker: SimBroker, key: TopicPartition, offset: int, max_bytes: int, isolation: int
-    ) -> fetch.PartitionData:
+    ) -> inspection.PartitionData:
         error, partition = self._led(broker, key)
-        answer = fetch.PartitionData(key.partition, high_watermark=-1, records=Records((), 0))
+        answer = inspection.PartitionData(key.partition, high_watermark=-1, records=Records((), 0))
         if partition is not None:
             log = partition.logs[broker.node_id]
             answer.high_watermark = partition.high_watermark_of(broker.node_id)
             answer.last_stable_offset = log.last_stable_offset(answer.high_watermark)
             answer.log_start_offset = partition.log_start_offset
-            is_committed = isolation == fetch.READ_COMMITTED
+            is_committed = isolation == inspection.READ_COMMITTED
             end = answer.last_stable_offset if is_committed else answer.high_watermark
             if not partition.log_start_offset <= offset <= log.end_offset:
                 error = "OFFSET_OUT_OF_RANGE"
@@ -130,7 +126,7 @@ class LogRequests:
                 answer.records = Records((data,), len(data))
             if is_committed:
                 answer.aborted_transactions = [
-                    fetch.AbortedTransaction(ended.producer_id, ended.first_offset)
+                    inspection.AbortedTransaction(ended.producer_id, ended.first_offset)
                     for ended in log.aborted_between(offset, end)
                 ]
         answer.error_code = error_named(error).code
@@ -139,7 +135,7 @@ class LogRequests:
     # --- DescribeProducers ---------------------------------------------------------------------
 
     def _describe_producers(
-        self, broker: SimBroker, request: describe_producers.DescribeProducersRequest, reply: Reply
+        self, broker: SimBroker, request: inspection.DescribeProducersRequest, reply: Reply
     ) -> None:
         topics = []
         for topic in request.topics:
@@ -148,26 +144,24 @@ class LogRequests:
                 error, partition = self._led(broker, TopicPartition(topic.name, index))
                 states = [] if partition is None else _producers(partition)
                 error_code = error_named(error).code
-                partitions.append(
-                    describe_producers.PartitionResponse(index, error_code, None, states)
-                )
-            topics.append(describe_producers.TopicResponse(topic.name, partitions))
-        reply(describe_producers.DescribeProducersResponse(0, topics))
+                partitions.append(inspection.PartitionResponse(index, error_code, None, states))
+            topics.append(inspection.TopicResponse(topic.name, partitions))
+        reply(inspection.DescribeProducersResponse(0, topics))
 
     # --- DescribeConfigs -----------------------------------------------------------------------
 
     def _describe_configs(
-        self, broker: SimBroker, request: describe_configs.DescribeConfigsRequest, reply: Reply
+        self, broker: SimBroker, request: topics.DescribeConfigsRequest, reply: Reply
     ) -> None:
         results = [self._described(broker, resource) for resource in request.resources]
-        reply(describe_configs.DescribeConfigsResponse(0, results))
+        reply(topics.DescribeConfigsResponse(0, results))
 
     def _described(
-        self, broker: SimBroker, resource: describe_configs.DescribeConfigsResource
-    ) -> describe_configs.DescribeConfigsResult:
+        self, broker: SimBroker, resource: topics.DescribeConfigsResource
+    ) -> topics.DescribeConfigsResult:
         configs: dict[str, str] = {}
         error = "NONE"
-        if resource.resource_type == describe_configs.TOPIC_RESOURCE:
+        if resource.resource_type == topics.TOPIC_RESOURCE:
             topic = self._cluster.topics.get(resource.resource_name)
             unknown = "UNKNOWN_TOPIC_OR_PARTITION"
             if topic is None or self._cluster.on_describe(resource.resource_name) == unknown:
@@ -182,13 +176,13 @@ class LogRequests:
         else:
             error = "INVALID_REQUEST"
         wanted = resource.configuration_keys
-        return describe_configs.DescribeConfigsResult(
+        return topics.DescribeConfigsResult(
             error_named(error).code,
             None,
             resource.resource_type,
             resource.resource_name,
             [
-                describe_configs.DescribeConfigsResourceResult(name, value)
+                topics.DescribeConfigsResourceResult(name, value)
                 for name, value in configs.items()
                 if wanted is None or name in wanted
             ],
@@ -197,7 +191,7 @@ class LogRequests:
     # --- CreateTopics --------------------------------------------------------------------------
 
     def _create_topics(
-        self, broker: SimBroker, request: create_topics.CreateTopicsRequest, reply: Reply
+        self, broker: SimBroker, request: topics.CreateTopicsRequest, reply: Reply
     ) -> None:
         results = []
         for wanted in request.topics:
@@ -212,11 +206,11 @@ class LogRequests:
                 )
                 topic.configs = configs
             results.append(
-                create_topics.CreatableTopicResult(wanted.name, error_code=error_named(error).code)
+                topics.CreatableTopicResult(wanted.name, error_code=error_named(error).code)
             )
-        reply(create_topics.CreateTopicsResponse(0, results))
+        reply(topics.CreateTopicsResponse(0, results))
 
-    def _create_error(self, wanted: create_topics.CreatableTopic) -> str:
+    def _create_error(self, wanted: topics.CreatableTopic) -> str:
         if wanted.name in self._cluster.topics:
             return "TOPIC_ALREADY_EXISTS"
         if wanted.replication_factor > len(self._cluster.brokers):
@@ -226,7 +220,7 @@ class LogRequests:
 
 def _is_behind(broker: SimBroker, partition: Partition, timestamp: int) -> bool:
     """A leader knows that it is new, and that its high watermark may lag; a deposed one does not."""
-    is_latest = timestamp == list_offsets.LATEST_TIMESTAMP
+    is_latest = timestamp == inspection.LATEST_TIMESTAMP
     is_leader = broker.node_id == partition.leader_id
     return is_leader and is_latest and partition.told_high_watermark < partition.high_watermark
 
@@ -234,22 +228,22 @@ def _is_behind(broker: SimBroker, partition: Partition, timestamp: int) -> bool:
 def _offset(
     broker: SimBroker,
     partition: Partition,
-    asked: list_offsets.ListOffsetsPartition,
+    asked: inspection.ListOffsetsPartition,
     isolation_level: int,
 ) -> int:
-    if asked.timestamp == list_offsets.EARLIEST_TIMESTAMP:
+    if asked.timestamp == inspection.EARLIEST_TIMESTAMP:
         return partition.log_start_offset
-    assert asked.timestamp == list_offsets.LATEST_TIMESTAMP, "no index by time here"
+    assert asked.timestamp == inspection.LATEST_TIMESTAMP, "no index by time here"
     high_watermark = partition.high_watermark_of(broker.node_id)
-    if isolation_level == fetch.READ_COMMITTED:
+    if isolation_level == inspection.READ_COMMITTED:
         return partition.logs[broker.node_id].last_stable_offset(high_watermark)
     return high_watermark
 
 
-def _producers(partition: Partition) -> list[describe_producers.ProducerState]:
+def _producers(partition: Partition) -> list[inspection.ProducerState]:
     log = partition.log
     return [
-        describe_producers.ProducerState(
+        inspection.ProducerState(
             producer_id,
             entry.epoch,
             entry.batches[-1].last_sequence if entry.batches else -1,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import ZERO_UUID, ProducerIdAndEpoch, TopicPartition
-from spark_kafka_sink.protocol.messages import produce
+from spark_kafka_sink.protocol.messages import topics
 from tests import twin
 from tests.simulation.partition import Partition, Waiter
 from tests.simulation.partition_log import is_transactional
@@ -89,7 +89,7 @@ class Produce:
         self,
         cluster: SimCluster,
         broker: SimBroker,
-        request: produce.ProduceRequest,
+        request: topics.ProduceRequest,
         version: int,
         reply: Reply,
     ) -> None:
@@ -99,19 +99,19 @@ class Produce:
         self._version = version
         self._reply = reply
         self._open = 1
-        self._answers: list[produce.TopicProduceResponse] = []
+        self._answers: list[topics.TopicProduceResponse] = []
 
     def run(self) -> None:
         self._broker.produce_requests += 1
         for data in self._request.topic_data:
             name = data.name or self._name_of(data.topic_id)
             topic_id = data.topic_id if not data.name else ZERO_UUID
-            answer = produce.TopicProduceResponse(data.name, topic_id, [])
+            answer = topics.TopicProduceResponse(data.name, topic_id, [])
             self._answers.append(answer)
             for partition in data.partition_data:
                 assert partition.records is not None
                 records = b"".join(bytes(b) for b in partition.records.buffers)
-                partition_answer = produce.PartitionProduceResponse(
+                partition_answer = topics.PartitionProduceResponse(
                     partition.index, base_offset=-1, log_start_offset=0
                 )
                 answer.partition_responses.append(partition_answer)
@@ -130,9 +130,9 @@ class Produce:
             return
         self._omit_some()
         brokers = self._cluster.brokers.values()
-        endpoints = [produce.NodeEndpoint(b.node_id, b.host, b.port) for b in brokers]
+        endpoints = [topics.NodeEndpoint(b.node_id, b.host, b.port) for b in brokers]
         nodes = endpoints if self._cluster.reports_new_leader else []
-        self._reply(produce.ProduceResponse(self._answers, self._cluster.throttle_time_ms, nodes))
+        self._reply(topics.ProduceResponse(self._answers, self._cluster.throttle_time_ms, nodes))
 
     def _omit_some(self) -> None:
         """No Kafka does so. What is not mentioned is not acknowledged."""
@@ -160,7 +160,7 @@ class _Append:
         whole: Produce,
         key: TopicPartition,
         data: bytes,
-        answer: produce.PartitionProduceResponse,
+        answer: topics.PartitionProduceResponse,
     ) -> None:
         self._whole = whole
         self._cluster = whole._cluster
@@ -190,7 +190,7 @@ class _Append:
         view = self._broker.view.get((name, index))
         if view is None or view.leader_id != self._broker.node_id:
             if view is not None and self._cluster.reports_new_leader and view.leader_id >= 0:
-                leader = produce.LeaderIdAndEpoch(view.leader_id, view.leader_epoch)
+                leader = topics.LeaderIdAndEpoch(view.leader_id, view.leader_epoch)
                 self._answer.current_leader = leader
             self._finish("NOT_LEADER_OR_FOLLOWER")
             return False
@@ -229,7 +229,7 @@ class _Append:
         if refusal is not None:
             # Before sequence numbers are looked at, as LogValidator comes before ProducerAppendInfo.
             self._answer.record_errors = [
-                produce.BatchIndexAndErrorMessage(row, text) for row, text in refusal.rows.items()
+                topics.BatchIndexAndErrorMessage(row, text) for row, text in refusal.rows.items()
             ]
             self._answer.error_message = refusal.message
             self._finish(refusal.error)

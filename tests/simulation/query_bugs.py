@@ -11,7 +11,7 @@ from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.client.coordinators import Question
 from spark_kafka_sink.producer.identity import Identities
 from spark_kafka_sink.producer.transaction_manager import TokenCheck
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest
+from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import client as client_module

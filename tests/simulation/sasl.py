@@ -17,12 +17,10 @@ from typing import Protocol
 
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.sasl_authenticate import (
+from spark_kafka_sink.protocol.messages.client import (
+    ApiVersionsRequest,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-)
-from spark_kafka_sink.protocol.messages.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )

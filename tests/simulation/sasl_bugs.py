@@ -6,8 +6,7 @@ from functools import partial
 
 from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.node_connection import ConnectionState, NodeConnection
-from spark_kafka_sink.protocol.authentication import NEVER_MS, Session
-from spark_kafka_sink.protocol.connection import Connection
+from spark_kafka_sink.protocol.connection import NEVER_MS, Connection, Session
 from tests.simulation import sasl_scenarios as scenarios
 from tests.simulation.bugs import Bug
 

@@ -17,7 +17,7 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch, TopicPartition, UnusedToken
-from spark_kafka_sink.protocol.messages.describe_transactions import (
+from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,

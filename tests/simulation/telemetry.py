@@ -21,12 +21,10 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages.get_telemetry_subscriptions import (
+from spark_kafka_sink.protocol.messages.client import (
     NO_INSTANCE,
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
-)
-from spark_kafka_sink.protocol.messages.push_telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,
 )

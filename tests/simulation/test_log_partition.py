@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError, KafkaSinkError
 from spark_kafka_sink.base.model import Node, TopicPartition
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from spark_kafka_sink.transactions.inspection import Inspection
 from spark_kafka_sink.transactions.log_partition import LogPartition
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS

@@ -8,12 +8,12 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, error_named
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.protocol.messages.describe_configs import (
+from spark_kafka_sink.protocol.messages.topics import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    MetadataRequest,
 )
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic, warn_of_weak_topic
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import TopicError
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from tests.simulation.harness import Simulation, simulate
 from tests.simulation.test_dead_letters import Task, plain
 from tests.simulation.test_refused_records import ALL, ONE

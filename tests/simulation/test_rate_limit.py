@@ -9,7 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import BufferExhaustedError, DeliveryError, TransactionError
 from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from tests.simulation.harness import Simulation, simulate
 
 IMPATIENT = {"delivery_timeout_ms": "3000", "request_timeout_ms": "2000", "linger_ms": "0"}

@@ -8,7 +8,7 @@ from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import create_missing
 from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.topic_creation import TopicCreation
-from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
+from spark_kafka_sink.protocol.messages.topics import CreateTopicsRequest
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic
 from tests.simulation.harness import Simulation
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix, driver

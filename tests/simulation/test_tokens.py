@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import TransactionError, error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
-from spark_kafka_sink.protocol.messages.describe_transactions import (
+from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TransactionState,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.messages import list_transactions
+from spark_kafka_sink.protocol.messages import transactions
 from tests.simulation.cluster import HIGH_WATERMARK_LAG_MS
 from tests.simulation.transacting import ID, T0, T1, V4, V5, ended, opened, world, write
 from tests.simulation.transactions import KAFKA_2_1
@@ -131,9 +131,9 @@ def test_list_transactions_by_pattern_and_state():
 
 def test_a_pattern_that_is_none():
     made = world()
-    request = list_transactions.ListTransactionsRequest(transactional_id_pattern="(")
+    request = transactions.ListTransactionsRequest(transactional_id_pattern="(")
     broker = made.cluster.brokers[1]
-    response = made.ask(broker, request, 2, list_transactions.ListTransactionsResponse)
+    response = made.ask(broker, request, 2, transactions.ListTransactionsResponse)
     assert name_of(response.error_code) == "INVALID_REGULAR_EXPRESSION"
 
 

@@ -11,7 +11,7 @@ from spark_kafka_sink.base.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from tests.simulation.partition import NO_LEADER
 from tests.simulation.transactional import NAME, TIMEOUT_MS, Transactional
 from tests.simulation.transactions import KAFKA_4_3

@@ -9,12 +9,12 @@ from spark_kafka_sink.base.errors import (
     KafkaSinkError,
     error_named,
 )
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import (
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
+from spark_kafka_sink.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
 from tests.simulation.harness import keyed
 from tests.simulation.refusing import refusing
 from tests.simulation.transactional import NAME, TIMEOUT_MS, Transactional

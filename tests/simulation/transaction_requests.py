@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages import (
-    add_partitions_to_txn,
-    describe_transactions,
-    end_txn,
-    find_coordinator,
-    init_producer_id,
-    list_transactions,
-)
+from spark_kafka_sink.protocol.messages import transactions
 from tests.simulation.coordinator import TransactionCoordinator
 from tests.simulation.coordinator_checks import CoordinatorError
 from tests.simulation.transaction_log import (
@@ -46,12 +39,12 @@ class TransactionRequests:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self._handlers: dict[type[schema.Request], Any] = {
-            find_coordinator.FindCoordinatorRequest: self._find_coordinator,
-            init_producer_id.InitProducerIdRequest: self._init_producer_id,
-            add_partitions_to_txn.AddPartitionsToTxnRequest: self._add_partitions,
-            end_txn.EndTxnRequest: self._end_txn,
-            describe_transactions.DescribeTransactionsRequest: self._describe,
-            list_transactions.ListTransactionsRequest: self._list,
+            transactions.FindCoordinatorRequest: self._find_coordinator,
+            transactions.InitProducerIdRequest: self._init_producer_id,
+            transactions.AddPartitionsToTxnRequest: self._add_partitions,
+            transactions.EndTxnRequest: self._end_txn,
+            transactions.DescribeTransactionsRequest: self._describe,
+            transactions.ListTransactionsRequest: self._list,
         }
 
     @property
@@ -73,44 +66,44 @@ class TransactionRequests:
     def _find_coordinator(
         self,
         broker: SimBroker,
-        request: find_coordinator.FindCoordinatorRequest,
+        request: transactions.FindCoordinatorRequest,
         version: int,
         reply: Reply,
     ) -> None:
-        assert request.key_type == find_coordinator.TRANSACTION_KEY_TYPE
-        if version >= find_coordinator.BATCHED_VERSION:
+        assert request.key_type == transactions.TRANSACTION_KEY_TYPE
+        if version >= transactions.BATCHED_VERSION:
             found = [self._found(broker, key) for key in request.coordinator_keys]
-            reply(find_coordinator.FindCoordinatorResponse(coordinators=found))
+            reply(transactions.FindCoordinatorResponse(coordinators=found))
             return
         one = self._found(broker, request.key)
         reply(
-            find_coordinator.FindCoordinatorResponse(
+            transactions.FindCoordinatorResponse(
                 error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port
             )
         )
 
-    def _found(self, broker: SimBroker, key: str) -> find_coordinator.Coordinator:
+    def _found(self, broker: SimBroker, key: str) -> transactions.Coordinator:
         index = self._transactions.log.partition_for(key)
         view = broker.view.get((TRANSACTION_STATE_TOPIC, index))
         if view is None or view.leader_id not in broker.alive:
             error_code = error_named("COORDINATOR_NOT_AVAILABLE").code
-            return find_coordinator.Coordinator(key, -1, "", -1, error_code)
+            return transactions.Coordinator(key, -1, "", -1, error_code)
         leader = self._cluster.brokers[view.leader_id]
-        return find_coordinator.Coordinator(key, leader.node_id, leader.host, leader.port)
+        return transactions.Coordinator(key, leader.node_id, leader.host, leader.port)
 
     # --- what changes a transaction ------------------------------------------------------------
 
     def _init_producer_id(
         self,
         broker: SimBroker,
-        request: init_producer_id.InitProducerIdRequest,
+        request: transactions.InitProducerIdRequest,
         version: int,
         reply: Reply,
     ) -> None:
         def answer(error: str, producer: ProducerIdAndEpoch) -> None:
             error_code = _code(request.api_key, version, error)
             reply(
-                init_producer_id.InitProducerIdResponse(
+                transactions.InitProducerIdResponse(
                     0, error_code, producer.producer_id, producer.producer_epoch
                 )
             )
@@ -128,7 +121,7 @@ class TransactionRequests:
     def _add_partitions(
         self,
         broker: SimBroker,
-        request: add_partitions_to_txn.AddPartitionsToTxnRequest,
+        request: transactions.AddPartitionsToTxnRequest,
         version: int,
         reply: Reply,
     ) -> None:
@@ -147,14 +140,10 @@ class TransactionRequests:
                     is_unknown = TopicPartition(topic.name, index) in unknown
                     name = "UNKNOWN_TOPIC_OR_PARTITION" if is_unknown else error
                     error_code = _code(request.api_key, version, name)
-                    result = add_partitions_to_txn.AddPartitionsToTxnPartitionResult(
-                        index, error_code
-                    )
+                    result = transactions.AddPartitionsToTxnPartitionResult(index, error_code)
                     results.append(result)
-                topics.append(
-                    add_partitions_to_txn.AddPartitionsToTxnTopicResult(topic.name, results)
-                )
-            reply(add_partitions_to_txn.AddPartitionsToTxnResponse(0, topics))
+                topics.append(transactions.AddPartitionsToTxnTopicResult(topic.name, results))
+            reply(transactions.AddPartitionsToTxnResponse(0, topics))
 
         if unknown:
             answer("OPERATION_NOT_ATTEMPTED")
@@ -167,12 +156,14 @@ class TransactionRequests:
         )
 
     def _end_txn(
-        self, broker: SimBroker, request: end_txn.EndTxnRequest, version: int, reply: Reply
+        self, broker: SimBroker, request: transactions.EndTxnRequest, version: int, reply: Reply
     ) -> None:
         def answer(error: str, producer: ProducerIdAndEpoch) -> None:
             error_code = _code(request.api_key, version, error)
             reply(
-                end_txn.EndTxnResponse(0, error_code, producer.producer_id, producer.producer_epoch)
+                transactions.EndTxnResponse(
+                    0, error_code, producer.producer_id, producer.producer_epoch
+                )
             )
 
         error = self._cluster.on_end_txn(request.transactional_id)
@@ -183,7 +174,7 @@ class TransactionRequests:
             request.transactional_id,
             ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             request.committed,
-            version >= end_txn.EPOCH_BUMP_VERSION,
+            version >= transactions.EPOCH_BUMP_VERSION,
             answer,
         )
 
@@ -192,7 +183,7 @@ class TransactionRequests:
     def _describe(
         self,
         broker: SimBroker,
-        request: describe_transactions.DescribeTransactionsRequest,
+        request: transactions.DescribeTransactionsRequest,
         version: int,
         reply: Reply,
     ) -> None:
@@ -203,18 +194,18 @@ class TransactionRequests:
                 states.append(_described(coordinator.describe(transactional_id)))
             except CoordinatorError as error:
                 error_code = error_named(error.name).code
-                states.append(describe_transactions.TransactionState(error_code, transactional_id))
-        reply(describe_transactions.DescribeTransactionsResponse(0, states))
+                states.append(transactions.TransactionState(error_code, transactional_id))
+        reply(transactions.DescribeTransactionsResponse(0, states))
 
     def _list(
         self,
         broker: SimBroker,
-        request: list_transactions.ListTransactionsRequest,
+        request: transactions.ListTransactionsRequest,
         version: int,
         reply: Reply,
     ) -> None:
         coordinator = self._coordinator(broker)
-        response = list_transactions.ListTransactionsResponse(
+        response = transactions.ListTransactionsResponse(
             unknown_state_filters=[s for s in request.state_filters if s not in STATES]
         )
         try:
@@ -228,7 +219,7 @@ class TransactionRequests:
             reply(response)
             return
         response.transaction_states = [
-            list_transactions.ListedTransaction(m.transactional_id, m.producer_id, m.state)
+            transactions.ListedTransaction(m.transactional_id, m.producer_id, m.state)
             for m in (entry.metadata for entry in coordinator.entries())
             if self._passes(m, request)
             and (pattern is None or pattern.fullmatch(m.transactional_id))
@@ -236,7 +227,7 @@ class TransactionRequests:
         reply(response)
 
     def _passes(
-        self, metadata: TransactionMetadata, request: list_transactions.ListTransactionsRequest
+        self, metadata: TransactionMetadata, request: transactions.ListTransactionsRequest
     ) -> bool:
         age_ms = self._transactions.timestamp_ms() - metadata.start_ms
         if request.state_filters and metadata.state not in request.state_filters:
@@ -246,11 +237,11 @@ class TransactionRequests:
         return request.duration_filter < 0 or age_ms > request.duration_filter
 
 
-def _described(metadata: TransactionMetadata) -> describe_transactions.TransactionState:
+def _described(metadata: TransactionMetadata) -> transactions.TransactionState:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(metadata.partitions):
         topics.setdefault(topic, []).append(index)
-    return describe_transactions.TransactionState(
+    return transactions.TransactionState(
         0,
         metadata.transactional_id,
         metadata.state,
@@ -258,7 +249,7 @@ def _described(metadata: TransactionMetadata) -> describe_transactions.Transacti
         metadata.start_ms if metadata.state == ONGOING or metadata.is_prepared else -1,
         metadata.producer_id,
         metadata.producer_epoch,
-        [describe_transactions.TopicData(topic, indexes) for topic, indexes in topics.items()],
+        [transactions.TopicData(topic, indexes) for topic, indexes in topics.items()],
     )
 
 

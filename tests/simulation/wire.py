@@ -10,17 +10,7 @@ from spark_kafka_sink.base.errors import error_for_code
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.network.interface import Address, Connected, Disconnected, Received
 from spark_kafka_sink.protocol import api, schema
-from spark_kafka_sink.protocol.messages import (
-    add_partitions_to_txn,
-    api_versions,
-    describe_transactions,
-    end_txn,
-    fetch,
-    find_coordinator,
-    init_producer_id,
-    list_transactions,
-    produce,
-)
+from spark_kafka_sink.protocol.messages import client, inspection, topics, transactions
 from spark_kafka_sink.protocol.types import Records
 from spark_kafka_sink.record.record_batch import TRANSACTIONAL_FLAG, BatchHeader, write_header
 from tests import twin
@@ -115,11 +105,11 @@ class World:
 
     def find_coordinator(self, broker: SimBroker, key: str, version: int = 4) -> tuple[str, int]:
         """(error name, node id)."""
-        one = version < find_coordinator.BATCHED_VERSION
-        request = find_coordinator.FindCoordinatorRequest(
-            key if one else "", find_coordinator.TRANSACTION_KEY_TYPE, [] if one else [key]
+        one = version < transactions.BATCHED_VERSION
+        request = transactions.FindCoordinatorRequest(
+            key if one else "", transactions.TRANSACTION_KEY_TYPE, [] if one else [key]
         )
-        response = self.ask(broker, request, version, find_coordinator.FindCoordinatorResponse)
+        response = self.ask(broker, request, version, transactions.FindCoordinatorResponse)
         found = response if one else response.coordinators[0]
         return name_of(found.error_code), found.node_id
 
@@ -132,14 +122,14 @@ class World:
         broker: SimBroker | None = None,
     ) -> tuple[str, ProducerIdAndEpoch]:
         """InitProducerId: (error name, producer)."""
-        request = init_producer_id.InitProducerIdRequest(
+        request = transactions.InitProducerIdRequest(
             transactional_id, timeout_ms, expected.producer_id, expected.producer_epoch
         )
         response = self.ask(
             broker or self.coordinator(transactional_id),
             request,
             version,
-            init_producer_id.InitProducerIdResponse,
+            transactions.InitProducerIdResponse,
         )
         producer = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return name_of(response.error_code), producer
@@ -161,15 +151,15 @@ class World:
         key: TopicPartition,
         version: int = 3,
     ) -> str:
-        topics = [add_partitions_to_txn.AddPartitionsToTxnTopic(key.topic, [key.partition])]
-        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
+        topics = [transactions.AddPartitionsToTxnTopic(key.topic, [key.partition])]
+        request = transactions.AddPartitionsToTxnRequest(
             transactional_id, producer.producer_id, producer.producer_epoch, topics
         )
         response = self.ask(
             self.coordinator(transactional_id),
             request,
             version,
-            add_partitions_to_txn.AddPartitionsToTxnResponse,
+            transactions.AddPartitionsToTxnResponse,
         )
         result = response.results_by_topic_v3_and_below[0].results_by_partition[0]
         return name_of(result.partition_error_code)
@@ -186,11 +176,11 @@ class World:
     ) -> str:
         """The error's name of a produce request with one batch."""
         data = encode_batch(producer, values, sequence, attributes)
-        partition_data = [produce.PartitionProduceData(key.partition, Records([data], len(data)))]
-        topic = produce.TopicProduceData(name=key.topic, partition_data=partition_data)
-        request = produce.ProduceRequest(transactional_id, -1, 30_000, [topic])
+        partition_data = [topics.PartitionProduceData(key.partition, Records([data], len(data)))]
+        topic = topics.TopicProduceData(name=key.topic, partition_data=partition_data)
+        request = topics.ProduceRequest(transactional_id, -1, 30_000, [topic])
         leader = self.cluster.brokers[self.cluster.partition(key).leader_id]
-        response = self.ask(leader, request, version, produce.ProduceResponse)
+        response = self.ask(leader, request, version, topics.ProduceResponse)
         return name_of(response.responses[0].partition_responses[0].error_code)
 
     def end(
@@ -201,22 +191,22 @@ class World:
         is_commit: bool = True,
     ) -> tuple[str, ProducerIdAndEpoch]:
         """EndTxn: (error name, producer for the next transaction, from v5 on)."""
-        request = end_txn.EndTxnRequest(
+        request = transactions.EndTxnRequest(
             transactional_id, producer.producer_id, producer.producer_epoch, is_commit
         )
         response = self.ask(
-            self.coordinator(transactional_id), request, version, end_txn.EndTxnResponse
+            self.coordinator(transactional_id), request, version, transactions.EndTxnResponse
         )
         following = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return name_of(response.error_code), following
 
-    def describe(self, transactional_id: str) -> describe_transactions.TransactionState:
-        request = describe_transactions.DescribeTransactionsRequest([transactional_id])
+    def describe(self, transactional_id: str) -> transactions.TransactionState:
+        request = transactions.DescribeTransactionsRequest([transactional_id])
         response = self.ask(
             self.coordinator(transactional_id),
             request,
             0,
-            describe_transactions.DescribeTransactionsResponse,
+            transactions.DescribeTransactionsResponse,
         )
         return response.transaction_states[0]
 
@@ -235,14 +225,12 @@ class World:
         duration_ms: int = -1,
     ) -> list[tuple[str, str]]:
         """ListTransactions on all brokers: [(id, state)]; an error is asserted not to be."""
-        request = list_transactions.ListTransactionsRequest(
+        request = transactions.ListTransactionsRequest(
             list(states), list(producer_ids), duration_ms, pattern
         )
         found = []
         for broker in self.cluster.brokers.values():
-            response = self.ask(
-                broker, request, version, list_transactions.ListTransactionsResponse
-            )
+            response = self.ask(broker, request, version, transactions.ListTransactionsResponse)
             assert response.error_code == 0, name_of(response.error_code)
             found += [
                 (t.transactional_id, t.transaction_state) for t in response.transaction_states
@@ -257,24 +245,24 @@ class World:
         max_bytes: int = 1 << 20,
         max_wait_ms: int = 0,
         version: int = 12,
-    ) -> fetch.PartitionData:
-        partition = fetch.FetchPartition(
+    ) -> inspection.PartitionData:
+        partition = inspection.FetchPartition(
             key.partition, fetch_offset=offset, partition_max_bytes=max_bytes
         )
-        request = fetch.FetchRequest(
+        request = inspection.FetchRequest(
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             isolation_level=isolation_level,
-            topics=[fetch.FetchTopic(key.topic, [partition])],
+            topics=[inspection.FetchTopic(key.topic, [partition])],
         )
         leader = self.cluster.brokers[self.cluster.partition(key).leader_id]
-        response = self.ask(leader, request, version, fetch.FetchResponse)
+        response = self.ask(leader, request, version, inspection.FetchResponse)
         return response.responses[0].partitions[0]
 
     def finalized_features(self, version: int = 4) -> dict[str, int]:
-        request = api_versions.ApiVersionsRequest("raw", "1")
+        request = client.ApiVersionsRequest("raw", "1")
         broker = next(iter(self.cluster.brokers.values()))
-        response = self.ask(broker, request, version, api_versions.ApiVersionsResponse)
+        response = self.ask(broker, request, version, client.ApiVersionsResponse)
         return {f.name: f.max_version_level for f in response.finalized_features}
 
     # --- what a reader sees --------------------------------------------------------------------
@@ -311,5 +299,5 @@ def decode_batches(data: bytes) -> list[twin.RecordBatch]:
     return batches
 
 
-def records_of(partition: fetch.PartitionData) -> bytes:
+def records_of(partition: inspection.PartitionData) -> bytes:
     return b"".join(bytes(b) for b in cast(Records, partition.records).buffers)

@@ -10,7 +10,7 @@ from spark_kafka_sink.producer.metadata import (
     Metadata,
     MetadataSettings,
 )
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

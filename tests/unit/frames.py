@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.connection import Connection, InFlightRequest
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.stages import Stage
+from spark_kafka_sink.protocol.connection import Connection, InFlightRequest, Stage
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
 
 _HEADER = struct.Struct(">ihhih")
 

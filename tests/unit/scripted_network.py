@@ -16,7 +16,7 @@ from spark_kafka_sink.network.interface import (
     SendCompleted,
 )
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.api_versions import (
+from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -21,18 +21,16 @@ from spark_kafka_sink.network.interface import (
     SendCompleted,
 )
 from spark_kafka_sink.protocol import types
-from spark_kafka_sink.protocol.messages.api_versions import (
+from spark_kafka_sink.protocol.messages.client import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from spark_kafka_sink.protocol.messages.create_topics import (
+from spark_kafka_sink.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,

@@ -15,35 +15,35 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.protocol.api import decode_response
-from spark_kafka_sink.protocol.authentication import (
-    NEVER_MS,
-    UNLIMITED,
-    Authentication,
-    Session,
-    _refusal,
-)
 from spark_kafka_sink.protocol.connection import (
     MAX_RESPONSE_BYTES,
     MOST_BYTES_OF_OWN,
+    NEVER_MS,
+    STAGE_CHANGES,
+    UNLIMITED,
+    Authentication,
     Connection,
     InFlightRequest,
     Outgoing,
     ProtocolEvent,
     ResponseReceived,
+    Session,
+    Stage,
+    Step,
     Usable,
+    _refusal,
+    stage_after,
 )
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from spark_kafka_sink.protocol.messages.sasl_authenticate import (
+from spark_kafka_sink.protocol.messages.client import (
+    ApiVersion,
+    ApiVersionsResponse,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-)
-from spark_kafka_sink.protocol.messages.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.protocol.stages import STAGE_CHANGES, Stage, Step, stage_after
 from tests.unit.frames import answer_frame
 
 DEADLINE_MS = 10_000

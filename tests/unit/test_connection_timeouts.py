@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
 from tests.unit.scripted_network import LoseConnection, ScriptedNetwork

@@ -17,12 +17,10 @@ from spark_kafka_sink.client.coordinators import (
     worst_of,
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from spark_kafka_sink.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

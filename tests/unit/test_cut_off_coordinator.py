@@ -14,34 +14,27 @@ from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.topics import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from spark_kafka_sink.protocol.messages.describe_transactions import (
+    Coordinator,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
-)
-from spark_kafka_sink.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    Coordinator,
+    EndTxnRequest,
+    EndTxnResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from spark_kafka_sink.protocol.messages.list_transactions import (
+    ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-)
-from spark_kafka_sink.protocol.messages.list_transactions import (
-    ListedTransaction,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataResponse,
-    MetadataResponseBroker,
+    TransactionState,
 )
 from spark_kafka_sink.transactions.claims import ask_all, is_taken
 from spark_kafka_sink.transactions.client import TransactionClient

@@ -14,15 +14,13 @@ from spark_kafka_sink.base.printable import MOST_SHOWN
 from spark_kafka_sink.base.secret import HIDDEN, Secret
 from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol import schema, types
-from spark_kafka_sink.protocol.messages.sasl_authenticate import (
+from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.messages.client import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
-)
-from spark_kafka_sink.protocol.messages.sasl_handshake import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.mechanisms import (
     OAuthBearerConversation,

@@ -12,19 +12,17 @@ from spark_kafka_sink.base.errors import BootstrapError, BrokerError
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from spark_kafka_sink.transactions.client import TransactionClient
 from tests.simulation.time import SimClock

@@ -251,7 +251,7 @@ def test_layers_have_an_order():
     [
         ("protocol.types", "from spark_kafka_sink.network import client"),
         ("protocol.api", "import spark_kafka_sink.producer.sender"),
-        ("record.record_batch", "from spark_kafka_sink.protocol.messages import produce"),
+        ("record.record_batch", "from spark_kafka_sink.protocol.messages import topics"),
         ("base.model", "from spark_kafka_sink.config import bootstrap"),
         ("producer.sender", "import time"),
         ("producer.sender", "def f():\n    from time import sleep"),

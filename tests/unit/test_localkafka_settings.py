@@ -11,7 +11,7 @@ from spark_kafka_sink.localkafka.settings import (
     render_properties,
     server_properties,
 )
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

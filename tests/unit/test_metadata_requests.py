@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponse,
 )
 from tests.unit.cluster_answers import (

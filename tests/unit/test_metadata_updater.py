@@ -10,14 +10,14 @@ from spark_kafka_sink.base.backoff import ExponentialBackoff
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings, MetadataUpdater
 from spark_kafka_sink.producer.monitor import ThreadMonitor
-from spark_kafka_sink.protocol.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES

@@ -26,11 +26,13 @@ from spark_kafka_sink.network.interface import (
     SendCompleted,
 )
 from spark_kafka_sink.protocol import api
-from spark_kafka_sink.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from spark_kafka_sink.protocol.messages.create_topics import CreateTopicsRequest
-from spark_kafka_sink.protocol.messages.init_producer_id import InitProducerIdRequest
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest, ApiVersionsResponse
+from spark_kafka_sink.protocol.messages.topics import (
+    CreateTopicsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from spark_kafka_sink.protocol.messages.transactions import InitProducerIdRequest
 from spark_kafka_sink.protocol.schema import Request
 from spark_kafka_sink.protocol.types import Buffer
 from tests.simulation.time import SimClock

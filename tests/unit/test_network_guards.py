@@ -40,18 +40,19 @@ from spark_kafka_sink.network.interface import (
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.network.resolver import Resolver, Take, look_up
 from spark_kafka_sink.network.transport import SelectorNetwork
-from spark_kafka_sink.protocol.authentication import Authentication
-from spark_kafka_sink.protocol.messages.api_versions import (
+from spark_kafka_sink.protocol.connection import Authentication
+from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsResponse,
     FinalizedFeatureKey,
 )
-from spark_kafka_sink.protocol.messages.describe_configs import (
+from spark_kafka_sink.protocol.messages.topics import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    MetadataRequest,
+    MetadataResponse,
 )
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.mechanisms import PlainConversation
 from tests.patience import PATIENCE_MS

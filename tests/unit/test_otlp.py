@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, MetricsData
 
-from spark_kafka_sink.protocol.otlp import Metric, Payload, Point, metrics_data
+from spark_kafka_sink.producer.telemetry_figures import Metric, Payload, Point, metrics_data
 
 NOW_MS, EARLIER_MS = 1_700_000_000_123, 1_699_999_000_007
 ATTRIBUTES = st.dictionaries(st.text(max_size=300), st.text(max_size=300), max_size=3)

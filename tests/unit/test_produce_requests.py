@@ -15,7 +15,7 @@ from spark_kafka_sink.producer.sender import (
     produce_request,
 )
 from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
-from spark_kafka_sink.protocol.messages.produce import ProduceRequest
+from spark_kafka_sink.protocol.messages.topics import ProduceRequest
 from tests.unit.batches import NODES, T0, T1, make_batch
 
 TRANSACTION = PreparedTransaction("flights.0", 42, 3, 2)

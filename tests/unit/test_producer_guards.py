@@ -40,9 +40,10 @@ from spark_kafka_sink.producer.partitioner import (
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
 from spark_kafka_sink.producer.refusals import refused_rows
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from spark_kafka_sink.protocol.messages.produce import (
+from spark_kafka_sink.protocol.messages.topics import (
     BatchIndexAndErrorMessage,
+    MetadataRequest,
+    MetadataResponse,
     PartitionProduceResponse,
 )
 from tests.unit import test_metadata_updater

@@ -20,7 +20,7 @@ from spark_kafka_sink.network.client import NetworkClient
 from spark_kafka_sink.network.interface import Address, Connected, Received
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.producer.pool import ProducerPool
-from spark_kafka_sink.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from spark_kafka_sink.protocol.messages.topics import MetadataRequest, MetadataResponse
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.key_formats import expires_at_ms
 from spark_kafka_sink.security.security import Security

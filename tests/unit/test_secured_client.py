@@ -17,20 +17,18 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.interface import Address, Disconnected
-from spark_kafka_sink.protocol.messages.metadata import (
+from spark_kafka_sink.protocol.connection import Conversation
+from spark_kafka_sink.protocol.messages.client import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from spark_kafka_sink.protocol.messages.topics import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
 )
-from spark_kafka_sink.protocol.messages.sasl_authenticate import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-)
-from spark_kafka_sink.protocol.messages.sasl_handshake import (
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
-from spark_kafka_sink.protocol.sasl import Conversation
 from spark_kafka_sink.protocol.schema import Message
 from tests.simulation.time import SimClock
 from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork, Silence

@@ -21,7 +21,7 @@ from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.rows import VALUE
 from spark_kafka_sink.formats.written_rows import RowsEncoder
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.spark import encodable, frames, partition, preflight, task
 from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned

@@ -8,12 +8,12 @@ from spark_kafka_sink.base.errors import BrokerError, SupersededError, error_nam
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
 from spark_kafka_sink.producer.transaction_manager import CheckedTransaction, TokenCheck
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages.describe_transactions import (
+from spark_kafka_sink.protocol.messages.transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    FindCoordinatorRequest,
     TransactionState,
 )
-from spark_kafka_sink.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.unit.batches import NODES, make_batch
 from tests.unit.scripted_network import Asked
 from tests.unit.transaction_world import LOST, World

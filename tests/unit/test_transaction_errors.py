@@ -9,13 +9,9 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import PreparedTransaction
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
-)
-from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
-)
-from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
 )
 from tests.unit.batches import T0, make_batch

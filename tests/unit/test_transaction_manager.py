@@ -9,14 +9,10 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import PreparedTransaction, ProducerIdAndEpoch
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-)
-from spark_kafka_sink.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
-)
-from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
 )
 from tests.unit.batches import T0, T1, T2, make_batch

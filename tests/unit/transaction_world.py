@@ -21,24 +21,20 @@ from spark_kafka_sink.producer.transaction_manager import (
     TransactionSettings,
 )
 from spark_kafka_sink.protocol import schema
-from spark_kafka_sink.protocol.messages.add_partitions_to_txn import (
+from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseBroker
+from spark_kafka_sink.protocol.messages.transactions import (
+    BATCHED_VERSION,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from spark_kafka_sink.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from spark_kafka_sink.protocol.messages.find_coordinator import (
-    BATCHED_VERSION,
     Coordinator,
+    DescribeTransactionsRequest,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from spark_kafka_sink.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from spark_kafka_sink.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
 from tests.unit.scripted_network import Asked, LoseConnection, ScriptedNetwork

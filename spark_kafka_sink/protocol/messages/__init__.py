@@ -1,1 +1,1 @@
-"""One module per Kafka API: its request, its response, and the structures inside them."""
+"""Kafka's messages: each API with its request, its response, and the structures inside them."""

@@ -33,7 +33,7 @@ from spark_kafka_sink.config.reference_syntax import has_reference
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
 from spark_kafka_sink.config.security_rules import parse_ssl
-from spark_kafka_sink.protocol.sasl import Conversation
+from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import Resolve, known_entry, login_options, shown_word
 from spark_kafka_sink.security.mechanisms import (

@@ -1,0 +1,392 @@
+"""Messages that no task sends: what partitions, the quorum and the quotas of a cluster are."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.types import (
+    BOOL,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    TEXT,
+    ArrayOf,
+    Records,
+)
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+"""``isolation_level``: up to the last stable offset, with a list of aborted transactions.
+Source: ``IsolationLevel``."""
+
+
+@dataclass(slots=True)
+class EpochEndOffset:
+    epoch: int = wire(INT32, "12+", default=-1)
+    end_offset: int = wire(INT64, "12+", default=-1)
+
+
+@dataclass(slots=True)
+class LeaderIdAndEpoch:
+    leader_id: int = wire(INT32, "12+", default=-1)
+    leader_epoch: int = wire(INT32, "12+", default=-1)
+
+
+@dataclass(slots=True)
+class SnapshotId:
+    end_offset: int = wire(INT64, default=-1)
+    epoch: int = wire(INT32, default=-1)
+
+
+@dataclass(slots=True)
+class AbortedTransaction:
+    producer_id: int = wire(INT64, "4+")
+    first_offset: int = wire(INT64, "4+")
+
+
+@dataclass(slots=True)
+class PartitionData:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    high_watermark: int = wire(INT64)
+    last_stable_offset: int = wire(INT64, "4+", default=-1, ignorable=True)
+    log_start_offset: int = wire(INT64, "5+", default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset = wire(EpochEndOffset, "12+", tag=0)
+    current_leader: LeaderIdAndEpoch = wire(LeaderIdAndEpoch, "12+", tag=1)
+    snapshot_id: SnapshotId = wire(SnapshotId, "12+", tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = wire(
+        ArrayOf(AbortedTransaction), "4+", nullable="4+", ignorable=True
+    )
+    preferred_read_replica: int = wire(INT32, "11+", default=-1)
+    records: Records | None = wire(RECORDS, nullable="0+")
+
+
+@dataclass(slots=True)
+class FetchableTopicResponse:
+    topic: str = wire(STRING, "0-12", ignorable=True)
+    partitions: list[PartitionData] = wire(ArrayOf(PartitionData))
+
+
+@dataclass(slots=True)
+class FetchResponse(Message):
+    api_key = 1
+    min_version = 4
+    max_version = 12
+    flexible_from = 12
+
+    throttle_time_ms: int = wire(INT32, "1+", ignorable=True)
+    error_code: int = wire(INT16, "7+", ignorable=True)
+    session_id: int = wire(INT32, "7+")
+    responses: list[FetchableTopicResponse] = wire(ArrayOf(FetchableTopicResponse))
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    partition: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, "9+", default=-1, ignorable=True)
+    fetch_offset: int = wire(INT64)
+    last_fetched_epoch: int = wire(INT32, "12+", default=-1)
+    log_start_offset: int = wire(INT64, "5+", default=-1, ignorable=True)
+    partition_max_bytes: int = wire(INT32)
+
+
+@dataclass(slots=True)
+class FetchTopic:
+    topic: str = wire(STRING, "0-12", ignorable=True)
+    partitions: list[FetchPartition] = wire(ArrayOf(FetchPartition))
+
+
+@dataclass(slots=True)
+class ForgottenTopic:
+    topic: str = wire(STRING, "7-12", ignorable=True)
+    partitions: list[int] = wire(ArrayOf(INT32), "7+")
+
+
+@dataclass(slots=True)
+class FetchRequest(Request):
+    """Fetch (1): record batches from the leaders of their partitions. Versions 4-12.
+
+    Version 4 brought record batches v2 and isolation levels (KIP-98), 7 fetch sessions (KIP-227), 9
+    leader epochs (KIP-320), 10 zstd (KIP-110), 11 followers to read from (KIP-392), 12 tagged
+    fields. Version 13 names topics by id (KIP-516), which a reader of single topics can do without.
+
+    The defaults are those of a reader without a fetch session.
+    """
+
+    api_key = 1
+    min_version = 4
+    max_version = 12
+    flexible_from = 12
+    response_type = FetchResponse
+    throttled_from = 8
+
+    cluster_id: str | None = wire(STRING, "12+", nullable="12+", tag=0, ignorable=True)
+    replica_id: int = wire(INT32, default=-1)
+    max_wait_ms: int = wire(INT32)
+    min_bytes: int = wire(INT32)
+    max_bytes: int = wire(INT32, "3+", default=0x7FFFFFFF, ignorable=True)
+    isolation_level: int = wire(INT8, "4+", ignorable=True)
+    session_id: int = wire(INT32, "7+", ignorable=True)
+    session_epoch: int = wire(INT32, "7+", default=-1, ignorable=True)
+    topics: list[FetchTopic] = wire(ArrayOf(FetchTopic))
+    forgotten_topics_data: list[ForgottenTopic] = wire(ArrayOf(ForgottenTopic), "7+")
+    rack_id: str = wire(STRING, "11+", ignorable=True)
+
+
+LATEST_TIMESTAMP = -1
+"""``timestamp`` that asks for the end: the high watermark, or the last stable offset with
+``isolation_level`` 1. Source: ``ListOffsetsRequest``."""
+EARLIEST_TIMESTAMP = -2
+"""``timestamp`` that asks for the beginning of the log."""
+
+
+@dataclass(slots=True)
+class ListOffsetsPartitionResponse:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    timestamp: int = wire(INT64, "1+", default=-1)
+    offset: int = wire(INT64, "1+", default=-1)
+    leader_epoch: int = wire(INT32, "4+", default=-1)
+
+
+@dataclass(slots=True)
+class ListOffsetsTopicResponse:
+    name: str = wire(STRING)
+    partitions: list[ListOffsetsPartitionResponse] = wire(ArrayOf(ListOffsetsPartitionResponse))
+
+
+@dataclass(slots=True)
+class ListOffsetsResponse(Message):
+    api_key = 2
+    min_version = 1
+    max_version = 11
+    flexible_from = 6
+
+    throttle_time_ms: int = wire(INT32, "2+", ignorable=True)
+    topics: list[ListOffsetsTopicResponse] = wire(ArrayOf(ListOffsetsTopicResponse))
+
+
+@dataclass(slots=True)
+class ListOffsetsPartition:
+    partition_index: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, "4+", default=-1, ignorable=True)
+    timestamp: int = wire(INT64)
+
+
+@dataclass(slots=True)
+class ListOffsetsTopic:
+    name: str = wire(STRING)
+    partitions: list[ListOffsetsPartition] = wire(ArrayOf(ListOffsetsPartition))
+
+
+@dataclass(slots=True)
+class ListOffsetsRequest(Request):
+    """ListOffsets (2): the offset of a partition's beginning, end or a timestamp. Versions 1-11.
+
+    Version 2 brought the isolation level (KIP-98), 4 leader epochs (KIP-320), 10 the timeout of
+    remote storage (KIP-1075). Versions 7, 8, 9 and 11 only brought more special timestamps.
+    """
+
+    api_key = 2
+    min_version = 1
+    max_version = 11
+    flexible_from = 6
+    response_type = ListOffsetsResponse
+    throttled_from = 3
+
+    # Kafka's default is 0, a broker's id; clients, which are no replicas, send -1.
+    replica_id: int = wire(INT32, default=-1)
+    isolation_level: int = wire(INT8, "2+")
+    topics: list[ListOffsetsTopic] = wire(ArrayOf(ListOffsetsTopic))
+    timeout_ms: int = wire(INT32, "10+", ignorable=True)
+
+
+@dataclass(slots=True)
+class ProducerState:
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT32)
+    last_sequence: int = wire(INT32, default=-1)
+    last_timestamp: int = wire(INT64, default=-1)
+    coordinator_epoch: int = wire(INT32)
+    current_txn_start_offset: int = wire(INT64, default=-1)
+
+
+@dataclass(slots=True)
+class PartitionResponse:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(TEXT, nullable="0+")
+    active_producers: list[ProducerState] = wire(ArrayOf(ProducerState))
+
+
+@dataclass(slots=True)
+class TopicResponse:
+    name: str = wire(STRING)
+    partitions: list[PartitionResponse] = wire(ArrayOf(PartitionResponse))
+
+
+@dataclass(slots=True)
+class DescribeProducersResponse(Message):
+    api_key = 61
+    min_version = 0
+    max_version = 0
+    flexible_from = 0
+
+    throttle_time_ms: int = wire(INT32)
+    topics: list[TopicResponse] = wire(ArrayOf(TopicResponse))
+
+
+@dataclass(slots=True)
+class TopicRequest:
+    name: str = wire(STRING)
+    partition_indexes: list[int] = wire(ArrayOf(INT32))
+
+
+@dataclass(slots=True)
+class DescribeProducersRequest(Request):
+    """DescribeProducers (61): who writes to a partition, as its leader knows. Version 0;
+    KIP-664."""
+
+    api_key = 61
+    min_version = 0
+    max_version = 0
+    flexible_from = 0
+    response_type = DescribeProducersResponse
+
+    topics: list[TopicRequest] = wire(ArrayOf(TopicRequest))
+
+
+METADATA_TOPIC = "__cluster_metadata"
+"""The controllers' log, which has one partition. Source: ``Topic.CLUSTER_METADATA_TOPIC_NAME``."""
+
+
+@dataclass(slots=True)
+class ReplicaState:
+    replica_id: int = wire(INT32)
+    log_end_offset: int = wire(INT64)
+    last_fetch_timestamp: int = wire(INT64, "1+", default=-1, ignorable=True)
+    last_caught_up_timestamp: int = wire(INT64, "1+", default=-1, ignorable=True)
+
+
+@dataclass(slots=True)
+class DescribeQuorumResponsePartition:
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    leader_id: int = wire(INT32)
+    leader_epoch: int = wire(INT32)
+    high_watermark: int = wire(INT64)
+    current_voters: list[ReplicaState] = wire(ArrayOf(ReplicaState))
+    observers: list[ReplicaState] = wire(ArrayOf(ReplicaState))
+
+
+@dataclass(slots=True)
+class DescribeQuorumResponseTopic:
+    topic_name: str = wire(STRING)
+    partitions: list[DescribeQuorumResponsePartition] = wire(
+        ArrayOf(DescribeQuorumResponsePartition)
+    )
+
+
+@dataclass(slots=True)
+class DescribeQuorumResponse(Message):
+    api_key = 55
+    min_version = 0
+    max_version = 1
+    flexible_from = 0
+
+    error_code: int = wire(INT16)
+    topics: list[DescribeQuorumResponseTopic] = wire(ArrayOf(DescribeQuorumResponseTopic))
+
+
+@dataclass(slots=True)
+class DescribeQuorumRequestPartition:
+    partition_index: int = wire(INT32)
+
+
+@dataclass(slots=True)
+class DescribeQuorumRequestTopic:
+    topic_name: str = wire(STRING)
+    partitions: list[DescribeQuorumRequestPartition] = wire(ArrayOf(DescribeQuorumRequestPartition))
+
+
+@dataclass(slots=True)
+class DescribeQuorumRequest(Request):
+    """DescribeQuorum (55): the replicas of the controllers' log. Versions 0-1; KIP-595, KIP-836.
+
+    Version 1 brought the replicas' times. Those of the leader are its own clock's, at the moment of
+    the answer: the only time of a broker that any client may ask for.
+    """
+
+    api_key = 55
+    min_version = 0
+    max_version = 1
+    flexible_from = 0
+    response_type = DescribeQuorumResponse
+
+    topics: list[DescribeQuorumRequestTopic] = wire(ArrayOf(DescribeQuorumRequestTopic))
+
+
+MATCH_EXACT, MATCH_DEFAULT, MATCH_SPECIFIED = 0, 1, 2
+"""``match_type``: of that name; the default of all names; any name, or the default.
+Source: ``DescribeClientQuotasRequest``."""
+
+
+@dataclass(slots=True)
+class QuotaEntity:
+    """entity_name: None for the default of the type."""
+
+    entity_type: str = wire(STRING)
+    entity_name: str | None = wire(STRING, nullable="0+")
+
+
+@dataclass(slots=True)
+class QuotaValue:
+    key: str = wire(STRING)
+    value: float = wire(FLOAT64)
+
+
+@dataclass(slots=True)
+class QuotaEntry:
+    entity: list[QuotaEntity] = wire(ArrayOf(QuotaEntity))
+    values: list[QuotaValue] = wire(ArrayOf(QuotaValue))
+
+
+@dataclass(slots=True)
+class DescribeClientQuotasResponse(Message):
+    api_key = 48
+    min_version = 0
+    max_version = 1
+    flexible_from = 1
+
+    throttle_time_ms: int = wire(INT32)
+    error_code: int = wire(INT16)
+    error_message: str | None = wire(TEXT, nullable="0+")
+    entries: list[QuotaEntry] | None = wire(ArrayOf(QuotaEntry), nullable="0+")
+
+
+@dataclass(slots=True)
+class QuotaComponent:
+    entity_type: str = wire(STRING)
+    match_type: int = wire(INT8)
+    match: str | None = wire(STRING, nullable="0+")
+
+
+@dataclass(slots=True)
+class DescribeClientQuotasRequest(Request):
+    """DescribeClientQuotas (48): what brokers grant to users and clients. Versions 0-1; KIP-546.
+
+    strict: without entries that have other entities beside those asked for.
+    """
+
+    api_key = 48
+    min_version = 0
+    max_version = 1
+    flexible_from = 1
+    response_type = DescribeClientQuotasResponse
+
+    components: list[QuotaComponent] = wire(ArrayOf(QuotaComponent))
+    strict: bool = wire(BOOL)

@@ -1,0 +1,269 @@
+"""Messages to transaction coordinators."""
+
+from __future__ import annotations
+
+from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.protocol.schema import Message, Request, wire
+from spark_kafka_sink.protocol.types import BOOL, INT8, INT16, INT32, INT64, STRING, TEXT, ArrayOf
+
+TRANSACTION_KEY_TYPE = 1
+"""``key_type`` of transactional ids. Source: ``FindCoordinatorRequest.CoordinatorType``."""
+
+BATCHED_VERSION = 4
+"""First version with ``coordinator_keys`` and ``coordinators`` instead of a single key."""
+
+
+@dataclass(slots=True)
+class Coordinator:
+    key: str = wire(STRING, "4+")
+    node_id: int = wire(INT32, "4+")
+    host: str = wire(STRING, "4+")
+    port: int = wire(INT32, "4+")
+    error_code: int = wire(INT16, "4+")
+    error_message: str | None = wire(TEXT, "4+", nullable="4+", ignorable=True)
+
+
+@dataclass(slots=True)
+class FindCoordinatorResponse(Message):
+    api_key = 10
+    min_version = 1
+    max_version = 6
+    flexible_from = 3
+
+    throttle_time_ms: int = wire(INT32, "1+", ignorable=True)
+    error_code: int = wire(INT16, "0-3")
+    error_message: str | None = wire(TEXT, "1-3", nullable="1-3", ignorable=True)
+    node_id: int = wire(INT32, "0-3")
+    host: str = wire(STRING, "0-3")
+    port: int = wire(INT32, "0-3")
+    coordinators: list[Coordinator] = wire(ArrayOf(Coordinator), "4+")
+
+
+@dataclass(slots=True)
+class FindCoordinatorRequest(Request):
+    """FindCoordinator (10): the broker that coordinates a transactional id. Versions 1-6.
+
+    Version 1 brought the key's type (KIP-98), 4 several keys at once (KIP-699), 5 the error
+    TRANSACTION_ABORTABLE (KIP-890). Version 0 knows consumer groups only.
+    """
+
+    api_key = 10
+    min_version = 1
+    max_version = 6
+    flexible_from = 3
+    response_type = FindCoordinatorResponse
+    throttled_from = 2
+
+    key: str = wire(STRING, "0-3")
+    key_type: int = wire(INT8, "1+")
+    coordinator_keys: list[str] = wire(ArrayOf(STRING), "4+")
+
+
+@dataclass(slots=True)
+class InitProducerIdResponse(Message):
+    api_key = 22
+    min_version = 0
+    max_version = 5
+    flexible_from = 2
+
+    throttle_time_ms: int = wire(INT32, ignorable=True)
+    error_code: int = wire(INT16)
+    producer_id: int = wire(INT64, default=-1)
+    producer_epoch: int = wire(INT16)
+
+
+@dataclass(slots=True)
+class InitProducerIdRequest(Request):
+    """InitProducerId (22): a producer id and epoch. Versions 0-5; KIP-98, KIP-360, KIP-890."""
+
+    api_key = 22
+    min_version = 0
+    max_version = 5
+    flexible_from = 2
+    response_type = InitProducerIdResponse
+    throttled_from = 1
+
+    transactional_id: str | None = wire(STRING, nullable="0+")
+    transaction_timeout_ms: int = wire(INT32)
+    producer_id: int = wire(INT64, "3+", default=-1)
+    producer_epoch: int = wire(INT16, "3+", default=-1)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnPartitionResult:
+    partition_index: int = wire(INT32)
+    partition_error_code: int = wire(INT16)
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnTopicResult:
+    name: str = wire(STRING)
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire(
+        ArrayOf(AddPartitionsToTxnPartitionResult)
+    )
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnResponse(Message):
+    api_key = 24
+    min_version = 0
+    max_version = 3
+    flexible_from = 3
+
+    throttle_time_ms: int = wire(INT32)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire(
+        ArrayOf(AddPartitionsToTxnTopicResult), "0-3"
+    )
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnTopic:
+    name: str = wire(STRING)
+    partitions: list[int] = wire(ArrayOf(INT32))
+
+
+@dataclass(slots=True)
+class AddPartitionsToTxnRequest(Request):
+    """AddPartitionsToTxn (24): the coordinator notes partitions of a transaction. Versions 0-3.
+
+    Version 2 brought the error PRODUCER_FENCED. Versions 4 and 5 are spoken between brokers only;
+    where transaction.version is 2, a produce request itself adds its partitions (KIP-890).
+    """
+
+    api_key = 24
+    min_version = 0
+    max_version = 3
+    flexible_from = 3
+    response_type = AddPartitionsToTxnResponse
+    throttled_from = 1
+
+    v3_and_below_transactional_id: str = wire(STRING, "0-3")
+    v3_and_below_producer_id: int = wire(INT64, "0-3")
+    v3_and_below_producer_epoch: int = wire(INT16, "0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = wire(
+        ArrayOf(AddPartitionsToTxnTopic), "0-3"
+    )
+
+
+EPOCH_BUMP_VERSION = 5
+"""First version that ends a transaction with the next epoch. Only where transaction.version is 2.
+Source: ``EndTxnRequest.LAST_STABLE_VERSION_BEFORE_TRANSACTION_V2``."""
+
+
+@dataclass(slots=True)
+class EndTxnResponse(Message):
+    api_key = 26
+    min_version = 0
+    max_version = 5
+    flexible_from = 3
+
+    throttle_time_ms: int = wire(INT32)
+    error_code: int = wire(INT16)
+    producer_id: int = wire(INT64, "5+", default=-1, ignorable=True)
+    producer_epoch: int = wire(INT16, "5+", default=-1, ignorable=True)
+
+
+@dataclass(slots=True)
+class EndTxnRequest(Request):
+    """EndTxn (26): commit or abort a transaction. Versions 0-5.
+
+    Version 2 brought the error PRODUCER_FENCED, 4 TRANSACTION_ABORTABLE, 5 the epoch that goes up
+    with every transaction, which the answer tells (KIP-890). A broker takes version 5 only where
+    transaction.version is 2.
+    """
+
+    api_key = 26
+    min_version = 0
+    max_version = 5
+    flexible_from = 3
+    response_type = EndTxnResponse
+    throttled_from = 1
+
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    committed: bool = wire(BOOL)
+
+
+@dataclass(slots=True)
+class TopicData:
+    topic: str = wire(STRING)
+    partitions: list[int] = wire(ArrayOf(INT32))
+
+
+@dataclass(slots=True)
+class TransactionState:
+    error_code: int = wire(INT16)
+    transactional_id: str = wire(STRING)
+    transaction_state: str = wire(TEXT)
+    transaction_timeout_ms: int = wire(INT32)
+    transaction_start_time_ms: int = wire(INT64)
+    producer_id: int = wire(INT64)
+    producer_epoch: int = wire(INT16)
+    topics: list[TopicData] = wire(ArrayOf(TopicData))
+
+
+@dataclass(slots=True)
+class DescribeTransactionsResponse(Message):
+    api_key = 65
+    min_version = 0
+    max_version = 0
+    flexible_from = 0
+
+    throttle_time_ms: int = wire(INT32)
+    transaction_states: list[TransactionState] = wire(ArrayOf(TransactionState))
+
+
+@dataclass(slots=True)
+class DescribeTransactionsRequest(Request):
+    """DescribeTransactions (65): what a coordinator knows of transactional ids. Version 0;
+    KIP-664."""
+
+    api_key = 65
+    min_version = 0
+    max_version = 0
+    flexible_from = 0
+    response_type = DescribeTransactionsResponse
+
+    transactional_ids: list[str] = wire(ArrayOf(STRING))
+
+
+@dataclass(slots=True)
+class ListedTransaction:
+    transactional_id: str = wire(STRING)
+    producer_id: int = wire(INT64)
+    transaction_state: str = wire(TEXT)
+
+
+@dataclass(slots=True)
+class ListTransactionsResponse(Message):
+    api_key = 66
+    min_version = 0
+    max_version = 2
+    flexible_from = 0
+
+    throttle_time_ms: int = wire(INT32)
+    error_code: int = wire(INT16)
+    unknown_state_filters: list[str] = wire(ArrayOf(STRING))
+    transaction_states: list[ListedTransaction] = wire(ArrayOf(ListedTransaction))
+
+
+@dataclass(slots=True)
+class ListTransactionsRequest(Request):
+    """ListTransactions (66): the transactional ids that a broker coordinates. Versions 0-2;
+    KIP-664.
+
+    Version 1 brought the filter by duration (KIP-994), 2 the one by a pattern of the id (KIP-1152).
+    Filters that are empty let everything through.
+    """
+
+    api_key = 66
+    min_version = 0
+    max_version = 2
+    flexible_from = 0
+    response_type = ListTransactionsResponse
+
+    state_filters: list[str] = wire(ArrayOf(STRING))
+    producer_id_filters: list[int] = wire(ArrayOf(INT64))
+    duration_filter: int = wire(INT64, "1+", default=-1)
+    transactional_id_pattern: str | None = wire(STRING, "2+", nullable="2+")
