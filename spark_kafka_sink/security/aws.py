@@ -1,9 +1,9 @@
-"""AWS_MSK_IAM: a signed URL as a token, which MSK takes by OAUTHBEARER, and its login.
+"""AWS_MSK_IAM: a signed URL as a token, which MSK accepts with OAUTHBEARER, and its login.
 
-Java's library has a mechanism of its own for the same signature; MSK's brokers know both. The
-package ``aws-msk-iam-sasl-signer-python`` signs, with the credentials that AWS's SDK finds: the
-environment, a profile, the role of the machine, or a role that is to be assumed. The login keeps a
-token for each AWS region.
+Java's library has a mechanism of its own for the same signature; MSK's brokers accept both. The
+package ``aws-msk-iam-sasl-signer-python`` signs with the credentials that AWS's SDK finds: the
+environment, a profile, the role of the machine, or a role to assume. The login keeps a token for
+each AWS region.
 
 Source: ``aws-msk-iam-auth``: ``IAMLoginModule``, ``MSKCredentialProvider``.
 """
@@ -44,7 +44,7 @@ _REGION_IN_HOST = re.compile(
 
 
 class AwsUser(NamedTuple):
-    """Whose credentials sign; all None: what the SDK finds."""
+    """The credentials that sign; if all fields are None, those that the SDK finds."""
 
     profile: str | None
     role_arn: str | None
@@ -52,10 +52,10 @@ class AwsUser(NamedTuple):
 
 
 def aws_user(options: Mapping[str, str]) -> AwsUser:
-    """Out of the JAAS options of ``IAMLoginModule``. Raises ConfigError."""
+    """Build the user from the JAAS options of ``IAMLoginModule``. Raises ConfigError."""
     known = (PROFILE, ROLE, SESSION)
     for name in options:
-        # Java's library, too, uses it only for a role (and for what it logs of credentials).
+        # Java's library, too, uses the STS region only for a role, and for its logs of credentials.
         is_unused = name in _IGNORED or (name == _STS_REGION and not options.get(ROLE))
         if name.startswith("aws") and name not in known and not is_unused:
             what = shown_word(name) if name in KNOWN_OPTIONS else "an option that begins with 'aws'"
@@ -73,18 +73,18 @@ def aws_user(options: Mapping[str, str]) -> AwsUser:
 
 
 def region_of(host: str) -> str | None:
-    """The AWS region of a broker's name; None if it is not one of MSK's."""
+    """Return the AWS region of a broker's name; None if the name is not MSK's."""
     found = _REGION_IN_HOST.search(f".{host.lower()}")
     return None if found is None else found["region"]
 
 
 def region_of_environment() -> str | None:
-    """What the environment says, for brokers behind names of the user's own."""
+    """Return the AWS region of the environment, for brokers with custom names."""
     return next((os.environ[name] for name in _REGION_VARIABLES if os.environ.get(name)), None)
 
 
 def no_region(host: str) -> AuthenticationError:
-    """Neither the broker's name nor the environment tells a region."""
+    """Return the error for a broker without a region, in its name or in the environment."""
     return AuthenticationError(
         f"kafka.sasl.mechanism=AWS_MSK_IAM: the name of the broker {host} tells no AWS region. Set "
         f"{_REGION_VARIABLES[0]} for the driver, and by spark.executorEnv.{_REGION_VARIABLES[0]} "
@@ -93,12 +93,13 @@ def no_region(host: str) -> AuthenticationError:
 
 
 def signed_token(user: AwsUser, region: str, is_last: bool = True) -> Token:
-    """A new token for the brokers of ``region``. May ask AWS for credentials, and waits for them.
+    """Return a new token for the brokers of ``region``. May request credentials from AWS and wait.
 
-    is_last: nobody tries again. The SDK asks a machine's metadata service once, for a second, and
-    takes no answer for no credentials: so that is final with the last attempt only
+    is_last: no retry follows. The SDK asks a machine's metadata service once, for a second, and
+        treats no answer as no credentials. Therefore missing credentials are final at the last
+        attempt only
 
-    Raises AuthenticationError; CredentialsUnavailableError for what may pass.
+    Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
     """
     from aws_msk_iam_sasl_signer import MSKAuthTokenProvider as Signer
 
@@ -130,14 +131,15 @@ _AWAY = frozenset(
         "OSError",
     }
 )
-"""Names of classes, of botocore's mostly: AWS, or who gives credentials to a container, is away."""
+"""Class names, mostly botocore's: AWS, or the provider of a container's credentials, is
+unavailable."""
 
 
 def _judged(error: Exception, is_last: bool) -> AuthenticationError:
-    """By the names of botocore's classes: what is about the network or load may pass."""
+    """Convert an error of botocore by its class: errors of network or load are retriable."""
     names = {kind.__name__ for kind in type(error).__mro__}
     may_pass = AuthenticationError if is_last else CredentialsUnavailableError
-    # The signer checks credentials after it has looked into them.
+    # The signer reads an attribute of the credentials before it checks that they exist.
     has_none = isinstance(error, AttributeError) and "NoneType" in str(error)
     if has_none or (isinstance(error, ValueError) and "empty" in str(error).lower()):
         return may_pass(
@@ -154,7 +156,7 @@ def _judged(error: Exception, is_last: bool) -> AuthenticationError:
 
 
 def _is_busy(error: Exception) -> bool:
-    """Whether it is the ``ClientError`` of a service that answers that it cannot do so now."""
+    """Return True if ``error`` is the ``ClientError`` of a service that is overloaded."""
     response = getattr(error, "response", None)
     if not isinstance(response, dict):
         return False
@@ -169,13 +171,16 @@ def _is_busy(error: Exception) -> bool:
 # --- login ---------------------------------------------------------------------------------------
 
 _TRIES = 3
-"""After so many, a machine without credentials has none. As ``awsMaxRetries`` of Java's library."""
+"""Attempts before missing credentials are final. Source: ``awsMaxRetries`` of Java's library."""
 
 
 class AwsLogin:
-    """AWS_MSK_IAM, which is OAUTHBEARER on the wire. ``on_close``: ends the pauses of a fetch.
+    """Login with AWS_MSK_IAM, which is OAUTHBEARER on the wire.
 
-    A token is for the brokers of one region, which the broker's name tells, else the environment.
+    on_close: ends the pauses of a fetch
+
+    A token serves the brokers of one region, which is that of the broker's name, else that of the
+    environment.
     """
 
     mechanism = "OAUTHBEARER"
@@ -195,10 +200,10 @@ class AwsLogin:
         self._keepers: dict[str, TokenKeeper] = {}
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
-        """A token for each region of ``hosts``; without any, for the environment's."""
+        """Fetch a token for each region of ``hosts``; without hosts, for the environment's."""
         regions = {region_of(host) for host in hosts} or {None}
         for region in sorted({known or region_of_environment() or "" for known in regions}):
-            # An unknown region shows when the broker's name is known.
+            # An unknown region is an error later, when the broker's name is known.
             if region:
                 self._keeper(region).prepare(timeout_ms)
 
@@ -209,7 +214,7 @@ class AwsLogin:
         return OAuthBearerConversation(self._keeper(region).token(), {})
 
     def identity(self) -> None:
-        """Nothing that is replaced from outside."""
+        """Return None: tokens are renewed, not replaced from outside."""
 
     def close(self) -> None:
         with self._lock:

@@ -1,15 +1,16 @@
-"""Where user names, passwords and login options come from.
+"""User names, passwords and login options, from ``sasl.jaas.config`` or this sink's plain options.
 
-Out of ``sasl.jaas.config``, or out of this sink's plain options. Both may hold references
-(``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``). They are resolved anew for each
-conversation: a password that was changed in its file is used by the next connection.
+Both may hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``). References
+are resolved for each conversation: the next connection uses a password that was changed in its
+file.
 
-A reference stands for the whole JAAS text, or for a part of a value. It is put in after the text is
-parsed, so a password needs no quotes and no escapes where it is kept.
+A reference stands for the whole JAAS text, or for a part of a value. Its value is inserted after
+the text is parsed, so a stored password needs no quotes and no escapes.
 
 ``sasl.jaas.config`` is read as Java reads it: ``Module required key="value" key=value;``. No
-message here quotes the text: it holds passwords, and a wrong quote moves them to where a name is
-expected. So a word of the text is named only if it is one that this package knows.
+message of this module quotes the text, because it holds passwords, and a wrong quote moves a
+password to the place of a name. A message names a word of the text only if this package knows the
+word.
 
 Source: ``JaasConfig``, ``JaasContext`` of Kafka 4.3; ``java.io.StreamTokenizer``.
 """
@@ -44,7 +45,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""Each match is a token, or space and comments, which are none."""
+"""Each match is a token, or space and comments, which are not tokens."""
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _MODULE = re.compile(r"(?:[a-z]\w*\.)+[A-Z]\w*LoginModule")
@@ -53,7 +54,7 @@ _MODULE = re.compile(r"(?:[a-z]\w*\.)+[A-Z]\w*LoginModule")
 class JaasEntry(NamedTuple):
     """One login module and its options. Its representation shows no value.
 
-    module: the class as it was written
+    module: the class as written
     options: by name
     """
 
@@ -66,9 +67,10 @@ class JaasEntry(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A word or a quoted text; anything else is one character with ``is_text`` False.
+    """A word or a quoted text; any other token is one character with ``is_text`` False.
 
-    A number is "0": Java takes what begins with a digit for a number, and has no text of it.
+    A number is "0", because Java's tokenizer parses a word that begins with a digit as a number and
+    keeps no text of it.
     """
 
     text: str
@@ -90,21 +92,21 @@ KNOWN_OPTIONS = frozenset(
         *("ssl.key.password", "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites"),
     }
 )
-"""Names of options that may stand in a message."""
+"""Names of options that a message may show."""
 
 
 def shown_word(name: str) -> str:
-    """The name of an option for a message, if it is certain that it is one."""
+    """Return the name of an option for a message, "an option" if the name is unknown."""
     return f"'{name}'" if name in KNOWN_OPTIONS else "an option"
 
 
 def shown_module(module: str) -> str | None:
-    """The class of a login module for a message, if it is certain that it is one."""
+    """Return the class of a login module for a message; None if ``module`` is no class name."""
     return module if _MODULE.fullmatch(module) else None
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """The one login module of ``text``. Raises ConfigError, which quotes nothing of it."""
+    """Return the one login module of ``text``. Raises ConfigError, which quotes nothing of it."""
     tokens = _Tokens(text)
     entries: list[JaasEntry] = []
     while (first := tokens.next()) is not None:
@@ -117,7 +119,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def quoted(value: str) -> str:
-    """``value`` as it must be written in a JAAS text to be read as itself."""
+    """Return ``value`` in double quotes and with escapes, as a JAAS text needs it."""
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "\\000")
     return '"' + text.replace("\n", "\\n").replace("\r", "\\r") + '"'
 
@@ -148,7 +150,10 @@ def _entry(first: _Token, tokens: _Tokens) -> JaasEntry:
 
 
 def _option(name: _Token, tokens: _Tokens, previous: str) -> tuple[str, str]:
-    """One name and its value. ``previous``: what stands before it, for messages."""
+    """Return one name and its value.
+
+    previous: the text before the option, for messages
+    """
     equals = tokens.next()
     if not name.is_text or equals is None or equals.is_text or equals.text != "=":
         raise _error(f"has no name=value after {previous}", tokens.hint())
@@ -170,7 +175,7 @@ class _Tokens:
     """The tokens of a JAAS text, one after the other."""
 
     def __init__(self, text: str) -> None:
-        # NUL is a space for Java's tokenizer.
+        # Java's tokenizer treats NUL as a space.
         self._matches = _TOKEN.finditer(text.replace("\0", " "))
         self._unclosed = False
 
@@ -178,7 +183,7 @@ class _Tokens:
         """Return the next token; None at the end."""
         for match in self._matches:
             if match["quote"] is not None:
-                # A text that is not closed ends with its line.
+                # An unclosed text ends with its line.
                 self._unclosed |= match["closed"] is None
                 return _Token(_ESCAPE.sub(_unescaped, match["body"]), is_text=True)
             if match["word"] is not None:
@@ -190,7 +195,7 @@ class _Tokens:
         return None
 
     def hint(self, otherwise: str | None = None) -> str:
-        """What is probably wrong."""
+        """Return the probable mistake."""
         if self._unclosed:
             return "a quotation mark is not closed on its line"
         return otherwise or (
@@ -200,7 +205,7 @@ class _Tokens:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """The character of an escape: up to three octal digits, \\377 at most, or a letter."""
+    r"""Return the character of an escape: up to three octal digits, \377 at most, or a letter."""
     found = escape[1]
     return chr(int(found, 8)) if found[0] in "01234567" else _ESCAPES.get(found, found)
 
@@ -217,21 +222,24 @@ LOGIN_MODULES = {
     GSSAPI: ("com.sun.security.auth.module.Krb5LoginModule",),
     AWS_MSK_IAM: ("software.amazon.msk.auth.iam.IAMLoginModule", _OAUTH_MODULE),
 }
-"""Mechanism -> the login modules that belong to it, the usual one first. AWS has tokens for Java's
-OAUTHBEARER, too, by a callback handler of its own."""
+"""Mechanism -> its login modules, the usual one first. AWS also has tokens for Java's OAUTHBEARER,
+with a callback handler of its own."""
 
 _SHADED = ("kafkashaded.", "shadedmskiam.")
-"""What Databricks puts before the names of classes."""
+"""Prefixes of class names on Databricks."""
 
 _PRIVATE_USE = range(0xE000, 0xF900)
-"""Characters that mean nothing, and that a JAAS text takes for letters."""
+"""Characters without a meaning, which a JAAS text accepts as letters."""
 
 Resolve = Callable[[str, str], str]
-"""A text and the option that it is of, for errors -> the text with its references resolved."""
+"""A text and its option, for errors -> the text with its references resolved."""
 
 
 def unresolved_entry(text: str) -> JaasEntry | None:
-    """The login module and its options, references as they are; None if all is one reference."""
+    """Return the login module and its options with unresolved references.
+
+    None if the whole text is one reference.
+    """
     if _is_reference(text.strip()):
         return None
     references: list[str] = []
@@ -254,14 +262,14 @@ def unresolved_entry(text: str) -> JaasEntry | None:
 
 
 def _is_reference(text: str) -> bool:
-    """Whether all of it is one reference."""
+    """Return True if the whole text is one reference."""
     return REFERENCE.fullmatch(text) is not None and len(references_in(text)) == 1
 
 
 def known_entry(config: SaslConfig) -> JaasEntry | None:
-    """The JAAS entry as far as it is known without resolving; None if there is none to be read.
+    """Return the JAAS entry with unresolved references; None if there is no readable text.
 
-    Raises ConfigError for a text that is no JAAS, or for another mechanism's login module.
+    Raises ConfigError if the text is no JAAS, or names another mechanism's login module.
     """
     if config.jaas_config is None:
         return None
@@ -274,11 +282,11 @@ def known_entry(config: SaslConfig) -> JaasEntry | None:
 def login_options(
     config: SaslConfig, resolve: Resolve = resolve_text, prefix: str = ""
 ) -> dict[str, str]:
-    """The JAAS options with all references resolved; none without ``sasl.jaas.config``.
+    """Return the JAAS options with all references resolved; none without ``sasl.jaas.config``.
 
-    prefix: only options whose names begin so; what others stand for is not looked at
+    prefix: return only options whose names begin so; references of other options are not resolved
 
-    Raises AuthenticationError: what a reference stands for cannot be had, or is no JAAS.
+    Raises AuthenticationError if a reference cannot be resolved, or its value is no JAAS.
     """
     if config.jaas_config is None:
         return {}
@@ -298,7 +306,7 @@ def login_options(
 
 
 def check_module(entry: JaasEntry, mechanism: str) -> None:
-    """Raises ConfigError if the login module is not the mechanism's."""
+    """Raise ConfigError if the login module is not the mechanism's."""
     module = entry.module
     for prefix in _SHADED:
         module = module.removeprefix(prefix)
@@ -309,7 +317,7 @@ def check_module(entry: JaasEntry, mechanism: str) -> None:
 
 
 def _about_module(written: str, module: str, mechanism: str) -> str:
-    """Why a login module, as it was written and without shade, is not the mechanism's."""
+    """Explain why a login module, written with or without a prefix, is not the mechanism's."""
     others = sorted(name for name, known in LOGIN_MODULES.items() if module == known[0])
     what, wanted = shown_module(written), LOGIN_MODULES[mechanism][0]
     if others and mechanism == GSSAPI:
@@ -331,7 +339,7 @@ def _about_module(written: str, module: str, mechanism: str) -> str:
 
 
 class _Source(NamedTuple):
-    """Which option holds the name or the password, for messages."""
+    """The options of the name and the password, for messages."""
 
     username: str
     password: str
@@ -342,7 +350,7 @@ _JAAS_OPTIONS = _Source(f"'username' in {OPTION}", f"'password' in {OPTION}")
 
 
 def check_password_options(config: SaslConfig) -> None:
-    """Raises ConfigError if name and password are not there, or there twice."""
+    """Raise ConfigError if name and password are missing or set twice."""
     has_plain = config.username is not None or config.password is not None
     if has_plain and config.jaas_config is not None:
         raise ConfigError(
@@ -363,7 +371,7 @@ def check_password_options(config: SaslConfig) -> None:
 
 
 def user_of(config: SaslConfig, resolve: Resolve = resolve_text) -> ScramUser:
-    """Name and password as they are now. Raises AuthenticationError if they cannot be had."""
+    """Return the current name and password. Raises AuthenticationError if they cannot be read."""
     has_jaas = config.jaas_config is not None
     source = _JAAS_OPTIONS if has_jaas else _PLAIN_OPTIONS
     try:

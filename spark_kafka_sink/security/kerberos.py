@@ -1,14 +1,14 @@
-"""Kerberos: SASL GSSAPI, by the system's libraries through the package ``gssapi``, and its login.
+"""Kerberos: SASL GSSAPI with the system's libraries through the package ``gssapi``, and its login.
 
-    client   AP-REQ                 a ticket for <service>/<host>, asked of the KDC if need be
-    broker   AP-REP
-    client   nothing
-    broker   wrapped: which layers it offers, and the largest message (4 bytes)
-    client   wrapped: 01 00 00 00, no layer, and no other identity than the ticket's
+    client -> broker   AP-REQ: a ticket for <service>/<host>, which the KDC issues if necessary
+    broker -> client   AP-REP
+    client -> broker   an empty message
+    broker -> client   wrapped: the offered layers, and the largest message (4 bytes)
+    client -> broker   wrapped: 01 00 00 00, no layer, and no other identity than the ticket's
 
 A ticket comes from a keytab, into a cache in this process's memory, or from a ticket cache that
-``kinit`` has filled. Kerberos itself renews what comes from a keytab, at half of its life. The
-login takes tickets again now and then.
+``kinit`` has filled. Kerberos itself renews tickets from a keytab, at half of their life. The login
+acquires tickets again after a minimum time.
 
 Source: RFC 4752; ``SaslClientAuthenticator``, ``KerberosLogin`` of Kafka; ``Krb5LoginModule``.
 """
@@ -47,10 +47,10 @@ _ANSWER = bytes([_NO_LAYER, 0, 0, 0])
 
 
 class KerberosUser(NamedTuple):
-    """Who authenticates, and with what.
+    """The principal and the source of its tickets.
 
     service: the first part of the brokers' principals
-    keytab, ticket_cache: None where it is not used; an empty ticket cache is the user's default
+    keytab, ticket_cache: None if unused; an empty ticket cache is the user's default
     """
 
     service: str
@@ -60,7 +60,10 @@ class KerberosUser(NamedTuple):
 
 
 def kerberos_user(config: KerberosConfig, options: Mapping[str, str]) -> KerberosUser:
-    """Out of the JAAS options of ``Krb5LoginModule``, references resolved. Raises ConfigError."""
+    """Build the user from the JAAS options of ``Krb5LoginModule``, with references resolved.
+
+    Raises ConfigError.
+    """
     uses_keytab, uses_cache = _is_true(options, "useKeyTab"), _is_true(options, "useTicketCache")
     if not uses_keytab and not uses_cache:
         raise ConfigError(
@@ -84,7 +87,7 @@ def _is_true(options: Mapping[str, str], name: str) -> bool:
 
 
 def _service_name(config: KerberosConfig, options: Mapping[str, str]) -> str:
-    """Both places may name it, if they say the same."""
+    """Return the brokers' service. Option and JAAS text may both name it, if they agree."""
     of_jaas, of_option = options.get("serviceName"), config.service_name
     if of_jaas is not None and of_option is not None and of_jaas != of_option:
         raise ConfigError(
@@ -107,9 +110,11 @@ class _State(Enum):
 
 
 class GssapiConversation:
-    """One authentication. ``context``: of GSSAPI, made at the first message.
+    """One authentication.
 
-    The first message asks the KDC for a ticket if there is none for this broker yet.
+    context: creates GSSAPI's security context, at the first message
+
+    The first message requests a ticket from the KDC if there is none for this broker yet.
     """
 
     mechanism = MECHANISM
@@ -120,13 +125,16 @@ class GssapiConversation:
         self._state = _State.NEGOTIATING
 
     def first(self) -> bytes:
-        """AP-REQ. Raises AuthenticationError, with CredentialsUnavailableError for a KDC away."""
+        """Return AP-REQ.
+
+        Raises AuthenticationError; CredentialsUnavailableError if the KDC is unavailable.
+        """
         with _told():
             self._context = self._make_context()
             return self._context.step() or b""
 
     def next(self, challenge: bytes) -> bytes | None:
-        """What follows on the broker's message; None at the end."""
+        """Return the answer to the broker's message; None at the end."""
         with _told():
             if self._state is _State.NEGOTIATING:
                 return self._negotiated(challenge)
@@ -160,13 +168,13 @@ class Tickets:
 
     def __init__(self, user: KerberosUser) -> None:
         self._user = user
-        # Kerberos keeps it until the process ends: nobody else may find its tickets.
+        # Kerberos keeps the cache until the process ends; its name keeps tickets of users apart.
         self._cache = f"MEMORY:pykafka-sink-{next(self._numbers)}"
 
     def acquire(self) -> Any:
-        """GSSAPI credentials; from a keytab, the KDC is asked if there is no ticket yet.
+        """Return GSSAPI credentials, with a keytab from the KDC if there is no ticket yet.
 
-        Raises AuthenticationError, with CredentialsUnavailableError for a KDC that is away.
+        Raises AuthenticationError; CredentialsUnavailableError if the KDC is unavailable.
         """
         errors: list[AuthenticationError] = []
         user = self._user
@@ -180,7 +188,7 @@ class Tickets:
         raise errors[0]
 
     def _from_keytab(self, location: str) -> Any:
-        """Into a cache of its own for each process: a forked one must not share its parent's."""
+        """Use a cache of its own for each process: a forked one must not share its parent's."""
         try:
             keytab = locate(location, f"keyTab in {JAAS}")
         except ConfigError as error:
@@ -193,7 +201,7 @@ class Tickets:
         except CredentialsUnavailableError:
             raise
         except AuthenticationError as error:
-            # Kerberos then looks into the cache, and speaks of that only.
+            # Without a key of the principal, Kerberos tries the cache, and reports only that.
             if re.search(_NO_TICKET, str(error)):
                 raise AuthenticationError(
                     f"SASL GSSAPI failed: the keytab {keytab} has no key of the principal "
@@ -212,13 +220,16 @@ class Tickets:
             credentials = gssapi.Credentials(
                 name=name, usage="initiate", mechs=[gssapi.MechType.kerberos], store=store
             )
-            # Only when its life is asked for does Kerberos ask the KDC.
+            # Kerberos contacts the KDC only when the lifetime is read.
             if credentials.lifetime == 0:
                 raise AuthenticationError(_explained("Ticket expired"))
             return credentials
 
     def conversation(self, host: str, credentials: Callable[[], Any]) -> GssapiConversation:
-        """With the broker ``host``. ``credentials``: called when the first message is made."""
+        """Return a conversation with the broker ``host``.
+
+        credentials: called at the first message
+        """
 
         def context() -> Any:
             import gssapi
@@ -236,7 +247,7 @@ class Tickets:
 
 
 def are_valid(credentials: Any) -> bool:
-    """Whether a ticket has not expired. Does not ask the KDC."""
+    """Return True if a ticket has not expired, without contacting the KDC."""
     try:
         with _told():
             # None: it has no end.
@@ -247,7 +258,7 @@ def are_valid(credentials: Any) -> bool:
 
 
 class _Cause(NamedTuple):
-    """pattern: in Kerberos' message; is_transient: whether to try again may help."""
+    """pattern: in Kerberos' message; is_transient: whether a retry may help."""
 
     pattern: str
     advice: str
@@ -258,7 +269,7 @@ _NO_TICKET = "No Kerberos credentials available|[Cc]redentials? cache"
 
 _CAUSES = (
     _Cause(
-        # Kerberos allows for the 5 minutes in both: to try again within seconds would not help.
+        # Both errors allow for 5 minutes of skew, so a retry within seconds would not help.
         "Clock skew too great|not yet valid",
         "the clocks of this machine, of the KDC and of the broker may differ by 5 minutes only: "
         "synchronise them (NTP)",
@@ -322,7 +333,7 @@ def _cause_of(text: str) -> _Cause | None:
 
 
 class _told:  # noqa: N801
-    """GSSAPI's errors as AuthenticationErrors. A context manager."""
+    """Converts GSSAPI's errors to AuthenticationError; a context manager."""
 
     def __enter__(self) -> None: ...
 
@@ -344,7 +355,7 @@ _SAYS_NOTHING = ("", "Success", "Unknown error")
 
 
 def kerberos_message(error: Any) -> str:
-    """The part of GSSAPI's message that tells the cause: Kerberos' own, if there is one."""
+    """Return the cause from GSSAPI's message: Kerberos' own text if it has one."""
     texts = [*error.get_all_statuses(error.min_code, False)] if error.min_code else []
     texts = [text for text in texts if text not in _SAYS_NOTHING]
     return shown("; ".join(texts or error.get_all_statuses(error.maj_code, True)))
@@ -354,22 +365,25 @@ def kerberos_message(error: Any) -> str:
 
 
 class _Taken(NamedTuple):
-    """GSSAPI's credentials, and since when they are used."""
+    """GSSAPI's credentials.
+
+    since_ms: time of their first use on the login's clock
+    """
 
     user: KerberosUser
     credentials: Any
     since_ms: int
 
     def may_serve(self, user: KerberosUser, not_before_ms: int) -> bool:
-        """Whether they are those of ``user``, recent, and have not expired."""
+        """Return True if the credentials are those of ``user``, recent, and have not expired."""
         return self.user == user and self.since_ms > not_before_ms and are_valid(self.credentials)
 
 
 class KerberosLogin:
-    """GSSAPI.
+    """Login with GSSAPI.
 
-    Credentials are taken anew for a conversation after ``sasl.kerberos.min.time.before.relogin``:
-    Kerberos asks the KDC only when the ticket is past half of its life.
+    After ``sasl.kerberos.min.time.before.relogin`` the next conversation acquires credentials
+    again. Kerberos contacts the KDC only when the ticket is past half of its life.
     """
 
     mechanism = "GSSAPI"
@@ -382,13 +396,13 @@ class KerberosLogin:
         self._taken: _Taken | None = None
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
-        """Gets a ticket, in a thread: Kerberos' libraries know no deadline of ours."""
+        """Get a ticket in a thread, because Kerberos' libraries accept no deadline."""
         errors: list[Exception] = []
 
         def take() -> None:
             try:
                 self._credentials(self._user())
-            except Exception as error:  # whatever it is, it is for who waits here
+            except Exception as error:  # raised below, in the caller's thread
                 errors.append(error)
 
         thread = threading.Thread(target=take, name="pykafka-sink-kerberos", daemon=True)
@@ -407,10 +421,10 @@ class KerberosLogin:
         return self._tickets_of(user).conversation(host, lambda: self._credentials(user))
 
     def identity(self) -> None:
-        """Nothing that is replaced from outside."""
+        """Return None: tickets are renewed, not replaced from outside."""
 
     def close(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: the login has no thread."""
 
     def _user(self) -> KerberosUser:
         kerberos = self._config.kerberos
@@ -430,7 +444,7 @@ class KerberosLogin:
             return self._tickets[user]
 
     def _credentials(self, user: KerberosUser) -> Any:
-        """Those that were taken a short time ago, or new ones."""
+        """Return recent credentials, or acquire new ones."""
         tickets = self._tickets_of(user)
         now_ms = self._clock.now_ms()
         with self._lock:

@@ -1,19 +1,19 @@
-r"""Keys and certificates out of PEM, JKS and DER, without the package ``cryptography``.
+r"""Keys and certificates from PEM, JKS and DER, without the package ``cryptography``.
 
-No message of these errors quotes what was read, nor a password.
+No message of these errors quotes the content or a password.
 
-DER: as much of ASN.1 as stores of keys need, elements one after the other, and inside another.
-Lengths are definite, as DER has them, or not, as BER may have them.
+DER: the part of ASN.1 that key stores need: elements in sequence and nested. Lengths are definite,
+as in DER, or indefinite, as BER allows.
 
-PEM: read as leniently as Java's Kafka client reads it. Text around the blocks is ignored. A block's
-line ends may have become what properties files and shells make of them: spaces, CRLF, nothing, a
-literal ``\n``. What is handed on is PEM that OpenSSL reads. Beyond what Java reads: keys in PKCS#1
-and SEC1 (``BEGIN RSA PRIVATE KEY``, ``BEGIN EC PRIVATE KEY``), also with OpenSSL's own encryption.
-A block that is cut is an error, where Java takes it for text around the blocks: a file that is
-being written must not count as whole.
+PEM: as lenient as Java's Kafka client. Text around the blocks is ignored. Properties files and
+shells may have changed a block's line ends to spaces, CRLF, nothing, or a literal ``\n``. The
+result is PEM that OpenSSL reads. Beyond Java, this module reads keys in PKCS#1 and SEC1 (``BEGIN
+RSA PRIVATE KEY``, ``BEGIN EC PRIVATE KEY``), also with OpenSSL's own encryption. A truncated block
+is an error, although Java ignores it as text around the blocks: a file that is still being written
+must not count as complete.
 
-JKS: Java's own key stores, read with hashlib. JCEKS is another format, and is not read. All numbers
-are big-endian::
+JKS: Java's own key stores, read with hashlib. JCEKS is another format, which is not read. All
+numbers are big-endian::
 
     FEEDFEED  version (1 or 2)  count  entry ...  SHA-1 of password, a salt, and all before
 
@@ -21,9 +21,9 @@ are big-endian::
                   2  alias  date  certificate                            a trusted certificate
     certificate:  type (only in version 2)  length, DER
 
-A key is an EncryptedPrivateKeyInfo of PKCS#8 under an algorithm of Sun's: salt (20 bytes), the key,
-check (20 bytes). The key is combined by exclusive-or with SHA-1 of password and salt, then SHA-1 of
-password and that, and so on; the check is SHA-1 of password and key. Passwords are UTF-16.
+A key is an EncryptedPrivateKeyInfo of PKCS#8 under Sun's algorithm: salt (20 bytes), key, check (20
+bytes). The key is XORed with a stream of SHA-1 digests: of password and salt, then of password and
+the previous digest, and so on. The check is SHA-1 of password and key. Passwords are UTF-16.
 
 Source: X.690; ``DefaultSslEngineFactory.PemParser``, ``PemStore``;
 ``sun.security.provider.JavaKeyStore``, ``KeyProtector`` of the JDK.
@@ -47,15 +47,15 @@ from typing import NamedTuple
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.secret import Secret
 
-# --- what is read, and why it cannot be ----------------------------------------------------------
+# --- key material and errors ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMaterial:
-    """A private key and its certificates, as OpenSSL takes them.
+    """A private key and its certificates, in the form that OpenSSL reads.
 
     key: PEM
-    is_encrypted: the key, with its own password
+    is_encrypted: whether the key is encrypted with its own password
     chain: DER of each certificate, the key's own first
     """
 
@@ -65,19 +65,19 @@ class KeyMaterial:
 
 
 class StoreError(ValueError):
-    """A store cannot be read. The message says why, without the option's name."""
+    """A store cannot be read. The message gives the cause, without the option's name."""
 
 
 class DamagedStoreError(StoreError):
-    """It is cut or altered, or is not what it was taken for."""
+    """The store is truncated, altered, or of another format."""
 
 
 class StorePasswordError(StoreError):
-    """The password of the whole store is wrong, or is needed and was not given."""
+    """The password of the whole store is wrong or missing."""
 
 
 class KeyPasswordError(StoreError):
-    """The password of the private key is wrong, or is needed and was not given."""
+    """The password of the private key is wrong or missing."""
 
 
 # --- DER -----------------------------------------------------------------------------------------
@@ -89,14 +89,14 @@ _CONSTRUCTED = 0x20
 _MANY_BYTES, _SIZE_BYTES = 0x80, 4
 _END = b"\0\0"
 _MOST_LEVELS = 32
-"""Of elements without a length inside another: a store has ten."""
+"""Limit for nested elements; a store has ten levels."""
 
 MOST_ITERATIONS = 5_000_000
-"""Of what makes a key of a password. Source: ``MAX_ITERATION_COUNT`` of JDK's ``PKCS12KeyStore``;
-the JDK's own stores have 10,000."""
+"""Limit for the iterations that derive a key from a password. Source: ``MAX_ITERATION_COUNT`` of
+JDK's ``PKCS12KeyStore``; the JDK's own stores have 10,000."""
 
 # Identifiers of PBES1, PBKDF2, PKCS12's own, and scrypt (RFC 8018, 7292, 7914): without tag and
-# length, which BER can write in several ways.
+# length, because BER can encode these in several ways.
 _SCRYPT = bytes.fromhex("2b06010401da47040b")
 _FROM_PASSWORD = re.compile(
     rb"\x2a\x86\x48\x86\xf7\x0d\x01\x05[\x01\x03\x04\x06\x0a\x0b\x0c]"
@@ -106,7 +106,7 @@ _FROM_PASSWORD = re.compile(
 
 
 class Element(NamedTuple):
-    """One element: its tag, its content, and where it ends in what it was read from."""
+    """One ASN.1 element: its tag, its content, and its end in the input."""
 
     tag: int
     content: memoryview
@@ -118,7 +118,7 @@ class Element(NamedTuple):
 
 
 def first_element(data: bytes | memoryview, tag: int) -> Element:
-    """The element that ``data`` begins with. Raises DamagedStoreError if it is not a ``tag``."""
+    """Return the first element of ``data``. Raises DamagedStoreError if it is not a ``tag``."""
     element = _read(memoryview(data), 0)
     if element.tag != tag:
         raise DamagedStoreError("it is not the ASN.1 that it should be")
@@ -126,7 +126,7 @@ def first_element(data: bytes | memoryview, tag: int) -> Element:
 
 
 def elements(data: bytes | memoryview) -> Iterator[Element]:
-    """All elements of ``data``. Raises DamagedStoreError where the last one is cut."""
+    """Yield all elements of ``data``. Raises DamagedStoreError if the last one is truncated."""
     view, at = memoryview(data), 0
     while at < len(view):
         element = _read(view, at)
@@ -137,17 +137,16 @@ def elements(data: bytes | memoryview) -> Iterator[Element]:
 def expires_at_ms(certificate: bytes) -> int | None:
     """Return the end of a certificate's validity, in milliseconds since 1970-01-01 UTC.
 
-    certificate: DER of an X.509 one. None where it has no end (year 9999) or cannot be read.
+    certificate: DER of an X.509 certificate
 
-    Here, as the package that reads certificates takes longer to load than a task has.
-
-    Source: RFC 5280, 4.1.2.5.
+    None if it has no end (year 9999) or cannot be read. Parsed here because the package
+    ``cryptography`` takes too long to load for a task. Source: RFC 5280, 4.1.2.5.
     """
     try:
         of_it = elements(
             first_element(first_element(certificate, SEQUENCE).content, SEQUENCE).content
         )
-        # version, serialNumber, signature, issuer, validity; the first one may be left out.
+        # version (optional, [0]), serialNumber, signature, issuer, validity
         of_it = (element for element in of_it if element.tag != EXPLICIT_0)
         validity = next(itertools.islice(of_it, 3, None))
         _, end = elements(validity.content)
@@ -161,14 +160,14 @@ def expires_at_ms(certificate: bytes) -> int | None:
 
 
 def check_iterations(data: bytes) -> None:
-    """Raise DamagedStoreError where a store or key in ``data`` asks for more than MOST_ITERATIONS.
+    """Raise DamagedStoreError if a store or key in ``data`` asks for more than MOST_ITERATIONS.
 
-    Whoever reads it would compute for minutes, under a lock that connections wait for. Identifiers
-    are looked for wherever they stand.
+    More iterations would take minutes, under a lock that connections wait for. The identifiers are
+    searched in all of ``data``.
     """
     data = _in_one_piece(data, _MOST_LEVELS)
     for found in _FROM_PASSWORD.finditer(data):
-        # The salt, then how often; of scrypt, three numbers that are multiplied.
+        # The salt, then the iterations; for scrypt, three numbers that are multiplied.
         parameters = list(
             elements(first_element(memoryview(data)[found.end() :], SEQUENCE).content)
         )
@@ -177,7 +176,7 @@ def check_iterations(data: bytes) -> None:
 
 
 def check_count(iterations: int) -> None:
-    """Raise DamagedStoreError for more than MOST_ITERATIONS."""
+    """Raise DamagedStoreError if ``iterations`` exceeds MOST_ITERATIONS."""
     if iterations > MOST_ITERATIONS:
         raise DamagedStoreError(
             f"it asks for {iterations:,} iterations with its password, and {MOST_ITERATIONS:,} at "
@@ -186,9 +185,9 @@ def check_count(iterations: int) -> None:
 
 
 def integer(element: Element) -> int:
-    """Return a number that is not negative; of one with more than 16 bytes, those in front.
+    """Return a non-negative number; of a number with more than 16 bytes, the first 16.
 
-    Raises DamagedStoreError for what is no INTEGER.
+    Raises DamagedStoreError if ``element`` is no INTEGER.
     """
     if element.tag != INTEGER:
         raise DamagedStoreError("it is not the ASN.1 that it should be")
@@ -196,8 +195,9 @@ def integer(element: Element) -> int:
 
 
 def _in_one_piece(data: bytes | memoryview, levels: int) -> bytes:
-    """Return ``data`` with whole strings where BER has cut them: what is looked for may stand
-    across a cut. What is no ASN.1, as it is encrypted, stays as it is.
+    """Return ``data`` with the pieces of BER's constructed strings joined.
+
+    An identifier may span two pieces. Encrypted content, which is no ASN.1, stays unchanged.
     """
     parts: list[bytes] = []
     at = 0
@@ -217,7 +217,7 @@ def _in_one_piece(data: bytes | memoryview, levels: int) -> bytes:
 
 
 def _string(element: Element, levels: int) -> bytes:
-    """Return the whole of a string, of which a piece may itself be in pieces."""
+    """Return a whole string, whose pieces may be constructed of pieces, too."""
     if not levels or not element.tag & _CONSTRUCTED:
         return element.value
     return b"".join(_string(piece, levels - 1) for piece in elements(element.content))
@@ -246,7 +246,7 @@ def _read(data: memoryview, at: int, levels: int = _MOST_LEVELS) -> Element:
 
 # --- PEM -----------------------------------------------------------------------------------------
 
-# One dash, as there may be no line end between the dashes of an END and those of a BEGIN.
+# One dash, because END and the next BEGIN may share a line and their dashes.
 _MARKER = re.compile(r"-(BEGIN|END)\s+([A-Z0-9][A-Z0-9\s]{0,80}?)-")
 _LINE_ENDS = re.compile(r"\\[nrt]|\\|\r")
 _TRADITIONAL_ENCRYPTION = re.compile(
@@ -260,9 +260,9 @@ _LINE = 64
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What stands between a BEGIN and its END.
+    """The text between a BEGIN and its END.
 
-    encryption: the two headers of a key that OpenSSL encrypted in its own way, else empty
+    encryption: the two headers of a key in OpenSSL's own encryption, else empty
     """
 
     label: str
@@ -272,19 +272,19 @@ class _Block:
 
 @dataclass(frozen=True, slots=True)
 class PemKey:
-    """A private key as PEM text in OpenSSL's form, and whether it is encrypted."""
+    """A private key as PEM text in OpenSSL's form."""
 
     text: Secret
     is_encrypted: bool
 
 
 def looks_like_pem(data: bytes) -> bool:
-    """Whether a file of this content is meant to be PEM, however much stands before its blocks."""
+    """Return True if a file of this content is PEM, with any text before its blocks."""
     return b"-BEGIN" in data
 
 
 def pem_certificates(text: str) -> tuple[bytes, ...]:
-    """All certificates of ``text``, as DER, in order. Raises DamagedStoreError if there is none."""
+    """Return all certificates of ``text`` as DER, in order. Raises DamagedStoreError if none."""
     found = tuple(_certificate(block) for block in _blocks(text) if block.label in _CERTIFICATES)
     if not found:
         raise DamagedStoreError("At least one certificate expected, but none found")
@@ -292,7 +292,7 @@ def pem_certificates(text: str) -> tuple[bytes, ...]:
 
 
 def pem_private_key(text: str) -> PemKey:
-    """The only private key of ``text``. Raises DamagedStoreError if there are none or several."""
+    """Return the only private key of ``text``. Raises DamagedStoreError for none or several."""
     keys = [block for block in _blocks(text) if block.label.endswith(_PRIVATE_KEY)]
     if len(keys) != 1:
         raise DamagedStoreError(f"Expected one private key, but found {len(keys)}")
@@ -303,20 +303,20 @@ def pem_private_key(text: str) -> PemKey:
 
 
 def check_pem_iterations(text: str) -> None:
-    """As ``der.check_iterations``, for a key that somebody else reads."""
+    """Check PEM as ``check_iterations`` does, for a key that another library reads."""
     for block in _blocks(text):
         check_iterations(block.data)
 
 
 def encode_pem(label: str, data: bytes, headers: str = "") -> str:
-    """PEM text of ``data``, in lines of 64 characters."""
+    """Return ``data`` as PEM text, in lines of 64 characters."""
     body = base64.b64encode(data).decode()
     lines = "\n".join(body[at : at + _LINE] for at in range(0, len(body), _LINE))
     return f"-----BEGIN {label}-----\n{headers}{lines}\n-----END {label}-----\n"
 
 
 def _certificate(block: _Block) -> bytes:
-    """Without what OpenSSL's trusted certificates have behind it."""
+    """Return the certificate alone, without the suffix of OpenSSL's trusted certificates."""
     return block.data[: first_element(block.data, SEQUENCE).end]
 
 
@@ -358,7 +358,7 @@ def _block(label: str, body: str) -> _Block:
     try:
         data = base64.b64decode(joined, validate=True)
     except (binascii.Error, ValueError):
-        # Without its cause, which may quote what it read.
+        # Omit the cause, which may quote the content.
         raise DamagedStoreError(f"the text of its {label} is not base64") from None
     if not data:
         raise DamagedStoreError(f"its {label} is empty")
@@ -379,7 +379,7 @@ _SUN_KEY_PROTECTOR = bytes.fromhex("2b060104012a02110101")
 
 
 class KeyEntry(NamedTuple):
-    """A private key, still encrypted, with its chain, its own certificate first."""
+    """A private key, still encrypted, and its chain, the key's own certificate first."""
 
     alias: str
     protected_key: bytes
@@ -390,7 +390,7 @@ class KeyEntry(NamedTuple):
 class JavaKeyStore:
     """A store's entries. Certificates are DER.
 
-    trusted: what Java trusts when this is a trust store: its trusted certificates, and the own
+    trusted: what Java trusts if this is a trust store: its trusted certificates, and the own
         certificate of each key
     """
 
@@ -399,10 +399,11 @@ class JavaKeyStore:
 
 
 def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
-    """The entries of a JKS store. Without a password it is not checked that nobody altered it.
+    """Return the entries of a JKS store. Without a password its digest is not checked.
 
-    Raises StorePasswordError where password and content do not match, DamagedStoreError where the
-    content is no JKS store. The digest cannot tell a wrong password from an altered store.
+    Raises StorePasswordError if password and content do not match, DamagedStoreError if the content
+    is no JKS store. A wrong password and an altered store give the same error, because the digest
+    covers both.
     """
     content, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     reader = _Reader(content)
@@ -426,7 +427,7 @@ def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
 def _read_entry(reader: _Reader, version: int, keys: list[KeyEntry], trusted: list[bytes]) -> None:
     tag = reader.u4()
     alias = reader.text()
-    reader.take(8)  # when it was made
+    reader.take(8)  # creation date
     if tag == _KEY_ENTRY:
         protected_key = reader.take(reader.u4())
         chain = tuple(reader.certificate(version) for _ in range(reader.u4()))
@@ -438,7 +439,7 @@ def _read_entry(reader: _Reader, version: int, keys: list[KeyEntry], trusted: li
 
 
 def unlock_jks_key(entry: KeyEntry, password: str) -> KeyMaterial:
-    """The private key of ``entry``. Raises KeyPasswordError, DamagedStoreError."""
+    """Return the private key of ``entry``. Raises KeyPasswordError, DamagedStoreError."""
     salted = _sun_protected(entry.protected_key)
     salt, locked, check = (
         salted[:_DIGEST_BYTES],
@@ -459,7 +460,7 @@ def unlock_jks_key(entry: KeyEntry, password: str) -> KeyMaterial:
 
 
 def _sun_protected(protected_key: bytes) -> bytes:
-    """The octets of an EncryptedPrivateKeyInfo: salt, key, check."""
+    """Return the octets of an EncryptedPrivateKeyInfo: salt, key, check."""
     parts = list(elements(first_element(protected_key, SEQUENCE).content))
     if [part.tag for part in parts] != [SEQUENCE, OCTET_STRING]:
         raise DamagedStoreError("its private key is not in the form that JKS has")
@@ -480,12 +481,12 @@ def _store_digest(content: bytes, password: str) -> bytes:
 
 
 def _password_bytes(password: str) -> bytes:
-    """Java's characters, each as two bytes."""
+    """Return the password as Java's characters, two bytes each."""
     return password.encode("utf-16-be", "surrogatepass")
 
 
 class _Reader:
-    """Java's DataInputStream."""
+    """Reads numbers and strings as Java's DataInputStream does."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -508,7 +509,7 @@ class _Reader:
         return int(number)
 
     def text(self) -> str:
-        """An alias or a type: for messages and comparisons, so that odd bytes do not matter."""
+        """Return an alias or a type, for messages and comparisons: bad UTF-8 is replaced."""
         (length,) = struct.unpack(">H", self.take(2))
         return self.take(length).decode("utf-8", "replace")
 

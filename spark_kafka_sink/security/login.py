@@ -1,8 +1,8 @@
-"""Logins: who this process is for a cluster, and the conversations that prove it.
+"""Logins: the identity of this process for a cluster, and the conversations that prove it.
 
-One login is shared by all connections of a process that have the same configuration, as Java's
-``LoginManager`` has it: tokens are fetched once, and renewed in one place. A process that was
-forked starts with none: threads do not survive a fork.
+All connections of a process with the same configuration share one login, as in Java's
+``LoginManager``: tokens are fetched once and renewed in one place. A forked process starts without
+logins, because threads do not survive a fork.
 
 Source: ``LoginManager``, ``Login`` of Kafka.
 """
@@ -43,9 +43,12 @@ if TYPE_CHECKING:
 
 
 class Extra(NamedTuple):
-    """module: what is imported; package: what pip installs; name: the extra of this package.
+    """An optional package, which one mechanism needs.
 
-    more: what pip does not bring
+    module: the module to import
+    package: the name for pip
+    name: the extra of this package
+    more: what pip does not install
     """
 
     mechanism: str
@@ -68,14 +71,14 @@ AWS = Extra("AWS_MSK_IAM", "aws_msk_iam_sasl_signer", "aws-msk-iam-sasl-signer-p
 
 
 def check_installed(extra: Extra) -> None:
-    """Raises ConfigError, which tells the command that installs it, if the package is missing.
+    """Raise ConfigError with the command that installs the package if it is missing.
 
-    It is imported: one whose own libraries are missing is found, and no other way tells.
+    Import the package, because only an import shows that its own libraries are missing.
     """
     try:
         import_module(extra.module)
     except ImportError as error:
-        # Of one that is there, why it cannot be loaded: it names the library.
+        # If the package is installed, the error names the library that cannot be loaded.
         is_there = error.name != extra.module
         why = (
             f", which is installed here, but cannot be loaded ({error}). It is needed"
@@ -94,7 +97,7 @@ logger = logging.getLogger(__name__)
 
 
 class Login(Protocol):
-    """Who this process is for one cluster."""
+    """The identity of this process for one cluster."""
 
     @property
     def mechanism(self) -> str:
@@ -102,43 +105,43 @@ class Login(Protocol):
         ...
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
-        """Gets what conversations need and waits for it: the first token, a ticket.
+        """Get what conversations need and wait for it: the first token, a ticket.
 
         Called before the first connection of a producer or client, in a thread that may wait, and
-        outside of any lock. Returns at once where there is nothing to be fetched, or all is there.
+        outside of any lock. Returns at once if nothing has to be fetched.
 
         hosts: of the bootstrap brokers, where the login depends on them (the region of AWS)
 
-        Raises AuthenticationError; CredentialsUnavailableError if it may be tried again.
+        Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
         """
         ...
 
     def converse(self, host: str) -> Conversation:
-        """Begins an authentication with the broker ``host``, now or on a connection that is open.
+        """Begin an authentication with the broker ``host``, on a new or an open connection.
 
-        Does not wait for a token: one that is missing or has expired is asked for by another
-        thread. Raises CredentialsUnavailableError for as long as it is not there, and
-        AuthenticationError for what trying again does not mend.
+        Does not wait for a token: another thread fetches one that is missing or has expired. Raises
+        CredentialsUnavailableError until the token has arrived, and AuthenticationError if a retry
+        cannot succeed.
         """
         ...
 
     def identity(self) -> object:
-        """Return what equals another one for as long as connections need not be made anew.
+        """Return a value that changes when connections must be opened again with other credentials.
 
-        None for tokens and tickets, which are renewed by themselves.
+        None for tokens and tickets, which the login renews itself.
         """
         ...
 
     def close(self) -> None:
-        """Stop renewing. For whoever made the login; what ``login_of`` returns stays open."""
+        """Stop renewing. Only the creator of a login closes it, never a user of ``login_of``."""
         ...
 
 
 class PasswordLogin:
     """PLAIN and SCRAM. References are resolved for each conversation.
 
-    While a name or password cannot be read, say because its file is being written, the former one
-    stays in use, as that of a store does.
+    While a name or password cannot be read, for example because its file is being written, the
+    former value stays in use, like the former content of a store.
     """
 
     def __init__(self, config: SaslConfig) -> None:
@@ -151,7 +154,7 @@ class PasswordLogin:
         return self._config.mechanism
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str] = ()) -> None:
-        """Raises AuthenticationError if name or password cannot be had."""
+        """Raise AuthenticationError if the name or the password cannot be read."""
         self.converse("")
 
     def converse(self, host: str) -> Conversation:
@@ -161,7 +164,7 @@ class PasswordLogin:
         return ScramConversation(self._config.mechanism, user)
 
     def identity(self) -> ScramUser:
-        """Return name and password. Raises AuthenticationError if they were never there."""
+        """Return name and password. Raises AuthenticationError if they were never readable."""
         try:
             self._user, self._told = user_of(self._config), ""
         except AuthenticationError as error:
@@ -173,13 +176,13 @@ class PasswordLogin:
         return self._user
 
     def close(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing: no thread renews a password."""
 
 
 def new_login(config: SaslConfig) -> Login:
-    """A login of its own for ``config``. Raises ConfigError as ``check`` does.
+    """Return a login of its own for ``config``. Raises ConfigError as ``check`` does.
 
-    What a mechanism needs is imported only for it.
+    The modules of a mechanism are imported only if the mechanism is used.
     """
     check(config)
     if config.mechanism == OAUTHBEARER:
@@ -204,7 +207,7 @@ def _token_login(config: SaslConfig) -> Login:
 
 
 def _waiting() -> tuple[Waiting, Callable[[], None]]:
-    """How a login pauses between two attempts, and what ends the pauses."""
+    """Return the pause between two attempts of a login, and the function that ends the pauses."""
     from spark_kafka_sink.security.oauth.keeper import Waiting
 
     closed = threading.Event()
@@ -217,9 +220,9 @@ def _wait(closed: threading.Event, pause_ms: int) -> None:
 
 
 def check(config: SaslConfig) -> None:
-    """All that can be known without asking anybody: options that are missing or contradict.
+    """Reject options that are missing or contradict each other, before any request.
 
-    What stands behind a reference is not looked at: it may exist on the executors only. Raises
+    References are not resolved, because their values may exist on the executors only. Raises
     ConfigError.
     """
     checks = _CHECKS.get(config.mechanism)
@@ -272,7 +275,7 @@ _CHECKS: dict[str, Callable[[SaslConfig], None]] = {
 
 
 class LoginPool:
-    """The logins of a process, by their configuration."""
+    """The logins of a process by configuration."""
 
     def __init__(self, create: Callable[[SaslConfig], Login] = new_login) -> None:
         self._create = create
@@ -280,7 +283,7 @@ class LoginPool:
         self._logins: dict[SaslConfig, Login] = {}
 
     def login_of(self, config: SaslConfig) -> Login:
-        """The login of ``config``; made at the first call."""
+        """Return the login of ``config``, which the first call creates."""
         with self._lock:
             login = self._logins.get(config)
             if login is None:
@@ -288,7 +291,7 @@ class LoginPool:
             return login
 
     def forget(self) -> None:
-        """Drop everything without closing: what a forked child must do."""
+        """Drop everything without closing, as a forked child must."""
         self._lock = threading.Lock()
         self._logins = {}
 
@@ -307,5 +310,5 @@ os.register_at_fork(after_in_child=POOL.forget)
 
 
 def login_of(config: SaslConfig) -> Login:
-    """The login of this process for ``config``, shared by all who have the same."""
+    """Return the login of this process for ``config``, shared by all callers with it."""
     return POOL.login_of(config)

@@ -1,18 +1,18 @@
-r"""SASL mechanisms PLAIN, SCRAM and OAUTHBEARER: conversations of bytes, without I/O of their own.
+r"""SASL mechanisms PLAIN, SCRAM and OAUTHBEARER: conversations of bytes, without I/O.
 
-No error here shows a password.
+No error of this module contains a password.
 
 PLAIN is one message, ``NUL name NUL password`` in UTF-8, without an authorization id.
 
-With SCRAM the client proves that it knows the password, and the broker proves it too::
+With SCRAM the client proves that it knows the password, and so does the broker::
 
     client-first   n,,n=<name>,r=<nonce>[,tokenauth=true]
     server-first   r=<nonce><more>,s=<salt>,i=<iterations>
     client-final   c=biws,r=<nonce><more>,p=<proof>
     server-final   v=<signature>, or e=<error>
 
-Without channel binding and without SASLprep: Kafka has neither. ``tokenauth`` says that the name
-is the id of a delegation token, and the password its HMAC.
+Kafka has neither channel binding nor SASLprep. ``tokenauth`` says that the name is the id of a
+delegation token, and the password its HMAC.
 
 OAUTHBEARER is a bearer token, and extensions, in one message::
 
@@ -46,19 +46,21 @@ from spark_kafka_sink.base.secret import Secret
 
 
 def utf8(text: str, what: str) -> bytes:
-    """``text`` in UTF-8, without SASLprep, as Kafka has it. ``what``: its name in the error.
+    """Return ``text`` in UTF-8, without SASLprep, as Kafka does.
 
-    What a variable of the environment held that was not UTF-8 is sent as it was.
+    what: the name of the text in the error
+
+    Bytes of an environment variable that are not UTF-8 are sent unchanged.
     """
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        # Without its cause, which quotes the text.
+        # Omit the cause, which quotes the text.
         raise AuthenticationError(f"{what} holds a character that UTF-8 does not have") from None
 
 
 def too_much(mechanism: str) -> AuthenticationError:
-    """The broker went on after the last message of the mechanism."""
+    """Return the error for a broker that continues after the mechanism's last message."""
     return AuthenticationError(
         f"the broker goes on with SASL {mechanism} after the conversation has ended: it does not "
         "speak this mechanism as Kafka does"
@@ -71,7 +73,7 @@ NUL = "\0"
 
 
 class PlainConversation:
-    """Name and password, as they are."""
+    """Authentication with PLAIN: name and password in clear text."""
 
     mechanism = "PLAIN"
 
@@ -86,12 +88,12 @@ class PlainConversation:
         self._is_complete = False
 
     def first(self) -> bytes:
-        """The only message."""
+        """Return the only message."""
         name = utf8(self._username, "the user name")
         return b"\0" + name + b"\0" + utf8(self._password.reveal(), "the password")
 
     def next(self, challenge: bytes) -> bytes | None:
-        """The broker has accepted; the bytes that it may add mean nothing, as in Java."""
+        """Accept the broker's answer; its bytes are ignored, as in Java."""
         if self._is_complete:
             raise too_much(self.mechanism)
         self._is_complete = True
@@ -101,15 +103,16 @@ class PlainConversation:
 # --- SCRAM ---------------------------------------------------------------------------------------
 
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Mechanism -> the name of its hash in ``hashlib``."""
+"""Mechanism -> name of its hash in ``hashlib``."""
 
 LEAST_ITERATIONS = 4096
 MOST_ITERATIONS = 1_000_000
-"""Kafka's brokers store 16384 at most. Whoever pretends to be one must not keep a thread busy for
-minutes, before it has proved anything."""
+"""Kafka's brokers store 16384 at most. The limit keeps a false broker, which has proved nothing
+yet, from occupying a thread for minutes."""
 
 _GS2_HEADER = "n,,"
-# ",name=value" as often as it likes; an "m=" in front is an extension that must be understood.
+# Extensions are ",name=value", repeated. A message with a mandatory extension begins with "m=" and
+# matches neither pattern.
 _EXTENSIONS = rb"(?:,[A-Za-z]+=[\x01-\x7f]*)?"
 _BASE64 = rb"[A-Za-z0-9+/]+={0,2}"
 _SERVER_FIRST = re.compile(
@@ -122,7 +125,10 @@ _SERVER_FINAL = re.compile(
 
 
 class ScramUser(NamedTuple):
-    """Who authenticates. ``is_token``: with a delegation token, by its id and HMAC."""
+    """A user's name and password.
+
+    is_token: a delegation token, by its id and HMAC
+    """
 
     username: str
     password: Secret
@@ -137,7 +143,7 @@ class _ScramState(Enum):
 
 
 def new_nonce() -> str:
-    """144 random bits in printable characters without a comma."""
+    """Return 144 random bits in printable characters without a comma."""
     return secrets.token_urlsafe(18)
 
 
@@ -156,12 +162,12 @@ class ScramConversation:
         self._state = _ScramState.BEGIN
 
     def first(self) -> bytes:
-        """client-first."""
+        """Return client-first."""
         self._state = _ScramState.FIRST_SENT
         return _GS2_HEADER.encode() + self._first_bare
 
     def next(self, challenge: bytes) -> bytes | None:
-        """client-final for server-first; None for a server-final whose signature is right."""
+        """Return client-final for server-first; None for a server-final with a valid signature."""
         if self._state is _ScramState.FIRST_SENT:
             answer = self._client_final(challenge)
             self._state = _ScramState.FINAL_SENT
@@ -178,7 +184,7 @@ class ScramConversation:
         return utf8(f"n={name},r={self._nonce}{extension}", "the user name")
 
     def _client_final(self, server_first: bytes) -> bytes:
-        """Checks nonce and iterations. The proof is over all messages so far."""
+        """Check nonce and iterations, and return client-final, whose proof covers all messages."""
         found = _SERVER_FIRST.fullmatch(server_first)
         salt = None if found is None else _decoded(found["salt"])
         if found is None or salt is None:
@@ -199,7 +205,7 @@ class ScramConversation:
         return without_proof + b",p=" + base64.b64encode(proof)
 
     def _proof(self, salt: bytes, iterations: int, signed: bytes) -> bytes:
-        """ClientProof; keeps ServerSignature, to compare it with the broker's."""
+        """Return ClientProof, and keep ServerSignature to compare it with the broker's."""
         password = utf8(self._user.password.reveal(), "the password")
         salted = hashlib.pbkdf2_hmac(self._hash, password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
@@ -229,7 +235,7 @@ class ScramConversation:
 
 
 def _decoded(text: bytes) -> bytes | None:
-    """The bytes of base64; None if it is none."""
+    """Return the bytes of base64; None if ``text`` is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -255,7 +261,10 @@ class _OAuthBearerState(Enum):
 
 
 class OAuthBearerConversation:
-    """One token. ``extensions``: of the JAAS options ``extension_<key>``, checked."""
+    """Authentication with one token.
+
+    extensions: of the JAAS options ``extension_<key>``, checked
+    """
 
     mechanism = "OAUTHBEARER"
 
@@ -271,7 +280,7 @@ class OAuthBearerConversation:
         self._state = _OAuthBearerState.BEGIN
 
     def first(self) -> bytes:
-        """The only message, unless the broker refuses."""
+        """Return the token, which is the only message unless the broker rejects it."""
         self._state = _OAuthBearerState.TOKEN_SENT
         extensions = "".join(
             f"{SEPARATOR}{key}={self._extensions[key]}" for key in self._extensions
@@ -280,7 +289,7 @@ class OAuthBearerConversation:
         return text.encode("ascii")
 
     def next(self, challenge: bytes) -> bytes | None:
-        r"""None if the broker accepts with nothing; ``\x01`` for a refusal in JSON."""
+        r"""Return None if the broker accepts with an empty message; ``\x01`` for a JSON error."""
         if self._state is _OAuthBearerState.TOKEN_SENT and not challenge:
             self._state = _OAuthBearerState.COMPLETE
             return None
@@ -297,7 +306,7 @@ class OAuthBearerConversation:
 
 
 def extensions_of(options: Mapping[str, str]) -> dict[str, str]:
-    """SASL extensions out of JAAS options. Raises ConfigError, without a value."""
+    """Return the SASL extensions of JAAS options. Raises ConfigError, which shows no value."""
     extensions: dict[str, str] = {}
     for name, value in options.items():
         if not name.startswith(EXTENSION_PREFIX):

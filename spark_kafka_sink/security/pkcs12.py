@@ -1,16 +1,16 @@
 """PKCS12 stores, of Java's keytool and of OpenSSL, with the package ``cryptography``.
 
-A store with a password is read with it. Of a trust store without one, what is not encrypted is read
-here: a store is a sequence of parts, each of which is encrypted or not, and certificates stand in
-bags inside::
+``cryptography`` reads a store with a password. This module itself reads the unencrypted parts of a
+trust store without one. A store is a sequence of parts, each encrypted or not, with certificates in
+bags::
 
     PFX  = { version, ContentInfo, MAC }          ContentInfo = { type, [0] content }
     content of type data          = OCTET STRING of AuthenticatedSafe = { ContentInfo ... }
     part of type data             = OCTET STRING of SafeContents = { bag ... }
     bag  = { type, [0] value, attributes }        certificate bag's value = { type, [0] DER }
 
-Source: RFC 7292; ``PKCS12KeyStore`` of the JDK, which skips encrypted parts in silence where no
-password is given.
+Source: RFC 7292; ``PKCS12KeyStore`` of the JDK, which silently skips encrypted parts if no password
+is given.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ _DATE = "%Y-%m-%d"
 
 
 def described(certificate: bytes, now_ms: int) -> str:
-    """Whose it is, who signed it, until when it is valid, and whether that is over.
+    """Describe a certificate: subject, issuer, end of validity, and whether it is valid now.
 
-    ``certificate``: DER. ``now_ms``: milliseconds since 1970 UTC.
+    certificate: DER
+    now_ms: milliseconds since 1970 UTC
     """
     try:
         read = x509.load_der_x509_certificate(certificate)
@@ -87,11 +88,12 @@ _UNREADABLE = (
 
 
 def trusted_certificates(data: bytes, password: str | None) -> tuple[bytes, ...]:
-    """DER of all certificates; of a store with a private key, of those that Java trusts.
+    """Return the DER of all certificates; if there is a private key, of those that Java trusts.
 
-    Java trusts those that keytool has marked as such, and the own certificate of each key: not the
-    authorities of a key's chain. Of certificates alone it trusts none that OpenSSL wrote, for want
-    of the mark; here they are trusted. Raises StorePasswordError, DamagedStoreError.
+    Java trusts the certificates with keytool's mark and the own certificate of each key, but not
+    the authorities of a key's chain. OpenSSL does not write the mark, so Java trusts no certificate
+    of an OpenSSL store without keys; this module trusts them all. Raises StorePasswordError,
+    DamagedStoreError.
     """
     if password is None:
         return _certificates_in_clear(data)
@@ -105,10 +107,10 @@ def trusted_certificates(data: bytes, password: str | None) -> tuple[bytes, ...]
 def _trusted_beside_key(
     own: x509.Certificate, others: Sequence[pkcs12.PKCS12Certificate]
 ) -> Iterator[bytes]:
-    """Those of ``others`` that stand for themselves, as far as that is seen.
+    """Yield the certificates of ``others`` that are entries of their own, as far as names show it.
 
-    The mark is not told by the package. But keytool gives an entry the name of its alias, and a
-    certificate of a chain that of its subject; OpenSSL gives neither.
+    The package ``cryptography`` does not report keytool's mark. But keytool names an entry by its
+    alias, and a certificate of a chain by its subject; OpenSSL sets no name.
     """
     chain = list(_chain(own, [found.certificate for found in others])[1:])
     for found in others:
@@ -128,7 +130,7 @@ def _is_there_once(
 
 
 def key_material(data: bytes, password: str, key_password: str | None) -> KeyMaterial:
-    """The private key with its chain. A PKCS12 store has one password for all that is in it.
+    """Return the private key with its chain. A PKCS12 store has one password for all its content.
 
     Raises StorePasswordError, KeyPasswordError, DamagedStoreError.
     """
@@ -143,13 +145,13 @@ def key_material(data: bytes, password: str, key_password: str | None) -> KeyMat
 
 
 def key_count(data: bytes) -> int:
-    """How many private keys there are, of which the first is read; 1 where that is not seen."""
+    """Return the number of private keys, of which the first is used; 1 if it is unknown."""
     try:
         kinds = [
             bag.kind for kind, content in _parts(data) if kind == _DATA for bag in _bags(content)
         ]
     except StoreError:
-        return 1  # the keys, too, are in an encrypted part, or it is BER
+        return 1  # BER that only the package cryptography reads
     return max(1, sum(kind in _KEY_BAGS for kind in kinds))
 
 
@@ -158,22 +160,22 @@ def _load(data: bytes, password: str) -> pkcs12.PKCS12KeyAndCertificates:
     for mac in islice(
         key_formats.elements(key_formats.first_element(data, key_formats.SEQUENCE).content), 2, 3
     ):
-        # The digest, the salt, and how often both are hashed, which is 1 where it is left out.
+        # MacData = { digest, salt, iterations (1 if omitted) }
         for number in islice(key_formats.elements(mac.content), 2, 3):
             key_formats.check_count(key_formats.integer(number))
     try:
         with warnings.catch_warnings():
-            # BER, as some programs write it: read all the same.
+            # Some programs write BER: accept it.
             warnings.filterwarnings("ignore", message=".*could not be parsed as DER")
             return pkcs12.load_pkcs12(data, password.encode("utf-8", "surrogateescape"))
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        list(_parts(data))  # tells a damaged store from a wrong password
-        # Without the cause: its text is OpenSSL's, and says no more.
+        list(_parts(data))  # raises DamagedStoreError if the password is not the cause
+        # Omit the cause: OpenSSL's text adds nothing.
         raise StorePasswordError(_UNREADABLE) from None
 
 
 def _chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[bytes, ...]:
-    """``own``, then who issued it, and so on, as far as ``others`` go."""
+    """Return ``own``, then its issuer, and so on, as far as ``others`` reach."""
     chain, remaining = [own], list(others)
     while chain[-1].issuer != chain[-1].subject:
         above = next((other for other in remaining if other.subject == chain[-1].issuer), None)
@@ -189,7 +191,10 @@ def _der(certificate: x509.Certificate) -> bytes:
 
 
 def _certificates_in_clear(data: bytes) -> tuple[bytes, ...]:
-    """Of a store with a key, those with keytool's mark, and the own certificate of each key."""
+    """Return the unencrypted certificates that Java trusts.
+
+    If the store has a key, these are the marked ones: keytool's mark, or the id of a key.
+    """
     parts = list(_parts(data))
     bags = [bag for kind, content in parts if kind == _DATA for bag in _bags(content)]
     certificates = [bag for bag in bags if bag.kind == _CERTIFICATE_BAG]
@@ -201,7 +206,7 @@ def _certificates_in_clear(data: bytes) -> tuple[bytes, ...]:
 
 
 def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """Type and content of each part, as it stands there: encrypted or not."""
+    """Yield type and content of each part, encrypted or not, as stored."""
     pfx = list(key_formats.elements(key_formats.first_element(data, key_formats.SEQUENCE).content))
     if not pfx or pfx[0].tag != key_formats.INTEGER:
         raise DamagedStoreError(
@@ -221,7 +226,7 @@ def _parts(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
 
 
 def _typed(element: key_formats.Element) -> tuple[bytes, memoryview]:
-    """Type and content of a ContentInfo, or of a bag."""
+    """Return type and content of a ContentInfo, or of a bag."""
     parts = (
         list(key_formats.elements(element.content)) if element.tag == key_formats.SEQUENCE else []
     )
@@ -232,7 +237,10 @@ def _typed(element: key_formats.Element) -> tuple[bytes, memoryview]:
 
 
 class _Bag(NamedTuple):
-    """attributes: their types."""
+    """A bag of a part.
+
+    attributes: their types
+    """
 
     kind: bytes
     value: memoryview
@@ -245,7 +253,7 @@ def _certificate_of(bag: _Bag) -> bytes:
 
 
 def _bags(content: memoryview) -> Iterator[_Bag]:
-    """Each bag in a part that is not encrypted."""
+    """Yield each bag of an unencrypted part."""
     safe_contents = key_formats.first_element(
         key_formats.first_element(content, key_formats.OCTET_STRING).content, key_formats.SEQUENCE
     )

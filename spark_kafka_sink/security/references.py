@@ -1,14 +1,14 @@
-"""What references in options stand for, and where the files are that options name.
+"""Resolves references in options, and locates the files that options name.
 
-References and files are read anew each time, in the process that needs them.
+References and files are read each time, in the process that needs them.
 
-A relative path is looked for in the working directory of the process, where YARN and standalone
-clusters put what ``--files`` ships, and then in the root folder of ``SparkFiles``, where every
-cluster manager has it.
+A relative path is searched first in the working directory of the process, where YARN and standalone
+clusters place the files of ``--files``. Next is the root folder of ``SparkFiles``, where every
+cluster manager places them.
 
-That folder is known without importing pyspark: in a Python process that Spark has started, and on
-the driver, ``pyspark.core.files`` (before Spark 4: ``pyspark.files``) is loaded already, and its
-``SparkFiles.getRootDirectory()`` tells. Elsewhere (on the command line) there is no such folder.
+The root folder is found without importing pyspark: a Python process that Spark has started, and the
+driver, have already loaded ``pyspark.core.files`` (before Spark 4: ``pyspark.files``) with
+``SparkFiles.getRootDirectory()``. Elsewhere (on the command line) there is no such folder.
 
 Source: ``EnvVarConfigProvider``, ``FileConfigProvider``, ``DirectoryConfigProvider`` of Kafka.
 """
@@ -33,16 +33,16 @@ from spark_kafka_sink.config.reference_syntax import (
     reference_of,
 )
 
-# --- where a file is -----------------------------------------------------------------------------
+# --- locations of files --------------------------------------------------------------------------
 
 _MODULES_OF_SPARK_FILES = ("pyspark.core.files", "pyspark.files")
 _HERE = ("", "localhost")
 
 
 def locate(location: str, option: str) -> Path:
-    """The file that ``location`` names: a path, or a ``file:`` URL.
+    """Return the path of the file ``location``: a path, or a ``file:`` URL.
 
-    Raises ConfigError, naming ``option`` and where it was looked for, if there is none.
+    Raises ConfigError, naming ``option`` and the searched paths, if the file is missing.
     """
     path = _path_of(location, option)
     if path.is_absolute():
@@ -56,7 +56,7 @@ def locate(location: str, option: str) -> Path:
 
 
 def place() -> str:
-    """Which process this is, for messages: files differ between the driver and its executors."""
+    """Name this process for messages, because files differ between the driver and its executors."""
     module = sys.modules.get("pyspark.taskcontext")
     in_task = module is not None and module.TaskContext.get() is not None
     return f"{'a Spark task' if in_task else 'this process'} on host {platform.node()}"
@@ -91,7 +91,7 @@ def _path_of(location: str, option: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    """Also where it may not be looked at: then opening it tells why."""
+    """Return True if the file exists or cannot be checked; opening it then gives the reason."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -109,20 +109,20 @@ def _roots_of_spark_files() -> list[Path]:
         try:
             root = module.SparkFiles.getRootDirectory()
         except Exception:
-            # No Spark context, or a JVM that is gone: then nothing was shipped to here.
+            # No Spark context, or the JVM has ended: no files were shipped.
             continue
         if root:
             return [Path(root)]
     return []
 
 
-# --- small files that tokens are made of ---------------------------------------------------------
+# --- small files of tokens -----------------------------------------------------------------------
 
 MOST_BYTES = 1_000_000
 
 
 def read_text(location: str, option: str) -> str:
-    """The text of a file. ``option``: names it in errors. Raises AuthenticationError."""
+    """Return the text of a file. Raises AuthenticationError, naming ``option``."""
     try:
         with locate(location, option).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -148,10 +148,11 @@ def read_text(location: str, option: str) -> str:
 
 
 def resolve(text: str, option: str) -> str:
-    """``text`` with the values of its references in their places. Values are not resolved again.
+    """Return ``text`` with the values of its references, which are not resolved again.
 
-    option: the one that the text is of, with ``kafka.``, for errors. Raises ConfigError, which
-    names the option and where the value was looked for, and shows no value.
+    option: of the text, with ``kafka.``, for errors
+
+    Raises ConfigError, which names the option and the searched place, and shows no value.
     """
     problem = problem_of_references(text)
     if problem is not None:
@@ -196,7 +197,7 @@ def _from_properties(path: str, key: str, option: str) -> str:
 
 
 def _from_folder(path: str, name: str, option: str) -> str:
-    """Without the line end that editors and ``echo`` put at the end of a file."""
+    """Return a file's text without the final line end that editors and ``echo`` add."""
     if Path(name).name != name:
         raise _error(option, f"'{name}' is not the name of a file in {path}, but a path")
     file = _located(path, option) / name
@@ -209,7 +210,7 @@ def _from_folder(path: str, name: str, option: str) -> str:
 
 
 def _located(path: str, option: str) -> Path:
-    """Also among the files that Spark ships, if it is a name without a folder."""
+    """Find a file, also among the files that Spark ships if ``path`` has no folder."""
     return locate(path, f"{option}, in a reference: path")
 
 

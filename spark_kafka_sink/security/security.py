@@ -1,6 +1,6 @@
-"""What secures the connections of a configuration, shared by all of this process that have it.
+"""TLS and SASL of a configuration, shared by all connections of a process with this configuration.
 
-What TLS and SASL need is loaded where they are asked for: a job in clear text never does.
+The modules for TLS and SASL are imported on demand: a job in clear text never loads them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Security:
 
     @classmethod
     def of(cls, config: SecurityConfig) -> Security:
-        """Nothing is read or asked yet. Raises ConfigError for options that cannot be used."""
+        """Return the TLS and SASL of ``config``, without reading stores or fetching tokens.
+
+        Raises ConfigError for unusable options.
+        """
         if config.ssl is None and config.sasl is None:
             return CLEAR_TEXT
         login = None
@@ -42,17 +45,18 @@ class Security:
 
     @property
     def converse(self) -> Converse | None:
-        """Begins the conversation that authenticates a connection; None for none."""
+        """The function that begins the authentication of a connection; None without SASL."""
         return None if self.login is None else self.login.converse
 
     def prepare(self, timeout_ms: int, hosts: Sequence[str]) -> None:
-        """Read certificates and keys, fetch the first token: before the first connection, outside
-        of any lock.
+        """Read certificates and keys, and fetch the first token.
+
+        Called before the first connection and outside of any lock.
 
         hosts: of the bootstrap brokers
 
-        Raises ConfigError and AuthenticationError; CredentialsUnavailableError if the token may be
-        had later.
+        Raises ConfigError and AuthenticationError; CredentialsUnavailableError if a later attempt
+        may succeed.
         """
         if self.tls is not None:
             self.tls.context()
@@ -60,19 +64,19 @@ class Security:
             self.login.prepare(timeout_ms, hosts)
 
     def prepare_if_possible(self, timeout_ms: int, hosts: Sequence[str]) -> None:
-        """As ``prepare``, for whoever waits for brokers anyway, with a deadline of its own.
+        """Prepare like ``prepare``, for a caller that waits for brokers with a deadline of its own.
 
-        A token or ticket that may be had later is no error yet: each connection asks for it again,
-        and tells why there is none. Raises ConfigError and AuthenticationError.
+        A token or ticket that is unavailable is no error yet: each connection requests it again,
+        and its error gives the reason. Raises ConfigError and AuthenticationError.
         """
         with suppress(CredentialsUnavailableError):
             self.prepare(timeout_ms, hosts)
 
     def watch(self) -> Callable[[], bool]:
-        """Return what tells whether new connections have other credentials than at its last call.
+        """Return a function that detects other credentials for new connections since its last call.
 
-        To be called after ``prepare``. It looks at the files of stores, and reads references. What
-        cannot be read is told in the log, and what was read before stays in use.
+        Call ``watch`` after ``prepare``. The function checks the files of stores and resolves
+        references. If it cannot read one, it logs a warning and the former credentials stay in use.
         """
         last = self._in_use()
 
@@ -94,7 +98,7 @@ CLEAR_TEXT = Security()
 
 
 class _Contexts:
-    """The TLS contexts of a process, by configuration: each is made once, and again on a change."""
+    """The TLS contexts of a process by configuration: each is built once, and again on a change."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,7 +114,7 @@ class _Contexts:
             return context
 
     def forget(self) -> None:
-        """Drop everything: a forked child must, as another thread may hold a lock of it."""
+        """Drop everything in a forked child: another thread of the parent may hold the lock."""
         self._lock = threading.Lock()
         self._contexts = {}
 

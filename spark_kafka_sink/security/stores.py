@@ -1,10 +1,10 @@
-"""The certificates and keys of the stores that were asked for, of whatever format they are.
+"""The certificates and keys of the configured stores, of any format.
 
-What a file is, is seen by its content: JKS, PKCS12 or PEM. A ``type`` that is given must be right
-about PEM; JKS and PKCS12 stand for each other, as in Java since 9.
+The content of a file decides its format: JKS, PKCS12 or PEM. A given ``type`` must be right about
+PEM; JKS and PKCS12 are interchangeable, as in Java since 9.
 
-Rules that need no file are ``config/security_rules.py``'s. The first sentence of a message is
-Java's, where Java has one.
+``config/security_rules.py`` checks the rules that need no file. The first sentence of a message is
+Java's, if Java has one.
 
 Source: ``DefaultSslEngineFactory.FileBasedStore``, ``PemStore``, ``createKeystore``,
 ``createTruststore``.
@@ -35,7 +35,10 @@ JKS, PKCS12, PEM = "JKS", "PKCS12", "PEM"
 
 
 class StoreOptions(NamedTuple):
-    """What the options of one store are called. ``certificates``: of a key store, its chain."""
+    """The names of one store's options.
+
+    certificates: of a key store, its chain
+    """
 
     type: str
     location: str
@@ -46,7 +49,10 @@ class StoreOptions(NamedTuple):
 
 
 def trust_store_options(prefix: str) -> StoreOptions:
-    """Of the trust store. ``prefix``: what stands before ``ssl.``, ``kafka.`` for brokers."""
+    """Return the option names of the trust store.
+
+    prefix: the text before ``ssl.``; ``kafka.`` for brokers
+    """
     store = f"{prefix}ssl.truststore."
     return StoreOptions(
         type=f"{store}type",
@@ -59,7 +65,7 @@ def trust_store_options(prefix: str) -> StoreOptions:
 
 
 def key_store_options(prefix: str) -> StoreOptions:
-    """Of the key store; see ``trust_store_options``."""
+    """Return the option names of the key store; see ``trust_store_options``."""
     store = f"{prefix}ssl.keystore."
     return StoreOptions(
         type=f"{store}type",
@@ -72,28 +78,28 @@ def key_store_options(prefix: str) -> StoreOptions:
 
 
 def source(store: StoreConfig, options: StoreOptions) -> str | None:
-    """The option that a store comes from; None where none was asked for."""
+    """Return the option that a store comes from; None without a store."""
     if store.location is not None:
         return options.location
     return None if store.certificates is None else options.certificates
 
 
 def described(store: StoreConfig, options: StoreOptions) -> str:
-    """Option and value of where a store is, for messages; of text in an option, the option."""
+    """Return option and value of a store's location, for messages; for inline text, the option."""
     return (
         options.certificates if store.location is None else f"{options.location}={store.location}"
     )
 
 
 def password_of_pem_trust_store(options: StoreOptions) -> str:
-    """What is said where a trust store is PEM and has a password."""
+    """Return the error for a PEM trust store with a password."""
     return (
         f"SSL trust store password cannot be specified for PEM format. Leave out {options.password}"
     )
 
 
 def password_of_pem_key_store(options: StoreOptions) -> str:
-    """What is said where a key store is PEM and has a password of the store."""
+    """Return the error for a PEM key store with a store password."""
     return (
         "SSL key store password cannot be specified with PEM format, only key password may be "
         f"specified. Leave out {options.password}; where the key is encrypted, set "
@@ -102,7 +108,7 @@ def password_of_pem_key_store(options: StoreOptions) -> str:
 
 
 def no_password_of_key_store(options: StoreOptions) -> str:
-    """What is said where a key store is JKS or PKCS12 and has no password."""
+    """Return the error for a JKS or PKCS12 key store without a password."""
     return (
         "SSL key store is specified, but key store password is not specified. "
         f"Set {options.password}"
@@ -114,15 +120,15 @@ def no_password_of_key_store(options: StoreOptions) -> str:
 logger = logging.getLogger(__name__)
 
 _BEGINNING_OF_PKCS12 = b"\x30"
-# The largest bundles of authorities have less than one.
+# The largest bundles of authorities have less than 1 MiB.
 _MOST_BYTES = 16 << 20
 
 
 def trusted_certificates(store: StoreConfig, options: StoreOptions) -> tuple[bytes, ...] | None:
-    """DER of what the store trusts, at least one; None where no store was asked for.
+    """Return the DER of all trusted certificates, at least one; None without a trust store.
 
-    Of a store of Java's, that is each trusted certificate and the own certificate of each key.
-    Raises ConfigError.
+    A Java store trusts each trusted certificate and the own certificate of each key. Raises
+    ConfigError.
     """
     if store.certificates is not None:
         with _named(options.certificates, options):
@@ -147,14 +153,14 @@ def _trusted_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> t
     password = None if store.password is None else store.password.reveal()
     if kind == JKS:
         return key_formats.read_jks(data, password).trusted
-    # Not above: it loads the package cryptography, which is needed for this alone.
+    # Imported here because it loads the package cryptography, which only PKCS12 needs.
     from spark_kafka_sink.security import pkcs12
 
     return pkcs12.trusted_certificates(data, password)
 
 
 def key_material(store: StoreConfig, options: StoreOptions) -> KeyMaterial | None:
-    """The private key with its certificates; None where no store was asked for.
+    """Return the private key with its certificates; None without a key store.
 
     Raises ConfigError.
     """
@@ -185,7 +191,7 @@ def _key_in_file(path: Path, store: StoreConfig, options: StoreOptions) -> KeyMa
     if kind == JKS:
         entry = _first_key(key_formats.read_jks(data, password), options)
         return key_formats.unlock_jks_key(entry, password if key_password is None else key_password)
-    # Not above: it loads the package cryptography, which is needed for this alone.
+    # Imported here because it loads the package cryptography, which only PKCS12 needs.
     from spark_kafka_sink.security import pkcs12
 
     material = pkcs12.key_material(data, password, key_password)
@@ -202,13 +208,16 @@ def _first_key(store: key_formats.JavaKeyStore, options: StoreOptions) -> key_fo
 
 
 def _tell_of_others(count: int, used: str, options: StoreOptions) -> None:
-    """Java would choose by what the broker asks for; one key per client is usual."""
+    """Warn of several keys, among which Java would choose by the broker's request."""
     if count > 1:
         logger.warning(f"{options.location}: of {count} private keys, {used} is used")
 
 
 def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> KeyMaterial:
-    """A password for a key that is not encrypted is not used; Java refuses it."""
+    """Return the key of PEM text.
+
+    A password of an unencrypted key is ignored here and rejected by Java.
+    """
     key = key_formats.pem_private_key(text)
     if key.is_encrypted and store.key_password is None:
         raise KeyPasswordError("the private key is encrypted, but its password is not specified")
@@ -216,7 +225,10 @@ def _key_of_text(text: str, chain: tuple[bytes, ...], store: StoreConfig) -> Key
 
 
 def _recognise(data: bytes, store: StoreConfig) -> str:
-    """What kind of store ``data`` is. Raises DamagedStoreError if none, or not what was said."""
+    """Return the kind of store of ``data``.
+
+    Raises DamagedStoreError if it is no store, or contradicts the configured type.
+    """
     kind = _kind_of(data)
     said = store.type
     if said is not None and (said == PEM) != (kind == PEM):
@@ -242,7 +254,10 @@ def _kind_of(data: bytes) -> str:
 
 
 def _text(data: bytes) -> str:
-    """What is not UTF-8 stands outside of the blocks, or makes them no base64."""
+    """Decode PEM text.
+
+    Replaced bytes stand outside of the blocks, or make a block invalid base64.
+    """
     return data.decode("utf-8", "replace")
 
 
@@ -260,7 +275,7 @@ def _read(path: Path, option: str) -> bytes:
 
 @contextmanager
 def _named(what: str, options: StoreOptions) -> Iterator[None]:
-    """Says of which option it is that something cannot be read, and which option to look at."""
+    """Convert a StoreError to a ConfigError with the store's option and the option to check."""
     try:
         yield
     except StorePasswordError as error:

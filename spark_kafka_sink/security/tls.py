@@ -1,22 +1,22 @@
 """The ``SSLContext`` of a configuration, and a new one when its certificates have changed.
 
-Java's clients read their stores once. Here every new connection looks whether a file has changed
-(its time, size or inode), or a value that is a reference, so that a certificate that was rotated is
-used from the next connection on. What cannot be read then, say because the key is written already
-and its certificate is not, leaves the former context in use, and is told once in the log.
+Java's clients read their stores once. Here every new connection checks whether a file (its time,
+size or inode) or the value of a reference has changed. A rotated certificate is therefore used from
+the next connection on. If a store cannot be read, for example because its key is written and its
+certificate is not, the former context stays in use. The log reports it once.
 
-Which versions of TLS and which cipher suites a connection may use follows from three options.
-``ssl.protocol`` is the highest version, ``ssl.enabled.protocols`` lists those that are allowed, and
-``ssl.cipher.suites`` allows only the versions that its suites belong to.
+Three options select the versions of TLS and the cipher suites. ``ssl.protocol`` is the highest
+version. ``ssl.enabled.protocols`` lists the allowed versions. ``ssl.cipher.suites`` allows only the
+versions that its suites belong to.
 
-Kafka's option has IANA's names of cipher suites, OpenSSL has names of its own for TLS 1.2. In Java
-a list is for all versions of TLS: without a suite of TLS 1.3 in it, 1.3 is not spoken, and so for
-1.2. That is kept. Which suites of TLS 1.3 are used cannot be chosen in Python before 3.15, which
-lacks ``SSLContext.set_ciphersuites``; then a list with one of the three stands for all three.
+Kafka's option uses IANA's names of cipher suites; OpenSSL has other names for TLS 1.2. In Java a
+list applies to all versions of TLS: without a suite of TLS 1.3, TLS 1.3 is disabled, and the same
+holds for 1.2. This sink does the same. Python before 3.15 lacks ``SSLContext.set_ciphersuites`` and
+cannot select suites of TLS 1.3; a list with one of the three then allows all three.
 
-OpenSSL reads private keys from files only. On Linux a key is in a file in memory that has no name
-(memfd): nobody else can open it, and it is gone when it is closed. Elsewhere, it is in a temporary
-file that only this user may read, deleted after use.
+OpenSSL reads private keys from files only. On Linux the key is in a nameless file in memory
+(memfd), which no other process can open and which disappears when it is closed. On other systems it
+is in a temporary file that only this user may read, deleted after use.
 
 Source: ``DefaultSslEngineFactory``, ``DefaultSslEngineFactory.createSslEngine``, ``SslFactory``,
 ``SslConfigs``; ``SSLContextImpl`` of the JDK; IANA's registry "TLS Cipher Suites";
@@ -51,7 +51,7 @@ from spark_kafka_sink.security.references import resolve as resolve_text
 
 
 def _suites_of_tls_1_2() -> Iterator[tuple[str, str]]:
-    """IANA's name and OpenSSL's, which leaves out WITH, CBC and the usual key exchange, RSA."""
+    """Yield IANA's name and OpenSSL's, which omits WITH, CBC and the usual key exchange, RSA."""
     for exchange in ("ECDHE_ECDSA", "ECDHE_RSA", "DHE_RSA", "DHE_DSS", "RSA"):
         is_elliptic = exchange.startswith("ECDHE")
         ciphers = [
@@ -77,20 +77,20 @@ def _suites_of_tls_1_2() -> Iterator[tuple[str, str]]:
 
 
 OPENSSL_NAMES = dict(_suites_of_tls_1_2())
-"""IANA's name of each suite of TLS 1.2 with certificates -> OpenSSL's."""
+"""IANA's name of each suite of TLS 1.2 with certificates -> OpenSSL's name."""
 
 TLS_1_3_SUITES = (
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
     "TLS_AES_128_GCM_SHA256",
 )
-"""Those that OpenSSL offers by default, the best first."""
+"""The suites that OpenSSL offers by default, the best first."""
 
 _TLS_1_3_BY_HAND = ("TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256")
-# In Java's own lists: a signal to the server, no suite. OpenSSL always sends it.
+# Java's lists contain these signals to the server, which are no suites. OpenSSL always sends them.
 _SIGNALS = ("TLS_EMPTY_RENEGOTIATION_INFO_SCSV", "TLS_FALLBACK_SCSV")
 _IANA_NAMES = {openssl: iana for iana, openssl in OPENSSL_NAMES.items()}
-# In Java's own lists too: with a fixed Diffie-Hellman key. OpenSSL has dropped them.
+# Java's lists also contain suites with a fixed Diffie-Hellman key, which OpenSSL has removed.
 _DROPPED = frozenset(
     f"TLS_ECDH_{signature}_WITH_AES_{cipher}"
     for signature in ("ECDSA", "RSA")
@@ -102,9 +102,9 @@ _DROPPED = frozenset(
 
 
 class Choice(NamedTuple):
-    """Suites by version of TLS: those of 1.2 by OpenSSL's names, those of 1.3 by IANA's.
+    """Suites by version of TLS: OpenSSL's names for 1.2, IANA's for 1.3.
 
-    dropped: those that Java has and OpenSSL has not
+    dropped: suites that Java has and OpenSSL lacks
     """
 
     tls_1_2: tuple[str, ...]
@@ -113,9 +113,9 @@ class Choice(NamedTuple):
 
 
 def choose(names: tuple[str, ...], option: str) -> Choice:
-    """``names`` by version of TLS, in their order.
+    """Sort ``names`` by version of TLS, in their order.
 
-    Raises ConfigError for a name of no suite, and where no suite is left.
+    Raises ConfigError for an unknown suite, and if no suite remains.
     """
     tls_1_2: list[str] = []
     tls_1_3: list[str] = []
@@ -151,7 +151,7 @@ _VERSIONS = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
 
 
 class TlsVersions(NamedTuple):
-    """What is set in an ``SSLContext``; no suites stand for those that OpenSSL has by default."""
+    """Versions and suites for an ``SSLContext``; empty suites mean OpenSSL's default."""
 
     lowest: ssl.TLSVersion
     highest: ssl.TLSVersion
@@ -159,7 +159,10 @@ class TlsVersions(NamedTuple):
     suites_of_1_3: tuple[str, ...]
 
     def apply(self, context: ssl.SSLContext, option: str) -> None:
-        """Raises ConfigError, naming ``option``, where OpenSSL has none of the suites."""
+        """Set versions and suites of ``context``.
+
+        Raises ConfigError, naming ``option``, if OpenSSL has none of the suites.
+        """
         context.minimum_version = self.lowest
         context.maximum_version = self.highest
         if self.suites_of_1_2:
@@ -174,7 +177,10 @@ class TlsVersions(NamedTuple):
 
 
 def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
-    """Raises ConfigError for unknown suites, and where no version of TLS is left."""
+    """Return the allowed versions and suites.
+
+    Raises ConfigError for unknown suites, and if no version of TLS remains.
+    """
     option = f"{prefix}ssl.cipher.suites"
     choice = choose(config.cipher_suites, option)
     enabled = config.enabled_protocols or tuple(_VERSIONS)
@@ -198,7 +204,7 @@ def versions_of(config: SslConfig, prefix: str) -> TlsVersions:
 
 
 def _tell(choice: Choice, allowed: list[str], option: str) -> None:
-    """In the log, where a list means less or more than it says."""
+    """Log a warning if OpenSSL or Python cannot apply the list exactly."""
     if choice.dropped:
         logger.warning(f"{option}: OpenSSL does not have {', '.join(choice.dropped)}")
     default = TLS_1_3_SUITES
@@ -217,7 +223,7 @@ _OWN_DESCRIPTORS = "/proc/self/fd"
 
 @contextmanager
 def private_file(content: bytes) -> Iterator[str]:
-    """The path of a file with this content, as long as the block lasts."""
+    """Yield the path of a file with this content, which exists as long as the block."""
     descriptor = _in_memory()
     if descriptor is None:
         descriptor, path = tempfile.mkstemp(prefix="pykafka-sink-")
@@ -235,7 +241,7 @@ def private_file(content: bytes) -> Iterator[str]:
 
 
 def _in_memory() -> int | None:
-    """The descriptor of a nameless file; None where the system has no such files."""
+    """Return the descriptor of a nameless file; None if the system has no such files."""
     if not hasattr(os, "memfd_create") or not os.path.isdir(_OWN_DESCRIPTORS):
         return None
     try:
@@ -249,12 +255,12 @@ def _in_memory() -> int | None:
 Resolve = Callable[[str, str], str]
 
 
-# OpenSSL's X509_V_FLAG_PARTIAL_CHAIN, which Python 3.9 has no name for.
+# OpenSSL's X509_V_FLAG_PARTIAL_CHAIN, which has no name in Python 3.9.
 _PARTIAL_CHAIN: int = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 
 
 class _FileState(NamedTuple):
-    """By which a changed file is known."""
+    """The state of a file; another state means that the file has changed."""
 
     path: Path
     modified_ns: int
@@ -264,7 +270,7 @@ class _FileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """All that a context is made of and that may change: resolved values, and files."""
+    """The parts of a context that may change: resolved values, and files."""
 
     truststore: StoreConfig
     keystore: StoreConfig
@@ -272,16 +278,19 @@ class _Inputs:
 
 
 class ClientContext(ssl.SSLContext):
-    """A context that knows when the certificate that it shows expires.
+    """A context with the expiry of the client's certificate.
 
-    expires_at_ms: since 1970-01-01 UTC; None if it shows none
+    expires_at_ms: since 1970-01-01 UTC; None without a client certificate
     """
 
     expires_at_ms: int | None = None
 
 
 class _Made(NamedTuple):
-    """own_certificate: DER of what the client shows; None if it shows none."""
+    """A context and its inputs.
+
+    own_certificate: DER of the client's certificate; None without one
+    """
 
     context: ClientContext
     inputs: _Inputs
@@ -289,13 +298,13 @@ class _Made(NamedTuple):
 
 
 class TlsContext:
-    """Makes the ``SSLContext`` for connections with TLS, and says what their errors mean.
+    """Builds the ``SSLContext`` for connections with TLS, and explains their errors.
 
-    peer: to whom, for messages
+    peer: the kind of servers, for messages
     resolve: a text of the configuration and its option -> the text with its references resolved
 
-    One object serves all threads of a process. Raises ConfigError for cipher suites that do not
-    exist; files are not read before ``context``.
+    One object serves all threads of a process. Raises ConfigError for unknown cipher suites; files
+    are read by ``context`` only.
     """
 
     def __init__(
@@ -316,9 +325,9 @@ class TlsContext:
         self._told = ""
 
     def context(self) -> ClientContext:
-        """For the next connection. Made at the first call, and again after a change.
+        """Return the context for the next connection, built at the first call and on each change.
 
-        Raises ConfigError, naming option and cause, if it cannot be made and never was.
+        Raises ConfigError, naming option and cause, if no context could be built so far.
         """
         with self._lock:
             try:
@@ -339,9 +348,9 @@ class TlsContext:
             return self._made.context
 
     def explain(self, error: OSError, host: str, port: int) -> str:
-        """What an error of a connection with TLS means: cause, option, and what to do.
+        """Explain an error of a connection with TLS: cause, option, and what to do.
 
-        ``error``: an ``ssl.SSLError``, or what a socket raised in the handshake.
+        error: an ``ssl.SSLError``, or the socket's error in the handshake
         """
         return tls_errors.explain(error, host, port, self._situation())
 
@@ -360,7 +369,7 @@ class TlsContext:
             logger.warning(problem)
 
     def _inputs(self) -> _Inputs:
-        """Looks at files before they are read: who changes them later is seen the next time."""
+        """Take the state of files before reading them: the next call finds a later change."""
         truststore = _resolved(self._config.truststore, self._trust_options, self._resolve)
         keystore = _resolved(self._config.keystore, self._key_options, self._resolve)
         files = (
@@ -372,7 +381,7 @@ class TlsContext:
     def _make(self, inputs: _Inputs) -> _Made:
         context = ClientContext(ssl.PROTOCOL_TLS_CLIENT)
         self._versions.apply(context, f"{self._peer.prefix}ssl.cipher.suites")
-        # As Java's client: a server that wants to renegotiate (TLS 1.2) is refused.
+        # Reject renegotiation (TLS 1.2), as Java's client does.
         context.options |= ssl.OP_NO_RENEGOTIATION
         context.check_hostname = self._config.checks_host_name
         trusted = stores.trusted_certificates(inputs.truststore, self._trust_options)
@@ -420,7 +429,7 @@ def _state(location: str | None, option: str) -> _FileState | None:
 
 
 def _load(context: ssl.SSLContext, certificates: tuple[bytes, ...], what: str) -> None:
-    """Let ``context`` trust these. Raises ConfigError for one that OpenSSL cannot read."""
+    """Let ``context`` trust the certificates. Raises ConfigError if OpenSSL cannot read one."""
     for number, certificate in enumerate(certificates, 1):
         try:
             context.load_verify_locations(cadata=certificate)
@@ -436,8 +445,8 @@ def _use(
     store: StoreConfig,
     options: stores.StoreOptions,
 ) -> None:
-    """Give the client its own certificate. Raises ConfigError."""
-    # Into another context, only to see that what cannot be read is not one of them.
+    """Give the client its certificate. Raises ConfigError."""
+    # A scratch context rejects unreadable certificates, so the error below has another cause.
     scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _load(scratch, material.chain, stores.described(store, options))
     password = "" if store.key_password is None else store.key_password.reveal()
@@ -446,12 +455,12 @@ def _use(
     )
     with private_file((chain + material.key.reveal()).encode()) as path:
         try:
-            # With a password in any case: without one OpenSSL would ask the terminal.
+            # Always pass a password: without one OpenSSL would prompt on the terminal.
             context.load_cert_chain(path, password=lambda: _password_bytes(password))
         except (ssl.SSLError, ValueError) as error:
             raise ConfigError(tls_errors.why_not_used(error, material, store, options)) from None
 
 
 def _password_bytes(password: str) -> bytes:
-    """As it stood in the file or variable that it was read from, even if that was not UTF-8."""
+    """Return the bytes of the file or variable that held the password, even if not UTF-8."""
     return password.encode("utf-8", "surrogateescape")

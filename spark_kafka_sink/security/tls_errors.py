@@ -1,8 +1,8 @@
-"""What errors of TLS mean for whoever set the options: cause, option, and what to do.
+"""Explanations of TLS errors for users: cause, option, and what to do.
 
-Two tables: why this client refuses a server's certificate (OpenSSL's verify codes), and why a
-handshake failed otherwise (OpenSSL's reasons; an alert is what the server sent). All else is told
-in OpenSSL's words.
+Two tables: why this client rejects a server's certificate (OpenSSL's verify codes), and why a
+handshake failed otherwise (OpenSSL's reasons; the server sent those with ``_ALERT_``). All other
+errors are reported in OpenSSL's words.
 
 Source: ``x509_vfy.h``, ``sslerr.h`` of OpenSSL 3; RFC 8446, 6.2.
 """
@@ -21,11 +21,11 @@ from spark_kafka_sink.security.stores import StoreOptions, described
 
 
 class Peer(NamedTuple):
-    """What messages call the options for one kind of servers.
+    """The option names for one kind of servers, for messages.
 
     prefix: of the names of ``ssl.*``
     addresses: where the names of these servers come from
-    without_tls: what a server without TLS wants
+    without_tls: the setting for a server without TLS
     """
 
     prefix: str
@@ -46,10 +46,10 @@ TOKEN_ENDPOINT = Peer(
 
 
 class Situation(NamedTuple):
-    """What there is to know of a configuration when its error is explained.
+    """The configuration of a connection whose error is explained.
 
-    truststore, keystore: the options that they come from; None where none was asked for
-    own_certificate: DER of what the client shows; None if it shows none
+    truststore, keystore: the option of the store; None without a store
+    own_certificate: DER of the client's certificate; None without one
     """
 
     peer: Peer
@@ -59,7 +59,7 @@ class Situation(NamedTuple):
 
 
 class _Meaning(NamedTuple):
-    """With ``{p}`` for the options' prefix, and the other names that ``explain`` fills in."""
+    """Texts with ``{p}`` for the options' prefix, and the other names that ``explain`` fills in."""
 
     cause: str
     advice: str
@@ -118,7 +118,7 @@ _REFUSED_CERTIFICATES: dict[int, _Meaning] = {
     67: _TOO_WEAK,
     68: _TOO_WEAK,
 }
-"""By OpenSSL's verify code."""
+"""OpenSSL's verify code -> meaning."""
 
 _NO_TLS = _Meaning(
     "the port does not speak TLS",
@@ -184,14 +184,14 @@ _REASONS: dict[str, _Meaning] = {
     "SSLV3_ALERT_ILLEGAL_PARAMETER": _SERVER_ERROR,
     "DH_KEY_TOO_SMALL": _TOO_WEAK,
 }
-"""By OpenSSL's reason. ``_ALERT_`` in a name: the server has sent it."""
+"""OpenSSL's reason -> meaning. ``_ALERT_`` in a name: the server has sent it."""
 
 
 def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
-    """One message, without a full stop: who, cause, OpenSSL's words, and what to do.
+    """Return one message, without a full stop: address, cause, OpenSSL's words, and what to do.
 
-    ``error``: of a handshake, or of the first read after it, when with TLS 1.3 the client learns
-    what the server thinks of its certificate.
+    error: of a handshake, or of the first read after it, because with TLS 1.3 the client learns
+        only then whether the server accepts its certificate
     """
     found = _meaning_of(error)
     own = situation.own_certificate
@@ -217,7 +217,7 @@ def explain(error: OSError, host: str, port: int, situation: Situation) -> str:
 def _meaning_of(error: OSError) -> _Meaning | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _REFUSED_CERTIFICATES.get(error.verify_code)
-    # The last one is what Python 3.9 raises for the first.
+    # Python 3.9 raises SSLZeroReturnError where later versions raise SSLEOFError.
     ends = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError, ssl.SSLZeroReturnError)
     if isinstance(error, ends):
         return _NO_TLS
@@ -227,7 +227,7 @@ def _meaning_of(error: OSError) -> _Meaning | None:
 
 
 def _reason_of(error: ssl.SSLError) -> str:
-    """Empty for an error that OpenSSL has not raised: it has no such attribute at all."""
+    """Return OpenSSL's reason; empty for an error of Python, which lacks the attribute."""
     return getattr(error, "reason", None) or ""
 
 
@@ -243,14 +243,14 @@ def _trust(situation: Situation) -> str:
 def _own(certificate: bytes | None) -> str:
     if certificate is None:
         return "none"
-    # Not above: it loads the package cryptography.
+    # Imported here because it loads the package cryptography.
     from spark_kafka_sink.security.pkcs12 import described as described_certificate
 
     return described_certificate(certificate, SystemClock().timestamp_ms())
 
 
 def _words_of(error: OSError) -> str:
-    """OpenSSL's words, without the line of C code that reported them."""
+    """Return OpenSSL's words, without the line of C code that reported them."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.rstrip(".")
     if isinstance(error, ssl.SSLError) and (reason := _reason_of(error)):
@@ -264,7 +264,7 @@ def why_not_used(
     store: StoreConfig,
     options: StoreOptions,
 ) -> str:
-    """Why OpenSSL does not take a key with its certificates."""
+    """Explain why OpenSSL rejects a key with its certificates."""
     reason = getattr(error, "reason", None)
     what = described(store, options)
     if reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"):
