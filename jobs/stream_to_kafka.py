@@ -3,10 +3,12 @@ one of its columns.
 
     spark-submit --properties-file conf/demo.conf jobs/stream_to_kafka.py --input /data/flights
 
-Files that appear under --input are picked up as they come. Every setting may stand in the
+The stream also processes files that appear under --input later. Every setting may stand in the
 properties file instead: spark.pykafka.job.input, spark.pykafka.topic,
-spark.pykafka.kafka.bootstrap.servers, … Ctrl-C and SIGTERM stop the stream after the micro-batch in
-progress; started again with the same checkpoint, it goes on there.
+spark.pykafka.kafka.bootstrap.servers, …
+
+Ctrl-C and SIGTERM stop the stream after the micro-batch in progress. If it starts again with the
+same checkpoint, it continues there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream
 
 
 def declare_arguments() -> JobArguments:
-    """The job's arguments."""
+    """Return the job's arguments."""
     arguments = JobArguments("Stream files into a Kafka topic, as JSON or another format.")
     declare_input(arguments)
     declare_stream(arguments)
@@ -38,7 +40,7 @@ def declare_arguments() -> JobArguments:
 
 
 def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """The input files, as they come."""
+    """Return the stream of the input files."""
     reader = (
         spark.readStream.format(file_format(settings))
         .schema(input_schema(spark, settings))
@@ -51,7 +53,7 @@ def read_stream(spark: SparkSession, settings: JobSettings) -> DataFrame:
 
 
 def run(spark: SparkSession) -> int:
-    """Stream until the input ends (available-now) or somebody wants it to stop."""
+    """Stream until the input ends (available-now) or a stop is requested."""
     conf = spark.sparkContext.getConf().getAll()
     settings = declare_arguments().parse(sys.argv[1:], conf)
     rows = read_stream(spark, settings)
@@ -61,7 +63,7 @@ def run(spark: SparkSession) -> int:
 
 
 def main() -> int:
-    """Exit status: 0 when the stream ended as asked, 1 when it failed, 2 for wrong settings."""
+    """Return the exit status: 0 for a stop as requested, 1 for a failure, 2 for wrong settings."""
     spark = open_session()
     try:
         return run(spark)

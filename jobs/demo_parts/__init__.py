@@ -1,1 +1,1 @@
-"""What the demo does besides its stream."""
+"""Parts of the demo besides its stream."""

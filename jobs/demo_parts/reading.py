@@ -1,4 +1,4 @@
-"""The demo's reader: everything that is in the topic, by confluent-kafka, not by this package."""
+"""The demo's reader: reads the whole topic with confluent-kafka, not with this package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ReadValue = Callable[[bytes], Row]
 
 
 def value_reader(schema_registry_url: str | None) -> ReadValue:
-    """JSON; with a registry Avro, by Confluent's own deserializer."""
+    """Return a reader of JSON values; with a registry, Confluent's own deserializer of Avro."""
     if schema_registry_url is None:
         return json.loads
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -32,20 +32,20 @@ def value_reader(schema_registry_url: str | None) -> ReadValue:
 
 @dataclass
 class Content:
-    """Count and checksum of rows, whatever their order."""
+    """Count and checksum of rows, independent of their order."""
 
     rows: int = 0
     checksum: int = 0
 
     def add(self, values: list[str]) -> None:
-        """Add one row, as the texts of its values without those that are missing."""
+        """Add one row: the texts of its values, without missing values."""
         self.rows += 1
         self.checksum = (self.checksum + zlib.crc32("\x1f".join(values).encode())) % 2**64
 
 
 @dataclass
 class ReadPartition:
-    """What was read from one partition."""
+    """Figures of the records read from one partition."""
 
     records: int = 0
     bytes: int = 0
@@ -55,7 +55,7 @@ class ReadPartition:
 
 @dataclass
 class ReadBack:
-    """What was read from the topic. ``sample``: one of its records, as text."""
+    """The result of reading the topic. ``sample``: one of its records, as text."""
 
     content: Content = field(default_factory=Content)
     partitions: dict[int, ReadPartition] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def read_back(bootstrap_servers: str, read_value: ReadValue, step: Step) -> Read
     at_end: set[int] = set()
     idle_polls = 0
     while len(at_end) < PARTITIONS:
-        # consume() waits for so many messages or for the timeout, whatever comes first.
+        # consume() returns after that many messages or after the timeout.
         messages = consumer.consume(10_000, timeout=0.2)
         idle_polls = 0 if messages else idle_polls + 1
         if idle_polls == MOST_IDLE_POLLS:
@@ -100,7 +100,7 @@ def read_back(bootstrap_servers: str, read_value: ReadValue, step: Step) -> Read
 
 
 def take(result: ReadBack, message: confluent_kafka.Message, row: Row) -> None:
-    """Count one record, of which ``row`` is the value. Nulls are not in JSON, but in Avro."""
+    """Count one record with the value ``row``. Avro values have nulls, JSON values omit them."""
     result.content.add([str(value) for value in row.values() if value is not None])
     result.wrong_keys += message.key() != row["dest"].encode()
     partition = result.partitions.setdefault(message.partition(), ReadPartition())
@@ -114,7 +114,7 @@ def take(result: ReadBack, message: confluent_kafka.Message, row: Row) -> None:
 
 
 def describe_record(message: confluent_kafka.Message, row: Row) -> str:
-    """One record, as a reader sees it."""
+    """Return one record as a text for users."""
     is_text = message.value().startswith(b"{")
     written = message.value().decode() if is_text else ""
     return (

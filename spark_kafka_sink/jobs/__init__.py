@@ -1,1 +1,1 @@
-"""What the spark-submit jobs in ``jobs/`` share: settings, progress, a clean stop."""
+"""Shared parts of the spark-submit jobs in ``jobs/``: settings, progress, a clean stop."""

@@ -1,8 +1,8 @@
-"""How many input files a stream has taken in, and how many there are.
+"""Count the input files that a stream has processed, and the files that exist.
 
-Spark's file source does not tell in its progress. It keeps a log of the files it has taken in its
-checkpoint (``sources/0``), which is read here through Hadoop's file system API, so that it works
-wherever the checkpoint is.
+Spark's file source does not report this in its progress. It logs the files that it has processed in
+the checkpoint (``sources/0``). This module reads the log through Hadoop's file system API, so that
+it works wherever the checkpoint is.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _COMPACT_SUFFIX = ".compact"
 
 
 class FileLag:
-    """Counts files of one stream with a file source."""
+    """Counts the files of one stream with a file source."""
 
     def __init__(self, spark: Any, input_path: str, checkpoint: str) -> None:
         self._jvm = spark.sparkContext._jvm
         self._configuration = spark.sparkContext._jsc.hadoopConfiguration()
         self._input = self._jvm.org.apache.hadoop.fs.Path(input_path)
         self._log = self._jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/sources/0")
-        # Entries of each log file that was read: they never change.
+        # Entries per log file that was read; log files never change.
         self._entries: dict[str, int] = {}
 
     def count(self) -> tuple[int, int]:
-        """(files taken in so far, files there are)."""
+        """Return (processed files, existing files)."""
         return self._processed(), self._found()
 
     def _found(self) -> int:
@@ -42,7 +42,7 @@ class FileLag:
         return sum(self._files_below(file_system, child) for child in children)
 
     def _processed(self) -> int:
-        """A ``N.compact`` file holds everything up to batch N, ``N`` the files of batch N alone."""
+        """Count logged files: ``N.compact`` holds all up to batch N, ``N`` those of batch N."""
         file_system = self._log.getFileSystem(self._configuration)
         if not file_system.exists(self._log):
             return 0

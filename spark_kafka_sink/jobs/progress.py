@@ -14,16 +14,17 @@ from typing import Any, TextIO
 
 from spark_kafka_sink.base.clock import Clock
 
-# --- how far a stream is behind the topics it reads ----------------------------------------------
+# --- lag of a stream behind its input topics -----------------------------------------------------
 
 _KAFKA = "Kafka"
 
 
 def kafka_lag(progress: Mapping[str, Any]) -> int | None:
-    """Offsets between the end of a micro-batch and the end of its topics, when it was planned.
+    """Return how many offsets a micro-batch was behind the end of its topics when it was planned.
 
-    progress: a StreamingQueryProgress. None without a Kafka source, and for a micro-batch that was
-    planned before a restart. Transactions take offsets of their own: there may be fewer records.
+    progress: a StreamingQueryProgress. Returns None without a Kafka source, and for a micro-batch
+    that was planned before a restart. Transactions use offsets of their own, so fewer records may
+    be left.
     """
     behind = None
     for source in progress.get("sources") or ():
@@ -39,7 +40,7 @@ def kafka_lag(progress: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(text: str | None) -> dict[tuple[str, str], int]:
-    """``{"topic":{"0":12}}``, or nothing."""
+    """Parse ``{"topic":{"0":12}}``; return an empty dictionary for no text."""
     topics = json.loads(text) if text else None
     return {
         (topic, partition): offset
@@ -56,7 +57,7 @@ _CLEAR_LINE = "\r\033[K"
 
 @dataclass
 class Totals:
-    """What a stream has done since it was started.
+    """Totals of a stream since its start.
 
     files: (processed, found) of a stream of files; lag: in offsets, of a stream from Kafka
     """
@@ -78,7 +79,7 @@ class Totals:
             self.lag = kafka_lag(progress)
 
     def describe(self) -> str:
-        """``336,776 rows | 41,230 rows/s | 12 batches | 0 of 12 files left``."""
+        """Return ``336,776 rows | 41,230 rows/s | 12 batches | 0 of 12 files left``."""
         parts = [
             f"{self.rows:,} rows",
             f"{self.rows_per_second:,.0f} rows/s",
@@ -93,9 +94,9 @@ class Totals:
 
 
 def progress_output(spark: Any) -> TextIO:
-    """Where progress is shown: the terminal if there is one, else standard error, that is, the log.
+    """Return the stream for progress: the terminal if one exists, else standard error, the log.
 
-    Under spark-submit the JVM holds the terminal and Python only gets pipes, so the JVM is asked.
+    Under spark-submit the JVM holds the terminal and Python gets only pipes, so ask the JVM.
     """
     if sys.stderr.isatty():
         return sys.stderr
@@ -108,16 +109,16 @@ def progress_output(spark: Any) -> TextIO:
 
 
 class BestEffort:
-    """Runs what only shows something: whatever it raises must not take the place of a job's result.
+    """Runs code that only displays, so that its errors do not replace the job's result.
 
-    The first error is told on standard error.
+    The first error is printed on standard error.
     """
 
     def __init__(self) -> None:
         self._has_failed = False
 
     def run(self, show: Callable[[], object]) -> None:
-        """Call ``show``. Raises nothing but what ends the process."""
+        """Call ``show``. Raises only what ends the process."""
         try:
             show()
         except Exception as error:
@@ -127,7 +128,7 @@ class BestEffort:
 
 
 class ProgressLine:
-    """Shows a text that changes. Not on a terminal: a line every few seconds, if it has changed."""
+    """Shows a changing text. If the output is no terminal, writes a line every few seconds."""
 
     def __init__(self, clock: Clock, out: TextIO) -> None:
         self._clock = clock
@@ -152,21 +153,21 @@ class ProgressLine:
         self._shown_at_ms = now_ms
 
     def finish(self, text: str) -> None:
-        """The final text, on a line of its own."""
+        """Write the final text on its own line."""
         self._out.write((_CLEAR_LINE if self._is_terminal else "") + text + "\n")
         self._out.flush()
 
 
-# --- what goes on, step by step ------------------------------------------------------------------
+# --- steps ---------------------------------------------------------------------------------------
 
 _REFRESH_S = 0.1
 _BLUE, _GREEN, _RED, _PLAIN = "\033[34m", "\033[32m", "\033[31m", "\033[0m"
 
 
 class Step:
-    """One step. ``say`` may be called from the thread that works, ``show`` from the one that shows.
+    """One step. The working thread may call ``say``, the displaying thread ``describe``.
 
-    title: what is done now; until ``say`` gives another text, it is the text of the finished step
+    title: the current activity; it is also the finished step's text, unless ``say`` replaces it
     """
 
     def __init__(self, title: str, clock: Clock) -> None:
@@ -179,12 +180,12 @@ class Step:
         self.text = text
 
     def describe(self) -> str:
-        """The text, and the seconds since the step began."""
+        """Return the text, and the seconds since the step began."""
         return f"{self.text}  {(self._clock.now_ms() - self._started_at_ms) / 1000:.1f} s"
 
 
 class Steps:
-    """Shows steps, one after the other, and the total time since it was made."""
+    """Shows steps, one after the other, and the total time since this object was created."""
 
     def __init__(self, clock: Clock, out: TextIO) -> None:
         self._clock = clock
@@ -214,20 +215,20 @@ class Steps:
             self._write(f"{start}{mark} {step.describe()}\n")
 
     def succeed(self, text: str) -> None:
-        """The last line, in green."""
+        """Write the last line, in green."""
         self._write(self._coloured(f"{text}  {self._total()}", _GREEN) + "\n")
 
     def fail(self, text: str) -> None:
-        """The last line, in red."""
+        """Write the last line, in red."""
         self._write(self._coloured(f"{text}  {self._total()}", _RED) + "\n")
 
     def _total(self) -> str:
         return f"(total {(self._clock.now_ms() - self._started_at_ms) / 1000:.1f} s)"
 
     def _show(self, step: Step, done: threading.Event) -> None:
-        """Only a terminal is told about a step that is not finished."""
+        """Show an unfinished step, on a terminal only."""
         while self._is_terminal:
-            # A line that wraps could not be cleared.
+            # Cut the text, because a line that wraps cannot be cleared.
             text = step.describe()[: shutil.get_terminal_size().columns - 3]
             self._write(f"{_CLEAR_LINE}{self._coloured('…', _BLUE)} {text}")
             if done.wait(_REFRESH_S):

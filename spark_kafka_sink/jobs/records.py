@@ -1,4 +1,4 @@
-"""Files in, Kafka records out: what the jobs do with their rows."""
+"""Turn files into Kafka records: the jobs' input and the sink's options for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARTS = ("key", "topic", "partition", "headers", "timestamp")
 
 
 def declare_input(arguments: JobArguments) -> None:
-    """The arguments that say what to read and what to key by."""
+    """Declare the arguments for the input and the key."""
     arguments.add("input", "folder or glob of the input files")
     arguments.add("format", "csv, json, parquet, orc or text (default: json)")
     arguments.add("schema", "columns as DDL, e.g. 'id INT, name STRING' (default: inferred)")
@@ -25,12 +25,12 @@ def declare_input(arguments: JobArguments) -> None:
 
 
 def file_format(settings: JobSettings) -> str:
-    """The format of the input files."""
+    """Return the format of the input files."""
     return settings.get("format") or _DEFAULT_FORMAT
 
 
 def input_schema(spark: SparkSession, settings: JobSettings) -> str | StructType:
-    """The schema that was given, or the one that the files have now."""
+    """Return the given schema, or the current schema of the files."""
     given = settings.get("schema")
     if given is not None:
         return given
@@ -41,11 +41,12 @@ def input_schema(spark: SparkSession, settings: JobSettings) -> str | StructType
 
 
 def with_record_options(rows: DataFrame, settings: JobSettings) -> JobSettings:
-    """The same settings, with the sink's options for rows of any columns: all of them as JSON,
-    unless another format is asked for, keyed by ``--key``.
+    """Return the settings with the sink's options for rows of any columns.
 
-    Columns of the files that happen to be called as a record's parts stay in the value, where no
-    option says otherwise. Raises ConfigError for a key that is not there.
+    By default the value is JSON of all columns; ``--key`` names the column of the key. Columns that
+    have the name of a record's part stay in the value, unless an option says otherwise.
+
+    Raises ConfigError if the key column does not exist.
     """
     options = {name.lower(): value for name, value in settings.sink_options.items()}
     key = settings.get("key")

@@ -39,10 +39,10 @@ READER_PREFIX = JOB_PREFIX + "reader."
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What one run of a job was asked to do.
+    """Settings of one run of a job.
 
     sink_options: for ``.options()`` of the writer; reader_options: of the reader
-    job: the job's arguments by name, None where nothing was given
+    job: the job's arguments by name, None if not given
     """
 
     job: Mapping[str, str | None]
@@ -50,12 +50,12 @@ class JobSettings:
     reader_options: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """An argument of the job."""
+        """Return an argument of the job."""
         value = self.job.get(name)
         return default if value is None else value
 
     def require(self, name: str) -> str:
-        """An argument of the job that must be given. Raises ConfigError, naming both ways."""
+        """Return a mandatory argument of the job. Raises ConfigError, which names both ways."""
         value = self.job.get(name)
         if value is None:
             raise ConfigError(
@@ -103,8 +103,8 @@ class JobArguments:
     def parse(self, arguments: Sequence[str], conf: Iterable[tuple[str, str]]) -> JobSettings:
         """Merge the command line over Spark's configuration.
 
-        Raises ConfigError for a name under ``spark.pykafka.`` that nobody knows. Warns of secrets
-        that others can see: in Spark's UI, in the list of processes.
+        Raises ConfigError for an unknown name under ``spark.pykafka.``. Warns of secrets that other
+        users can see in Spark's UI or in the list of processes.
         """
         parsed = self._parser.parse_args(arguments)
         conf = list(conf)
@@ -159,8 +159,9 @@ class JobArguments:
 
 
 def _check_option(option: str, where: str) -> None:
-    """Raise ConfigError for a name that the sink does not know: a job's options are all meant for
-    the sink, so a typing error must not go unseen.
+    """Raise ConfigError for an unknown option of the sink.
+
+    All options of a job are for the sink, so a typing error must not pass unseen.
     """
     name = option.lower()
     problem = refusal(name, ("value",))
@@ -171,7 +172,7 @@ def _check_option(option: str, where: str) -> None:
 
 
 def _warn_of_shown(options: Mapping[str, str], regex: str, prefix: str) -> None:
-    """Spark's configuration is in the environment page of its UI, and in event logs."""
+    """Warn of secrets in Spark's configuration, which its UI and event logs show."""
     shown = shown_by_spark(options, regex, prefix)
     if shown:
         logger.warning(warning_of_shown([prefix + name for name in shown], regex))
@@ -192,7 +193,7 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
         if not separator or not name.strip():
             beginning = _NAME.match(text)
             shown = "" if beginning is None else beginning[0]
-            more = "…" if shown != text else ""  # which may be a secret
+            more = "…" if shown != text else ""  # the rest may be a secret
             raise ConfigError(f"'{shown}{more}' is not NAME=VALUE")
         pairs[name.strip()] = value.strip()
     return pairs

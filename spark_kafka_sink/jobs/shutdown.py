@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM end a stream between two micro-batches.
 
 Under spark-submit the JVM is the parent: it gets the SIGTERM, and together with Python the Ctrl-C.
-So the JVM is told to leave Ctrl-C to Python, and runs a shutdown hook that waits until Python has
+So this module makes the JVM ignore Ctrl-C. A shutdown hook in the JVM waits until Python has
 stopped the query, before Spark's own hooks end the session.
 """
 
@@ -31,15 +31,15 @@ class GracefulStop:
 
     @property
     def is_requested(self) -> bool:
-        """Whether somebody wants the job to end."""
+        """True if the user or the system has requested the job to end."""
         return self._requested.is_set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for a request; True if there is one."""
+        """Wait for a request; return True if one has come."""
         return self._requested.wait(timeout_s)
 
     def pause(self, timeout_s: float) -> None:
-        """Wait, also after a request."""
+        """Wait for ``timeout_s`` seconds, even after a request."""
         self._finished.wait(timeout_s)
 
     def __enter__(self) -> GracefulStop:
@@ -54,7 +54,7 @@ class GracefulStop:
         try:
             self._hooks.removeShutdownHook(self._hook)
         except Exception:
-            pass  # the JVM is ending already: its hook has made the request
+            pass  # the JVM is ending already, and its hook has made the request
         for restore in self._restore:
             restore()
 
@@ -65,7 +65,7 @@ class GracefulStop:
         jvm = gateway.jvm
         jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("INT"), jvm.sun.misc.SignalHandler.SIG_IGN)
         ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-        # In a Java thread, which brings what a set of hooks asks for: hashCode and equals.
+        # A Java thread has hashCode and equals, which a set of hooks needs.
         self._hook = jvm.java.lang.Thread(_ShutdownHook(self._requested, self._finished))
         self._hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
         self._hooks.addShutdownHook(self._hook, _BEFORE_SPARK)
@@ -79,11 +79,11 @@ class _ShutdownHook:
         self._finished = finished
 
     def run(self) -> None:
-        """Ask the job to end, and wait until it has."""
+        """Request the job to end, and wait until it has ended."""
         self._requested.set()
         self._finished.wait(_FINISH_TIMEOUT_S)
 
     class Java:
-        """Read by py4j."""
+        """Declares the interface to py4j."""
 
         implements = ("java.lang.Runnable",)

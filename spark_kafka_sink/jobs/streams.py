@@ -1,4 +1,4 @@
-"""A streaming job's query: its arguments, its start, and following it to its end."""
+"""A streaming job's query: its arguments, its start, and its progress until it ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-# --- watching a query until it ends or is asked to -----------------------------------------------
+# --- watching a query until it ends or a stop is requested ---------------------------------------
 
 _POLL_S = 0.25
 _LAG_INTERVAL_MS = 2000
@@ -26,7 +26,7 @@ _FINISH_BATCH_MS = 20_000
 class Follower:
     """Shows the progress of one query, and stops it between two micro-batches.
 
-    lag: of a stream of files; other sources tell theirs in their progress, or not at all
+    lag: for a stream of files; other sources report their lag in their progress, or not at all
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Follower:
         self.totals = Totals()
 
     def follow(self) -> None:
-        """Return when the query has ended, by itself or because it was asked to."""
+        """Return when the query has ended, by itself or at a request."""
         while self._query.isActive and not self._stop.wait(_POLL_S):
             self._best_effort.run(self._look)
         if self._query.isActive:
@@ -74,7 +74,7 @@ class Follower:
             self.totals.files = self._lag.count()
 
     def _count_batches(self) -> bool:
-        """Add the micro-batches that ended since the last look; False if there are none."""
+        """Add the micro-batches that ended since the last look; return False if none ended."""
         first = self._last_batch_id + 1
         for progress in self._query.recentProgress:
             if progress["batchId"] >= first and progress["numInputRows"]:
@@ -96,7 +96,7 @@ class Follower:
 
 
 def declare_stream(arguments: JobArguments) -> None:
-    """The arguments that every stream has."""
+    """Declare the arguments that every stream has."""
     arguments.add("trigger", "'5 seconds', 'available-now', or 'asap' (default)")
     arguments.add("checkpoint", "folder that remembers what was written")
     arguments.add("name", "name of the query in Spark's UI")
@@ -124,9 +124,9 @@ def start_stream(records: DataFrame, settings: JobSettings) -> StreamingQuery:
 def run_stream(
     spark: SparkSession, records: DataFrame, settings: JobSettings, lag: FileLag | None = None
 ) -> str | None:
-    """Write until the input ends (available-now) or somebody wants the job to stop.
+    """Write until the input ends (available-now) or a stop is requested.
 
-    lag: of a stream of files. Returns why the query failed, None if it did not.
+    lag: for a stream of files. Returns why the query failed, None if it did not.
     """
     with GracefulStop(spark) as stop:
         query = start_stream(records, settings)
@@ -136,7 +136,7 @@ def run_stream(
 
 
 def report(job: str, failure: str | None) -> int:
-    """Say why ``job`` failed, if it did; the exit status."""
+    """Print why ``job`` failed, if it did; return the exit status."""
     if failure is None:
         return 0
     print(f"{job}: {failure}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Running a Spark action (a write) while another thread shows its progress and can cancel it.
+"""Run a Spark action (a write) while another thread shows its progress and can cancel it.
 
-The action stays in the main thread: a Python thread of its own would have no active Spark session,
-and without one Spark does not find Python data sources.
+The action stays in the main thread. Another Python thread would have no active Spark session, and
+without one Spark does not find Python data sources.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _POLL_S = 0.25
 
 
 class WatchedAction:
-    """One Spark action. ``was_cancelled``: somebody wanted the job to stop before it was done."""
+    """One Spark action. ``was_cancelled``: a stop was requested before the action ended."""
 
     def __init__(self, spark: Any, stop: GracefulStop, clock: Clock) -> None:
         self._spark = spark
@@ -31,7 +31,7 @@ class WatchedAction:
         self.was_cancelled = False
 
     def run(self, action: Callable[[], None]) -> None:
-        """Run ``action``. Raises what it raises."""
+        """Run ``action``. Raises what ``action`` raises."""
         watcher = threading.Thread(target=self._watch, name="pykafka-sink-watch", daemon=True)
         watcher.start()
         try:
@@ -52,7 +52,7 @@ class WatchedAction:
         self.was_cancelled = True
 
     def _describe(self) -> str:
-        """``1,200,000 rows read | 310,000 rows/s | 3 of 8 tasks left``."""
+        """Return ``1,200,000 rows read | 310,000 rows/s | 3 of 8 tasks left``."""
         rows, done, tasks = 0, 0, 0
         store = self._spark.sparkContext._jsc.sc().statusStore()
         stages = store.stageList(None, False, False, self._no_quantiles(), None)
