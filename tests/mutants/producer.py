@@ -512,6 +512,171 @@ _SPLITTER = (
     ),
 )
 
+_TOKEN_CHECK = ("unit/test_token_check.py",)
+_MANAGER = ("unit/test_transaction_manager.py",)
+_NETWORK = ("unit/test_network_guards.py",)
+
+_TRANSACTIONS = (
+    Mutant(
+        "producer/transaction_manager.py",
+        '        """It is the coordinator of the past: find the present one, after a pause."""\n        self._coordinator = None\n',
+        '        """It is the coordinator of the past: find the present one, after a pause."""\n',
+        _TOKEN_CHECK,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "        if delay_ms is None or self._client.api_versions(coordinator) is not None:\n",
+        "        if delay_ms is None:\n",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "        return self._asking.pause_ms(now_ms)\n\n\nCONC",
+        "        return None\n\n\nCONC",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "self._failures = self._conflicts = 0\n\n",
+        "self._failures = 0\n\n",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "self._failures = self._conflicts = 0\n\n",
+        "self._conflicts = 0\n\n",
+        _UNIT,
+    ),
+    Mutant("producer/transaction_manager.py", "            self._conflicts += 1\n", "", _UNIT),
+    Mutant(
+        "producer/transaction_manager.py",
+        "        if len(response.transaction_states) != 1:",
+        "        if not response.transaction_states:",
+        _TOKEN_CHECK,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "        if len(response.transaction_states) != 1:",
+        "        if len(response.transaction_states) > 1:",
+        _TOKEN_CHECK,
+    ),
+    Mutant(
+        "producer/identity.py",
+        "            self._accumulator.monitor.notify_all()",
+        "            pass",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/identity.py",
+        "        if pause_ms := self._asking.pause_ms(now_ms):\n            return pause_ms\n",
+        "",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/identity.py",
+        "self._asking.is_in_progress or not self._is_wanted()",
+        "self._asking.is_in_progress",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/monitor.py",
+        "return not self.is_task_at_work and not self.is_task_waiting",
+        "return not self.is_task_at_work",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/monitor.py",
+        "return not self.is_task_at_work and not self.is_task_waiting",
+        "return not self.is_task_waiting",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "            if self._clock.now_ms() >= until_ms:\n                return 0\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "                if wait_ms > 0:\n                    return wait_ms\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "            if self._clock.now_ms() >= until_ms:\n                return\n",
+        "",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "max(now_ms - started_ms, _LONGEST_SLICE_MS)",
+        "_LONGEST_SLICE_MS",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/appender.py",
+        "max(now_ms - started_ms, _LONGEST_SLICE_MS)",
+        "now_ms - started_ms",
+        _SIMULATED,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "        if self._asking.is_in_progress:\n            return None\n        partitions",
+        "        partitions",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "if self.is_done or self._asking.is_in_progress:",
+        "if self.is_done:",
+        _UNIT,
+    ),
+    Mutant("producer/transaction_manager.py", "if tp not in self.state.partitions]", "]", _MANAGER),
+    Mutant(
+        "producer/transaction_manager.py",
+        "            if not identity.is_near_the_end:",
+        "            if True:",
+        _MANAGER,
+    ),
+    Mutant(
+        "producer/transaction_manager.py",
+        "        if error.refresh_metadata:\n            self._metadata.request_update()\n",
+        "",
+        _MANAGER,
+    ),
+    Mutant(
+        "producer/identity.py",
+        "if self.state.has_producer_id or self._asking.is_in_progress or not",
+        "if self.state.has_producer_id or not",
+        _UNIT,
+    ),
+    Mutant(
+        "producer/identity.py",
+        "if node is None or not self._client.ready(node, now_ms):",
+        "if node is None:",
+        _UNIT,
+    ),
+    Mutant(
+        "client/coordinators.py",
+        "                if verdict is Verdict.FIND_AGAIN:\n                    self.forget(question.ids)\n",
+        "",
+        _NETWORK,
+    ),
+    Mutant(
+        "client/coordinators.py",
+        "if self._nodes.get(i) not in (None, node)}",
+        "if self._nodes.get(i) != node}",
+        _NETWORK,
+    ),
+    Mutant(
+        "client/coordinators.py",
+        "min(deadline_ms, self._admin.deadline_in(_LOOK_MS))",
+        "deadline_ms",
+        _NETWORK,
+    ),
+)
+
 MUTANTS = (
     *_SENDER,
     *_ACCUMULATOR,
@@ -523,4 +688,5 @@ MUTANTS = (
     *_BROKER_PAUSES,
     *_GUARDS,
     *_SPLITTER,
+    *_TRANSACTIONS,
 )

@@ -169,3 +169,44 @@ def test_batches_are_open_for_as_long_as_linger_ms_says():
     simulation.run_for(2_000)
     simulation.append([(None, b"b")])
     assert simulation.producer.metrics.batches == 0
+
+
+class SlowFinish:
+    """Finishing a batch takes 3 ms. count: of finished batches"""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.appender: Any = simulation.producer._appender
+        self.count = 0
+        finish = self.appender._finish
+
+        def slow(slot: int, finisher: Any) -> Any:
+            simulation.clock.ms += 3
+            self.count += 1
+            return finish(slot, finisher)
+
+        self.appender._finish = slow
+
+
+def test_the_sender_finishes_lingering_batches_for_a_few_milliseconds():
+    """Neither the task thread nor the network waits longer."""
+    simulation = simulate(partitions=5, linger_ms="100000")
+    for partition in range(5):
+        simulation.append_to(partition, [b"a"])
+    slow, now_ms = SlowFinish(simulation), simulation.clock.ms
+    assert 0 < slow.appender.finish_lingering(now_ms) <= 100_000
+    assert [slow.appender.finish_lingering(now_ms + 100_000) for _ in range(3)] == [0, 0, None]
+    assert slow.count == 5
+
+
+def test_an_append_finishes_old_batches_for_no_longer_than_it_took():
+    simulation = simulate(partitions=5, linger_ms="0")
+    appender: Any = simulation.producer._appender
+    appender.finish_lingering = lambda now_ms: None
+    for partition in range(5):
+        simulation.append_to(partition, [b"a"])
+    slow = SlowFinish(simulation)
+    simulation.clock.ms += 2_000
+    appender._finish_old(simulation.clock.ms)
+    assert slow.count == 2
+    appender._finish_old(simulation.clock.ms - 8)
+    assert slow.count == 5

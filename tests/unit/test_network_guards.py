@@ -25,7 +25,7 @@ from spark_kafka_sink.client.blocking import (
     Round,
 )
 from spark_kafka_sink.client.blocking import Asked as AskedCall
-from spark_kafka_sink.client.coordinators import Coordinators
+from spark_kafka_sink.client.coordinators import _LOOK_MS, Coordinators, Question
 from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
 from spark_kafka_sink.network.client import BrokerPauses, NetworkClient, hint_at_sasl
@@ -40,6 +40,7 @@ from spark_kafka_sink.network.interface import (
 from spark_kafka_sink.network.node_connection import ClientResponse
 from spark_kafka_sink.network.resolver import Resolver, Take, look_up
 from spark_kafka_sink.network.transport import SelectorNetwork
+from spark_kafka_sink.protocol.api import BrokerApiVersions, VersionRange
 from spark_kafka_sink.protocol.connection import Authentication
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsResponse,
@@ -52,6 +53,13 @@ from spark_kafka_sink.protocol.messages.topics import (
     DescribeConfigsResult,
     MetadataRequest,
     MetadataResponse,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    Coordinator,
+    EndTxnRequest,
+    EndTxnResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
 from spark_kafka_sink.protocol.schema import Message
 from spark_kafka_sink.security.mechanisms import PlainConversation
@@ -392,3 +400,55 @@ def test_each_coordinator_is_asked_once_and_one_that_fails_tells_no_version() ->
     coordinators._nodes.update({"i": failing, "j": telling, "k": telling})
     assert coordinators.transaction_versions(["i", "j", "k"], 0) == {telling: 2}
     assert sorted(admin.asked) == [failing, telling]
+
+
+class Finding(Asking):
+    """Whoever is asked names ``coordinator``. deadlines_ms: of the requests for that"""
+
+    def __init__(self, answers: dict[Node, Message], coordinator: Node, error_code: int = 0):
+        super().__init__(answers)
+        self._told = Coordinator("i", *coordinator[:3], error_code)
+        self.deadlines_ms: list[int] = []
+
+    def any_node(self, deadline_ms: int) -> Node:
+        return NODE
+
+    def api_versions(self, node: Node) -> BrokerApiVersions:
+        return BrokerApiVersions({FindCoordinatorRequest.api_key: VersionRange(0, 6)})
+
+    def request(self, node: None, request: Message, deadline_ms: int) -> Message:
+        self.deadlines_ms.append(deadline_ms)
+        return FindCoordinatorResponse(coordinators=[self._told])
+
+    def deadline_in(self, duration_ms: int) -> int:
+        return duration_ms
+
+    def pause(self, attempts: int, deadline_ms: int) -> bool:
+        return attempts < 3
+
+
+def test_a_coordinator_that_is_none_any_more_is_found_again() -> None:
+    not_coordinator = error_named("NOT_COORDINATOR").code
+    admin = Finding({NODE: EndTxnResponse(error_code=not_coordinator), MOVED: EndTxnResponse()}, MOVED)  # fmt: skip
+    coordinators = Coordinators(admin)  # type: ignore[arg-type]
+    coordinators._nodes["i"] = NODE
+    questions = [Question(("i",), EndTxnRequest("i"))]
+    answers = coordinators.ask(questions, lambda answer: answer.error_code, 1_000)  # type: ignore[attr-defined]
+    assert [ids for ids, _ in answers] == [("i",)]
+    assert admin.asked == [NODE, MOVED]
+
+
+@pytest.mark.parametrize(
+    ("error", "known", "moved"),
+    [("NONE", NODE, {"i"}), ("NONE", MOVED, {"i"}), ("COORDINATOR_NOT_AVAILABLE", None, set())],
+)
+def test_whether_a_coordinator_has_moved_is_looked_at_for_a_while(
+    error: str, known: Node | None, moved: set[str]
+) -> None:
+    """It is not told to have moved where nobody is told to coordinate."""
+    admin = Finding({}, MOVED, error_named(error).code)
+    coordinators = Coordinators(admin)  # type: ignore[arg-type]
+    if known is not None:
+        coordinators._nodes["i"] = known
+    assert coordinators._have_moved({"i": NODE}, 10**9) == moved
+    assert admin.deadlines_ms == [_LOOK_MS]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +22,7 @@ from spark_kafka_sink.base.errors import (
     TransactionError,
     error_named,
 )
+from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.config.dead_letters import RowRules
@@ -30,8 +32,9 @@ from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer import pool
 from spark_kafka_sink.producer.accumulator import BufferPool, NodeLatency, RecordAccumulator
 from spark_kafka_sink.producer.appender import RowChecks
+from spark_kafka_sink.producer.identity import Identities, ProducerIdRequester
 from spark_kafka_sink.producer.metadata import PartitionMetadata
-from spark_kafka_sink.producer.monitor import ThreadMonitor
+from spark_kafka_sink.producer.monitor import ThreadMonitor, Turns
 from spark_kafka_sink.producer.partitioner import (
     RoundRobinPartitioner,
     StickyPartitioner,
@@ -40,11 +43,23 @@ from spark_kafka_sink.producer.partitioner import (
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.producer.quotas import QuotaWaits, RateLimit
 from spark_kafka_sink.producer.refusals import refused_rows
+from spark_kafka_sink.producer.sequences import ProducerState
+from spark_kafka_sink.producer.transaction_manager import (
+    CONNECTING_RECHECK_MS,
+    TokenCheck,
+    TransactionSettings,
+)
+from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.topics import (
     BatchIndexAndErrorMessage,
     MetadataRequest,
     MetadataResponse,
     PartitionProduceResponse,
+)
+from spark_kafka_sink.protocol.messages.transactions import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdRequest,
 )
 from tests.unit import test_metadata_updater
 from tests.unit.batches import NODES, T0, make_batch, make_cluster
@@ -54,6 +69,9 @@ from tests.unit.cluster_answers import (
     make_metadata,
     topic,
 )
+from tests.unit.scripted_network import Asked, Silence
+from tests.unit.transaction_world import RETRY_BACKOFF_MS
+from tests.unit.transaction_world import World as Transacting
 
 IDLE_MS = 10_000
 
@@ -320,3 +338,123 @@ class TestBetweenTasks:
         if child == 0:
             os._exit(pool.POOL.idle_count)
         assert os.waitpid(child, 0)[1] == 0
+
+
+TOKEN = UnusedToken("flights.driver", ProducerIdAndEpoch(77, 5))
+
+
+def silent(asked: Asked) -> schema.Message:
+    raise Silence
+
+
+class TestCoordinator:
+    def test_pauses_grow_and_are_short_again_after_a_success(self):
+        for error in map(error_named, ("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS")):
+            asking, pauses = Transacting().asking(), []
+            for count in range(4):
+                if count == 3:
+                    asking.succeed()
+                    assert asking.last_failure is None
+                asking.refused("no answer", error, None, 0)
+                pauses.append(asking.pause_ms(0))
+            assert pauses[0] < pauses[1] < pauses[2]
+            assert pauses[3] == pauses[0]
+
+    def test_one_that_cannot_be_reached_is_looked_for_after_the_pause(self):
+        world = Transacting()
+        world.network.down.add(2)
+        wait_ms = None
+        while world.manager.last_failure is None:
+            wait_ms = world.manager.maybe_request(world.clock.ms)
+            world.client.poll(1_000 if wait_ms is None else wait_ms, world.clock.ms)
+        assert "cannot be reached" in world.manager.last_failure
+        assert wait_ms is not None
+        assert 0 < wait_ms <= 2 * RETRY_BACKOFF_MS
+
+    def test_one_question_is_asked_at_a_time(self):
+        world = Transacting()
+        world.network._script = silent
+        check = TokenCheck(TOKEN, world.client, world.metadata, world.asking(), lambda: None)
+        for _ in range(20):
+            world.manager.maybe_request(world.clock.ms)
+            check.maybe_request(True, world.clock.ms)
+            world.client.poll(0, world.clock.ms)
+        assert len(world.asked(FindCoordinatorRequest)) == 2
+
+    def test_one_that_asks_for_a_pause_is_not_lost(self):
+        world = Transacting()
+        found = world._found
+
+        def with_pause(asked: Asked, code: int) -> FindCoordinatorResponse:
+            world.coordinator = asked.node_id
+            return replace(found(asked, code), throttle_time_ms=500)
+
+        world._found = with_pause
+        world.run()
+        assert world.state.has_producer_id
+        assert len(world.asked(FindCoordinatorRequest)) == 1
+
+
+class TestIdentity:
+    def test_the_pause_before_another_producer_id_is_kept(self):
+        world = Transacting()
+        world.script(InitProducerIdRequest, "COORDINATOR_LOAD_IN_PROGRESS")
+        is_wanted = [False]
+        requester = ProducerIdRequester(
+            world.client, world.metadata, ProducerState(), world.asking(), lambda: is_wanted[0]
+        )
+        assert requester.maybe_request(world.clock.ms) is None
+        is_wanted[0] = True
+        while requester.last_failure is None:
+            assert requester.maybe_request(world.clock.ms) in (None, CONNECTING_RECHECK_MS)
+            world.client.poll(0, world.clock.ms)
+        wait_ms = requester.maybe_request(world.clock.ms)
+        assert wait_ms is not None
+        assert 0 < wait_ms <= 2 * RETRY_BACKOFF_MS
+        world.client.poll(0, world.clock.ms)
+        assert len(world.asked(InitProducerIdRequest)) == 1
+
+    def test_one_producer_id_is_asked_for_at_a_time(self):
+        world = Transacting()
+
+        world.network._script = silent
+        requester = ProducerIdRequester(
+            world.client, world.metadata, ProducerState(), world.asking()
+        )
+        for _ in range(20):
+            requester.maybe_request(world.clock.ms)
+            world.client.poll(0, world.clock.ms)
+        assert len(world.asked(InitProducerIdRequest)) == 1
+
+    def test_a_task_that_waits_for_the_check_of_its_token_is_woken(self):
+        world, monitor = Transacting(), NotedMonitor()
+        config = ProducerConfig.parse({"bootstrap.servers": "a:1"})
+        accumulator: Any = SimpleNamespace(monitor=monitor, queued_partitions=tuple)
+        backoff = ExponentialBackoff(100, 1_000, random.Random(1))
+        identities = Identities(
+            config, world.client, world.metadata, accumulator, backoff, random.Random(1)
+        )
+        checked: Any = identities.transactional(TransactionSettings("flights.0", 1_000), TOKEN)
+        checked._check._on_done()
+        assert monitor.notified == 1
+
+
+class NotedMonitor(ThreadMonitor):
+    notified = 0
+
+    def notify_all(self) -> None:
+        super().notify_all()
+        self.notified += 1
+
+
+class TestTurns:
+    def test_the_sender_takes_none_while_the_task_waits_or_is_at_work(self):
+        turns = Turns(ThreadMonitor())
+        with turns.of_sender() as is_begun:
+            assert is_begun
+        turns.is_task_waiting = True
+        with turns.of_sender() as is_begun:
+            assert not is_begun
+        turns.is_task_waiting = False
+        with turns.of_task(), turns.of_sender() as is_begun:
+            assert not is_begun

@@ -151,6 +151,24 @@ def test_a_coordinator_of_the_past_is_not_believed(checked):
     checked.held_by = TOKEN.producer
     checked.run()
     assert not checked.identity.awaits_check
+    # Once to begin with, and again because of that answer.
+    assert looked_for(checked).count([TOKEN.transactional_id]) > 1
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_answer_about_another_number_of_ids_is_not_believed(checked, count):
+    def answer(asked: Asked, code: int) -> schema.Message:
+        told = Checked._answer_other(checked, asked, code)
+        if len(checked.described()) == 1:
+            told.transaction_states *= count
+        return told
+
+    checked._answer_other = answer
+    checked.begin()
+    checked.run()
+    assert checked.failures == []
+    assert not checked.identity.awaits_check
+    assert len(checked.described()) == 2
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,16 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import PreparedTransaction, ProducerIdAndEpoch
+from spark_kafka_sink.protocol import schema
 from spark_kafka_sink.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     FindCoordinatorRequest,
     InitProducerIdRequest,
+    InitProducerIdResponse,
 )
 from tests.unit.batches import T0, T1, T2, make_batch
+from tests.unit.scripted_network import Asked
 from tests.unit.transaction_world import NAME, TIMEOUT_MS, World
 
 # --- the straight way -----------------------------------------------------------------------------
@@ -47,6 +50,22 @@ def test_old_brokers_are_asked_for_one_coordinator(version):
     assert world.state.has_producer_id
 
 
+def test_a_producer_id_whose_epochs_could_run_out_is_exchanged():
+    """With a transaction open at the last epoch, some brokers can never end it."""
+    world = World()
+    given = iter([ProducerIdAndEpoch(4000, 32_766), ProducerIdAndEpoch(4001, 0)])
+    answer = world.network._script
+
+    def script(asked: Asked) -> schema.Message:
+        if isinstance(asked.request, InitProducerIdRequest):
+            return InitProducerIdResponse(0, 0, *next(given))
+        return answer(asked)
+
+    world.network._script = script
+    world.run()
+    assert world.state.producer == ProducerIdAndEpoch(4001, 0)
+
+
 def test_brokers_without_transactions_are_refused():
     world = World()
     world.network.offered[FindCoordinatorRequest] = (0, 0)
@@ -65,6 +84,9 @@ def test_partitions_are_added_before_their_first_batch(transaction_version):
     world = World(transaction_version)
     world.queued = [T0, T2]
     world.run()
+    for _ in range(3):  # what is added stays so
+        assert world.manager.maybe_request(world.clock.ms) is None
+        world.client.poll(0, world.clock.ms)
     [added] = world.asked(AddPartitionsToTxnRequest)
     assert (added.node_id, added.version) == (2, 3)
     request = added.request
@@ -100,6 +122,9 @@ def test_one_partition_that_is_not_ready_keeps_all_waiting_and_is_asked_for_agai
     assert len(world.asked(AddPartitionsToTxnRequest)) == 3
     assert world.state.partitions == {T0, T1, T2}
     assert not world.failures
+    # A topic that is not known there may not be as it was.
+    is_looked_at = world.metadata.time_to_next_update_ms(world.clock.ms) == 0
+    assert is_looked_at is (error == "UNKNOWN_TOPIC_OR_PARTITION")
     assert world.manager.last_failure is None
 
 
