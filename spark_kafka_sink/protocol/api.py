@@ -1,4 +1,4 @@
-"""Which version of an API to speak with a broker, and how requests are framed.
+"""Chooses the version of an API for a broker, and frames requests.
 
 Source: KIP-35 (ApiVersions), KIP-482 (header versions), KIP-896 (versions dropped by Kafka 4).
 """
@@ -33,7 +33,7 @@ class VersionRange(NamedTuple):
 
 
 class BrokerApiVersions:
-    """What one broker speaks. Source: ``NodeApiVersions``."""
+    """The API versions of one broker. Source: ``NodeApiVersions``."""
 
     def __init__(
         self,
@@ -45,8 +45,9 @@ class BrokerApiVersions:
 
     @property
     def transaction_version(self) -> int:
-        """The level of the finalized feature, 0 without it. Brokers offer versions above it, too,
-        in which they must not be asked yet.
+        """The finalized level of the feature, 0 without it.
+
+        Brokers also advertise versions above the finalized level, which clients must not use yet.
         """
         return self.finalized_features.get(_TRANSACTION_VERSION, 0)
 
@@ -59,9 +60,9 @@ class BrokerApiVersions:
         return self._common(request_type) is not None
 
     def highest(self, request_type: type[schema.Request], at_most: int | None = None) -> int:
-        """The highest common version, not above ``at_most``.
+        """Return the highest common version, not above ``at_most``.
 
-        Raises UnsupportedVersionError when the broker has no version in common with this client.
+        Raises UnsupportedVersionError if the broker has no version in common with this client.
         """
         common = self._common(request_type)
         if common is None or (at_most is not None and at_most < common.first):
@@ -86,7 +87,7 @@ class BrokerApiVersions:
 
 
 def fallback_version(response: ApiVersionsResponse, refused_version: int) -> int:
-    """The version in which to ask for ApiVersions after ``refused_version``, a lower one.
+    """Return the ApiVersions version for the retry after ``refused_version``, always a lower one.
 
     Source: KIP-511.
     """
@@ -100,11 +101,11 @@ def fallback_version(response: ApiVersionsResponse, refused_version: int) -> int
 def encode_request(
     request: schema.Request, version: int, correlation_id: int, client_id: str
 ) -> list[types.Buffer]:
-    """A framed request as buffers: size, header, body. Record batches stay uncopied views."""
+    """Return a framed request as buffers: size, header, body. Record batches are not copied."""
     out = types.Writer()
     out.tail += bytes(SIZE_BYTES)
     out.tail += _REQUEST_HEADER.pack(request.api_key, version, correlation_id)
-    # The client id is not compact, in newer header versions neither; these add the tags.
+    # The client id is not compact, not even in newer header versions; these only add the tags.
     _ENCODE_CLIENT_ID(client_id, out)
     if version >= request.flexible_from:
         types.write_unsigned_varint(0, out.tail)
@@ -119,13 +120,13 @@ _ENCODE_CLIENT_ID = types.string_encoder(compact=False, nullable=True)
 
 
 def decode_size(data: bytes | bytearray | memoryview) -> int:
-    """The frame size that the first four bytes announce."""
+    """Return the frame size that the first four bytes announce."""
     (size,) = _SIZE.unpack_from(data)
     return int(size)
 
 
 def decode_correlation_id(frame: bytes) -> int:
-    """The correlation id at the head of a response frame."""
+    """Return the correlation id at the head of a response frame."""
     if len(frame) < _CORRELATION_ID.size:
         raise RemoteProtocolError(f"response of {len(frame)} bytes")
     (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
@@ -133,10 +134,10 @@ def decode_correlation_id(frame: bytes) -> int:
 
 
 def decode_response(request: schema.Request, version: int, frame: bytes) -> schema.Message:
-    """The response to ``request`` from a frame without its size."""
+    """Return the response to ``request`` from a frame without its size."""
     at = _CORRELATION_ID.size
     is_api_versions = isinstance(request, ApiVersionsRequest)
-    # Answers to ApiVersions have the oldest header, so that every client can read them (KIP-511).
+    # Responses to ApiVersions have the oldest header, so that every client can read them (KIP-511).
     if version >= request.flexible_from and not is_api_versions:
         try:
             at = schema.skip_tags(frame, at)
@@ -146,14 +147,14 @@ def decode_response(request: schema.Request, version: int, frame: bytes) -> sche
         if version > 0:
             version = _api_versions_version(frame, at, version)
         body = frame[at:]
-        # A large one is none of Kafka's, and would be kept as long as the process.
+        # A large response is not Kafka's, and the cache would keep it as long as the process.
         decode = _decode_once if len(body) <= _MOST_REMEMBERED_BYTES else _decode_api_versions
         return decode(version, body)
     return schema.decode_message(request.response_type, version, frame, at)
 
 
 _MOST_REMEMBERED_BYTES = 8 * 1024
-"""Kafka 4's answer has 600 bytes."""
+"""Kafka 4's response has 600 bytes."""
 
 
 def _decode_api_versions(version: int, body: bytes) -> schema.Message:
@@ -162,16 +163,16 @@ def _decode_api_versions(version: int, body: bytes) -> schema.Message:
 
 @lru_cache(maxsize=16)
 def _decode_once(version: int, body: bytes) -> schema.Message:
-    """Return the same message for the same bytes, so nobody may change it.
+    """Return the same message for the same bytes, so callers must not change it.
 
-    The largest of the small answers, which coordinators are asked for several times per commit; it
-    hardly ever changes.
+    ApiVersions is the largest of the small responses. Coordinators are asked for it several times
+    per commit, and it hardly ever changes.
     """
     return _decode_api_versions(version, body)
 
 
 def _api_versions_version(frame: bytes, at: int, version: int) -> int:
-    """A broker that does not know the request's version answers UNSUPPORTED_VERSION as v0."""
+    """Return the version of the response: 0 for UNSUPPORTED_VERSION, which brokers send as v0."""
     if len(frame) < at + 2:
         raise RemoteProtocolError("ApiVersions response cut short")
     (error_code,) = struct.unpack_from(">h", frame, at)

@@ -1,14 +1,14 @@
 """One Kafka connection without I/O: its stages, its SASL authentication, its requests.
 
-Requests become buffers, bytes become events. It begins with requests of its own: ApiVersions, and
-where it is authenticated, SaslHandshake and SaslAuthenticate; these two again before the session
-ends. ``STAGE_CHANGES`` has the order. What the connection itself has to send comes as
-:class:`Outgoing`; when others may send, as :class:`Usable`. SASL is a conversation of bytes: the
+Requests become buffers, bytes become events. A connection begins with requests of its own:
+ApiVersions, then SaslHandshake and SaslAuthenticate if it uses SASL. These two are repeated before
+the session ends. ``STAGE_CHANGES`` defines the order. :class:`Outgoing` carries the connection's
+own requests; :class:`Usable` means that the caller may send. SASL is a conversation of bytes: the
 mechanisms are in ``security/``.
 
-A broker answers the requests of a connection in the order in which it got them. Whatever breaks
-that (a foreign correlation id, an impossible size, bytes that are no answer) raises
-RemoteProtocolError, after which the connection must be closed, as after AuthenticationError.
+A broker answers the requests of a connection in the order of their arrival. A violation (a foreign
+correlation id, an impossible size, an undecodable response) raises RemoteProtocolError. After it,
+and after AuthenticationError, the connection must be closed.
 
 Style: sans-I/O, as h11 and kafka-python's parser. Source: ``NetworkReceive``, ``InFlightRequests``,
 ``SaslClientAuthenticator.SaslState``; KIP-43, KIP-152, KIP-368.
@@ -52,28 +52,27 @@ class Conversation(Protocol):
         ...
 
     def first(self) -> bytes:
-        """The first message to the broker."""
+        """Return the first message to the broker."""
         ...
 
     def next(self, challenge: bytes) -> bytes | None:
-        """The message that answers the broker's; None when there is nothing more to be said.
+        """Return the answer to the broker's message; None at the end of the conversation.
 
-        After None the broker is authenticated as far as the mechanism does that. Raises
-        AuthenticationError when the broker's message is wrong (a SCRAM signature that does not
-        match), or tells a refusal that has no answer.
+        After None the broker is authenticated as far as the mechanism supports it. Raises
+        AuthenticationError if the broker's message is wrong (a SCRAM signature that does not
+        match), or is a rejection that ends the conversation.
         """
         ...
 
 
 Converse = Callable[[str], Conversation]
-"""Begins a conversation with the broker of this host name. Raises AuthenticationError when there
-are no credentials. Does not wait for anything slow, as tokens are fetched beforehand; only GSSAPI's
-first message asks the KDC.
-"""
+"""Begins a conversation with the broker of this host name. Raises AuthenticationError without
+credentials. Does not wait, because tokens are fetched beforehand; only GSSAPI's first message
+contacts the KDC."""
 
 
 class Stage(Enum):
-    """What is being talked about. Only READY takes requests that are not the connection's own."""
+    """The stages of a connection. Only READY accepts requests of callers."""
 
     NEW = auto()
     CHECKING_API_VERSIONS = auto()
@@ -85,7 +84,7 @@ class Stage(Enum):
 
 
 class Step(Enum):
-    """What the connection does next: three requests of its own, or nothing more."""
+    """The connection's next step: one of its own requests, or FINISH after the last request."""
 
     ASK_VERSIONS = auto()
     CHOOSE_MECHANISM = auto()
@@ -94,7 +93,7 @@ class Step(Enum):
 
 
 class StageChange(NamedTuple):
-    """In ``stage`` ``step`` leads to ``next_stage``, because of ``reason``."""
+    """``step`` leads from ``stage`` to ``next_stage``, because of ``reason``."""
 
     stage: Stage
     step: Step
@@ -153,7 +152,7 @@ _NEXT = {(stage, step): next_stage for stage, step, next_stage, _ in STAGE_CHANG
 
 
 def stage_after(stage: Stage, step: Step) -> Stage:
-    """Raises LocalProtocolError where nothing follows: this side made a mistake."""
+    """Return the next stage. Raises LocalProtocolError, a bug of this client, if none follows."""
     next_stage = _NEXT.get((stage, step))
     if next_stage is None:
         raise LocalProtocolError(f"{step.name} while {stage.name}")
@@ -161,11 +160,11 @@ def stage_after(stage: Stage, step: Step) -> Stage:
 
 
 NEVER_MS = 2**63 - 1
-"""An instant that does not come."""
+"""An instant that is never reached."""
 
-# Within a second of the one before, brokers do not take an authentication for a new one.
+# Brokers ignore a re-authentication within a second of the previous authentication.
 _LEAST_INTERVAL_MS = 1_100
-# When to authenticate again: the part of the lifetime that is over, at least and at most.
+# Bounds of the part of the session's lifetime after which the connection authenticates again.
 _EARLIEST, _LATEST = 0.85, 0.95
 
 _MECHANISM_NOT_THERE = "UNSUPPORTED_SASL_MECHANISM"
@@ -186,7 +185,7 @@ _ADVICE = {
     "SCRAM-SHA-512": _USER_AND_PASSWORD,
     "OAUTHBEARER": _TOKEN,
     "AWS_MSK_IAM": "check the AWS credentials, and that their policy has kafka-cluster:Connect",
-    # The client's own principal and key are right: for them, the KDC has given a ticket.
+    # The client's own principal and key are right, because the KDC has issued a ticket for them.
     "GSSAPI": "the broker does not accept the ticket, and its log says why: the clocks of this "
     "machine, of the KDC and of the broker may differ by 5 minutes only (NTP); the broker must "
     "have the KDC's key of its principal, whose first part is kafka.sasl.kerberos.service.name",
@@ -194,10 +193,10 @@ _ADVICE = {
 
 
 class Session(NamedTuple):
-    """For how long a connection is authenticated.
+    """The time for which a connection is authenticated.
 
-    renew_at_ms: from when on to authenticate again before the next request
-    ends_at_ms: from when on the broker ends the connection instead of answering
+    renew_at_ms: authenticate again before the first request after this time
+    ends_at_ms: the broker closes the connection from then on instead of answering
     """
 
     renew_at_ms: int
@@ -205,7 +204,10 @@ class Session(NamedTuple):
 
     @classmethod
     def of(cls, began_at_ms: int, told_at_ms: int, lifetime_ms: int, rng: RandomSource) -> Session:
-        """``lifetime_ms``: as the broker told it, 0 for none. It began between these instants."""
+        """Return a session that began between ``began_at_ms`` and ``told_at_ms``.
+
+        lifetime_ms: from the broker's response; 0 for no limit
+        """
         if lifetime_ms <= 0:
             return UNLIMITED
         part = _EARLIEST + (_LATEST - _EARLIEST) * rng.random()
@@ -221,19 +223,19 @@ class Authentication:
     """The conversations of one connection, one after the other."""
 
     def __init__(self, converse: Callable[[], Conversation], rng: RandomSource) -> None:
-        """``converse``: begins a conversation; raises AuthenticationError without credentials."""
+        """converse: begins a conversation; raises AuthenticationError without credentials."""
         self._converse = converse
         self._rng = rng
         self._conversation: Conversation | None = None
         self.session = UNLIMITED
 
     def begin(self) -> SaslHandshakeRequest:
-        """The request that names the mechanism."""
+        """Return the request that names the mechanism."""
         self._conversation = self._converse()
         return SaslHandshakeRequest(self._conversation.mechanism)
 
     def chosen(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
-        """The first message of the conversation, if the broker has the mechanism."""
+        """Return the first message of the conversation, if the broker supports the mechanism."""
         conversation = self._current()
         error = error_for_code(response.error_code)
         if error.name == _MECHANISM_NOT_THERE:
@@ -254,9 +256,10 @@ class Authentication:
     def answered(
         self, response: SaslAuthenticateResponse, asked_at_ms: int, now_ms: int
     ) -> SaslAuthenticateRequest | None:
-        """The next message of the conversation; None at its end, when the session begins.
+        """Return the next message of the conversation; None at its end, when the session begins.
 
-        asked_at_ms: when ``response`` was asked for; the broker counts from a little later
+        asked_at_ms: when the request of ``response`` was sent; the broker counts from slightly
+            later
         """
         conversation = self._current()
         if response.error_code:
@@ -264,7 +267,7 @@ class Authentication:
         message = conversation.next(response.auth_bytes)
         if message is not None:
             return SaslAuthenticateRequest(message)
-        # The conversation stays: while its password is known, no message of the broker's shows it.
+        # Keep the conversation: its password stays a known secret, which ``shown`` redacts.
         self.session = Session.of(asked_at_ms, now_ms, response.session_lifetime_ms, self._rng)
         return None
 
@@ -279,20 +282,20 @@ def _refusal(mechanism: str, response: SaslAuthenticateResponse) -> Exception:
     if error.name in (_REFUSED, _NO_SASL):
         advice = _ADVICE.get(mechanism)
         return AuthenticationError(f"{mechanism}: {text}" + (f": {advice}" if advice else ""))
-    # Of all others nothing is known: such as a broker that cannot ask its user database now.
+    # Other errors have an unknown cause, such as a broker that cannot reach its user database.
     return RemoteProtocolError(f"SaslAuthenticate: {error}: {text}")
 
 
 SOFTWARE_NAME = "pykafka-sink"
 
 MAX_RESPONSE_BYTES = 100 * 1024 * 1024
-"""No answer that a producer asks for comes near; a size beyond is garbage or another protocol."""
+"""No response to a producer comes near this size; a larger size is garbage or another protocol."""
 MOST_BYTES_OF_OWN = 512 * 1024
-"""Of an answer to a request of the connection's own: whoever sends it may not be a broker at all.
-Brokers have the same limit for clients that are not authenticated. Source:
-``sasl.server.max.receive.size``."""
+"""Limit for responses to the connection's own requests, because the peer may not be a broker.
+Brokers have the same limit for unauthenticated clients. Source: ``sasl.server.max.receive.size``.
+"""
 
-# How a TLS listener begins its answer to clear text: an alert record.
+# A TLS listener answers clear text with an alert record.
 _TLS_ALERT = b"\x15\x03"
 
 _STEPS: dict[type[Request] | None, Step] = {
@@ -304,10 +307,10 @@ _STEPS: dict[type[Request] | None, Step] = {
 
 
 class InFlightRequest(NamedTuple):
-    """A request that has no answer yet: what is needed to read that, and of whoever waits for it.
+    """A request without a response yet: the data to decode the response, and the caller's data.
 
-    on_complete: of the sender, not used here
-    is_own: of the connection itself
+    on_complete: of the caller, not used here
+    is_own: a request of the connection itself
     """
 
     correlation_id: int
@@ -321,7 +324,7 @@ class InFlightRequest(NamedTuple):
 
 
 class ResponseReceived(NamedTuple):
-    """An answer, with the request that asked for it."""
+    """A response with its request."""
 
     sent: InFlightRequest
     response: Message
@@ -329,7 +332,7 @@ class ResponseReceived(NamedTuple):
 
 
 class Outgoing(NamedTuple):
-    """A request of the connection's own, which is to be written now. It may hold a password."""
+    """A request of the connection's own, to be written now. It may hold a password."""
 
     buffers: list[Buffer]
 
@@ -338,9 +341,9 @@ class Outgoing(NamedTuple):
 
 
 class Usable(NamedTuple):
-    """Requests may be sent: for the first time, or again.
+    """The caller may send requests, for the first time or again.
 
-    throttle_time_ms: the pause that the broker asks for before the first of them
+    throttle_time_ms: the pause that the broker requests before the first request
     """
 
     throttle_time_ms: int
@@ -350,11 +353,11 @@ ProtocolEvent = Union[ResponseReceived, Outgoing, Usable]
 
 
 class Connection:
-    """Framing, correlation ids, authentication, and the requests that wait for their answer.
+    """Framing, correlation ids, authentication, and the requests in flight.
 
-    api_versions: what the broker speaks, None before it has told
-    renew_at_ms: from when on nothing may be sent before ``authenticate_again``
-    ends_at_ms: from when on the broker takes nothing any more, and the connection is to be closed
+    api_versions: the broker's versions; None before its first response
+    renew_at_ms: from then on, call ``authenticate_again`` before any other request
+    ends_at_ms: from then on the broker accepts nothing, and the connection must be closed
     """
 
     def __init__(self, client_id: str, authentication: Authentication | None = None) -> None:
@@ -371,11 +374,11 @@ class Connection:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether it is, or is going to be, authenticated by SASL."""
+        """True if the connection uses SASL, also before the authentication is complete."""
         return self._authentication is not None
 
     def postpone_deadlines(self, by_ms: int) -> None:
-        """Of all that is in flight."""
+        """Postpone the deadlines of all requests in flight."""
         self.in_flight = deque(
             sent._replace(deadline_ms=sent.deadline_ms + by_ms) for sent in self.in_flight
         )
@@ -383,7 +386,10 @@ class Connection:
     # --- sending -------------------------------------------------------------------------------
 
     def open(self, now_ms: int, deadline_ms: int) -> list[Buffer]:
-        """The connection's first request. ``deadline_ms``: of all that come before Usable."""
+        """Return the connection's first request.
+
+        deadline_ms: of all requests before Usable
+        """
         self._deadline_ms = deadline_ms
         request = ApiVersionsRequest(SOFTWARE_NAME, __version__)
         return self._send_own(request, request.max_version, now_ms)
@@ -404,9 +410,9 @@ class Connection:
         on_complete: Any,
         expects_response: bool = True,
     ) -> list[Buffer]:
-        """Frame ``request``, which is in flight then.
+        """Frame ``request`` and put it in flight.
 
-        With ``expects_response`` False (acks=0) it is so until it is ``written``.
+        With ``expects_response`` False (acks=0) it stays in flight until ``written``.
         """
         if self.stage is not Stage.READY:
             raise LocalProtocolError(f"{type(request).__name__} while {self.stage.name}")
@@ -429,7 +435,7 @@ class Connection:
         return buffers
 
     def written(self) -> InFlightRequest | None:
-        """The last request has been written. Returned if that is all that happens to it."""
+        """Note that the last request is written. Return it if it expects no response."""
         if self.in_flight and not self.in_flight[-1].expects_response:
             return self.in_flight.pop()
         return None
@@ -452,10 +458,10 @@ class Connection:
     # --- receiving -----------------------------------------------------------------------------
 
     def receive(self, data: Buffer, now_ms: int) -> Iterator[ProtocolEvent]:
-        """Take the next bytes, of any number; returns what follows from them.
+        """Take the next bytes, of any number, and yield the events that follow.
 
-        What comes before something broken is returned before RemoteProtocolError is raised.
-        Raises AuthenticationError when the broker refuses this client, or is not what it says.
+        Events before a broken response are yielded before RemoteProtocolError is raised. Raises
+        AuthenticationError if the broker rejects this client, or fails to authenticate itself.
         """
         self._received += data
         while len(self._received) >= api.SIZE_BYTES:
@@ -470,7 +476,7 @@ class Connection:
                 yield self._go_on(received, now_ms)
             else:
                 if isinstance(received.response, ApiVersionsResponse):
-                    self._take_versions(received.response)  # finalized features change
+                    self._take_versions(received.response)  # finalized features may have changed
                 yield received
 
     def _checked_size(self) -> int:
@@ -502,7 +508,7 @@ class Connection:
     # --- the connection's own requests ---------------------------------------------------------
 
     def _go_on(self, received: ResponseReceived, now_ms: int) -> Outgoing | Usable:
-        """The next step after an answer to a request of the connection's own."""
+        """Take the next step after a response to a request of the connection's own."""
         sent, response, _ = received
         version = None
         following: Request | None
@@ -522,7 +528,7 @@ class Connection:
     def _after_versions(
         self, response: ApiVersionsResponse, version: int
     ) -> tuple[Request | None, int | None]:
-        """The request after ApiVersions, and its version if that is not the highest one."""
+        """Return the request after ApiVersions, and its version if that is not the highest one."""
         if response.error_code == api.UNSUPPORTED_VERSION_CODE and version > 0:
             again = ApiVersionsRequest(SOFTWARE_NAME, __version__)
             return again, api.fallback_version(response, version)

@@ -7,8 +7,8 @@
         name: str = wire(STRING)
         value: str | None = wire(STRING, nullable="0+")
 
-From the table, this module compiles one encoder and one decoder per class and version, and keeps
-them. Field order is wire order; a field outside its versions reads as its default. Unknown tagged
+From the table, this module compiles one encoder and one decoder per class and version, and caches
+them. Field order is wire order. A field outside its versions reads as its default. Unknown tagged
 fields are skipped. The rules are those of Kafka's own message generator (KIP-482).
 """
 
@@ -26,7 +26,7 @@ _ALWAYS_ABSENT = (1, 0)
 
 
 class WireField(NamedTuple):
-    """How one field is encoded. Ranges are (first, last) versions, inclusive."""
+    """The encoding of one field. Ranges are (first, last) versions, inclusive."""
 
     wire_type: t.WireType
     versions: tuple[int, int]
@@ -36,7 +36,7 @@ class WireField(NamedTuple):
 
 
 class Message:
-    """Base of requests and responses: what the API's version table says about them."""
+    """Base of requests and responses, with the API's version table."""
 
     __slots__ = ()
     api_key: ClassVar[int]
@@ -48,8 +48,8 @@ class Message:
 class Request(Message):
     """A request names the class of its response.
 
-    ``throttled_from``: first version in which the broker answers at once, and the client has
-    to pause for ``throttle_time_ms`` (KIP-219).
+    throttled_from: first version in which the broker answers at once, and the client must pause for
+        ``throttle_time_ms`` (KIP-219)
     """
 
     __slots__ = ()
@@ -69,7 +69,7 @@ def wire(
     default: Any = dataclasses.MISSING,
     ignorable: bool = False,
 ) -> Any:
-    """A dataclass field with its place on the wire. Versions are written as in Kafka's schemas."""
+    """Return a dataclass field with its place on the wire; versions as in Kafka's schemas."""
     field = WireField(wire_type, _range(versions), _range(nullable), tag, ignorable)
     metadata = {"wire": field}
     if default is not dataclasses.MISSING:
@@ -85,7 +85,7 @@ def wire(
 
 
 def _range(text: str | None) -> tuple[int, int]:
-    """``"3+"`` -> (3, 32767); ``"0-12"`` -> (0, 12); None -> a range that holds nothing."""
+    """Parse ``"3+"`` as (3, 32767), ``"0-12"`` as (0, 12), and None as an empty range."""
     if text is None:
         return _ALWAYS_ABSENT
     if text.endswith("+"):
@@ -99,13 +99,13 @@ def _holds(versions: tuple[int, int], version: int) -> bool:
 
 
 def encode_message(message: Message, version: int, out: t.Writer) -> None:
-    """Append ``message``. Raises LocalProtocolError if the version cannot carry a value of it."""
+    """Append ``message``. Raises LocalProtocolError if the version cannot carry a value."""
     encode, _ = _codec(type(message), version, version >= message.flexible_from)
     encode(message, out)
 
 
 def decode_message(cls: type[M], version: int, data: bytes, at: int = 0) -> M:
-    """Read a ``cls`` from ``data``. Raises RemoteProtocolError for whatever is not one."""
+    """Decode a ``cls`` from ``data``. Raises RemoteProtocolError for any other content."""
     flexible_from: int = cls.flexible_from  # type: ignore[attr-defined]
     _, decode = _codec(cls, version, version >= flexible_from)
     t.TEXTS.begin()
@@ -122,7 +122,7 @@ _codecs: dict[tuple[type, int, bool], tuple[t.Encoder, t.Decoder]] = {}
 
 
 def _codec(cls: type, version: int, flexible: bool) -> tuple[t.Encoder, t.Decoder]:
-    """Encoder and decoder of ``cls``; compiled on first use and kept."""
+    """Return encoder and decoder of ``cls``, compiled on first use and cached."""
     key = (cls, version, flexible)
     codec = _codecs.get(key)
     if codec is None:
@@ -201,7 +201,7 @@ def _array_decoder(array: t.ArrayOf, version: int, flexible: bool, nullable: boo
     def check(length: int, data: bytes, at: int) -> None:
         if length < 0 and not nullable:
             raise RemoteProtocolError("null in an array that may not be null")
-        # Every element takes at least a byte: a higher count is wrong, and must not take memory.
+        # Every element has at least one byte: reject a higher count before allocating memory.
         if length > len(data) - at:
             raise RemoteProtocolError(f"array of {length} elements in {len(data) - at} bytes")
 
@@ -270,7 +270,7 @@ def _struct_encoder(cls: type, version: int, flexible: bool) -> t.Encoder:
 def _encode_tags(
     message: Any, tagged: list[tuple[int, str, t.Encoder, Any]], out: t.Writer
 ) -> None:
-    """Tagged fields are written only when they differ from their default."""
+    """Write the tagged fields that differ from their default."""
     present = []
     for tag, name, encode_value, default in tagged:
         value = getattr(message, name)
@@ -286,7 +286,7 @@ def _encode_tags(
 
 
 class _Step(NamedTuple):
-    """Reads fields ``first … last-1``: neighbours of fixed size at once, others one by one."""
+    """Decodes fields ``first … last-1``: neighbours of fixed size at once, others one by one."""
 
     first: int
     last: int
@@ -379,5 +379,5 @@ def _decode_tags(
 
 
 def skip_tags(data: bytes, at: int) -> int:
-    """Step over a tag buffer of which nothing is known (response headers)."""
+    """Skip a tag buffer of unknown fields (response headers)."""
     return _decode_tags(data, at, {}, [])

@@ -1,13 +1,13 @@
-"""Kafka's wire types: how one value is written and read.
+"""Kafka's wire types: encoders and decoders of single values.
 
-Every type gives a pair of plain functions, compiled once per message class and version by
-:mod:`spark_kafka_sink.protocol.schema`:
+Every type has a pair of plain functions. :mod:`spark_kafka_sink.protocol.schema` compiles them once
+per message class and version:
 
 - ``encode(value, out)`` appends to a :class:`Writer`;
 - ``decode(data, at)`` returns ``(value, next_at)``.
 
-Decoders never trust a length: whatever does not fit into the bytes at hand raises, and
-``schema.decode_message`` turns that into one RemoteProtocolError.
+Decoders never trust a length: a value that exceeds the available bytes raises an error, which
+``schema.decode_message`` converts to RemoteProtocolError.
 
 Source: Kafka protocol guide; KIP-482 for compact and tagged forms.
 """
@@ -27,7 +27,7 @@ Decoder = Callable[[bytes, int], tuple[Any, int]]
 
 
 class Records(NamedTuple):
-    """Record batches as they go to the socket: buffers that are never copied, and their sum."""
+    """Record batches for the socket: buffers that are never copied, and their total size."""
 
     buffers: Sequence[Buffer]
     size_bytes: int
@@ -55,7 +55,7 @@ class Writer:
         return self._parts_bytes + len(self.tail)
 
     def buffers(self) -> list[Buffer]:
-        """All parts in order. The writer must not be used afterwards."""
+        """Return all parts in order. The writer must not be used afterwards."""
         return [part for part in (*self._parts, self.tail) if len(part)]
 
 
@@ -63,7 +63,7 @@ Encoder = Callable[[Any, Writer], None]
 
 
 class FixedType(NamedTuple):
-    """A type of constant size, so that neighbours can be read by one struct call."""
+    """A type of constant size; one struct call reads neighbouring fields of such types."""
 
     name: str
     code: str
@@ -71,7 +71,7 @@ class FixedType(NamedTuple):
 
 
 class VariableType(NamedTuple):
-    """STRING, TEXT, BYTES, RECORDS, UUID: own functions for plain and compact, nullable or not."""
+    """STRING, TEXT, BYTES, RECORDS, UUID: own functions for plain, compact and nullable forms."""
 
     name: str
     default: Any
@@ -91,7 +91,8 @@ FLOAT64 = FixedType("float64", "d", 0.0)
 BOOL = FixedType("bool", "?", False)
 STRING = VariableType("string", "")
 TEXT = VariableType("text", "")
-"""A STRING for people, in a broker's own words: decoded as it may be shown, with ``shown``."""
+"""A STRING in a broker's own words, for people; decoded with ``shown``, so that
+errors may show it."""
 BYTES = VariableType("bytes", b"")
 RECORDS = VariableType("records", None)
 UUID_TYPE = VariableType("uuid", UUID(int=0))
@@ -126,7 +127,7 @@ def read_unsigned_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def fixed_encoder(wire_type: FixedType) -> Encoder:
-    """Writer of one fixed-size value; a value out of range is a LocalProtocolError."""
+    """Return the encoder of a fixed-size value. It raises LocalProtocolError if out of range."""
     pack = struct.Struct(">" + wire_type.code).pack
 
     def encode(value: Any, out: Writer) -> None:
@@ -139,13 +140,13 @@ def fixed_encoder(wire_type: FixedType) -> Encoder:
 
 
 def fixed_decoder(codes: str) -> tuple[Callable[[bytes, int], tuple[Any, ...]], int]:
-    """One reader for neighbouring fixed types: returns (unpack_from, size in bytes)."""
+    """Return one decoder for neighbouring fixed types: (unpack_from, size in bytes)."""
     layout = struct.Struct(">" + codes)
     return layout.unpack_from, layout.size
 
 
 def uuid_encoder() -> Encoder:
-    """Writer of a topic id: 16 bytes."""
+    """Return the encoder of a topic id: 16 bytes."""
 
     def encode(value: UUID, out: Writer) -> None:
         out.tail += value.bytes
@@ -154,7 +155,7 @@ def uuid_encoder() -> Encoder:
 
 
 def uuid_decoder() -> Decoder:
-    """Reader of a topic id."""
+    """Return the decoder of a topic id."""
 
     def decode(data: bytes, at: int) -> tuple[UUID, int]:
         return UUID(bytes=_take(data, at, 16)), at + 16
@@ -170,7 +171,7 @@ def _take(data: bytes, at: int, count: int) -> bytes:
 
 
 def length_encoder(code: str, compact: bool) -> Callable[[int, Writer], None]:
-    """Writer of a length prefix; a length of -1 is null. Compact: unsigned varint of length + 1."""
+    """Return the encoder of a length prefix; -1 is null. Compact: unsigned varint of length + 1."""
     if compact:
         return lambda length, out: write_unsigned_varint(length + 1, out.tail)
     pack = struct.Struct(">" + code).pack
@@ -185,7 +186,7 @@ def length_encoder(code: str, compact: bool) -> Callable[[int, Writer], None]:
 
 
 def length_decoder(code: str, compact: bool) -> Callable[[bytes, int], tuple[int, int]]:
-    """Reader of a length prefix; returns -1 for null and raises for other negative lengths."""
+    """Return the decoder of a length prefix, which returns -1 for null and rejects less than -1."""
     if compact:
 
         def decode_compact(data: bytes, at: int) -> tuple[int, int]:
@@ -205,7 +206,7 @@ def length_decoder(code: str, compact: bool) -> Callable[[bytes, int], tuple[int
 
 
 def string_encoder(compact: bool, nullable: bool) -> Encoder:
-    """Writer of a UTF-8 string."""
+    """Return the encoder of a UTF-8 string."""
     write_length = length_encoder("h", compact)
 
     def encode(value: str | None, out: Writer) -> None:
@@ -222,7 +223,7 @@ def string_encoder(compact: bool, nullable: bool) -> Encoder:
 
 
 def string_decoder(compact: bool, nullable: bool) -> Decoder:
-    """Reader of a UTF-8 string."""
+    """Return the decoder of a UTF-8 string."""
     read_length = length_decoder("h", compact)
 
     def decode(data: bytes, at: int) -> tuple[str | None, int]:
@@ -237,7 +238,7 @@ def string_decoder(compact: bool, nullable: bool) -> Decoder:
 
 
 def text_decoder(compact: bool, nullable: bool) -> Decoder:
-    """Reader of a string that nobody compares, and that an error may show."""
+    """Return the decoder of a string that is never compared, and that an error may show."""
     decode_string = string_decoder(compact, nullable)
 
     def decode(data: bytes, at: int) -> tuple[str | None, int]:
@@ -252,24 +253,25 @@ _MOST_CLEANED, _EACH = 250_000, 100
 
 
 class _Texts:
-    """The texts of the answer that is decoded; of several, where threads decode at once.
+    """Cleans the texts of the response being decoded, or of several if threads decode concurrently.
 
-    To clean one takes up to 100 ms, and an answer may hold 20,000: a peer could keep this process
-    from looking at its deadlines. So of one answer at most ``_MOST_CLEANED`` characters are
-    cleaned, each text as if it had ``_EACH`` more, and the other texts count as not there.
+    Cleaning one text takes up to 100 ms, and a response may hold 20,000: a peer could keep this
+    process from checking its deadlines. Therefore at most ``_MOST_CLEANED`` characters of a
+    response are cleaned, where each text counts as ``_EACH`` characters more. Further texts are
+    treated as missing.
     """
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """Another answer."""
+        """Start with another response."""
         self._left = _MOST_CLEANED
         self._known: dict[str, str] = {}
 
     def shown(self, text: str) -> str | None:
-        """Return ``text`` as it may be shown; None for what is not cleaned."""
-        # A broker says the same of each of 10,000 records that it refuses.
+        """Return ``text`` as an error may show it; None beyond the limit."""
+        # A broker sends the same text for each of 10,000 rejected records.
         found = self._known.get(text)
         if found is None and self._left > 0:
             self._left -= len(text) + _EACH
@@ -281,7 +283,7 @@ TEXTS = _Texts()
 
 
 def bytes_encoder(compact: bool, nullable: bool) -> Encoder:
-    """Writer of bytes."""
+    """Return the encoder of bytes."""
     write_length = length_encoder("i", compact)
 
     def encode(value: Buffer | None, out: Writer) -> None:
@@ -297,7 +299,7 @@ def bytes_encoder(compact: bool, nullable: bool) -> Encoder:
 
 
 def bytes_decoder(compact: bool, nullable: bool) -> Decoder:
-    """Reader of bytes."""
+    """Return the decoder of bytes."""
     read_length = length_decoder("i", compact)
 
     def decode(data: bytes, at: int) -> tuple[bytes | None, int]:
@@ -312,7 +314,7 @@ def bytes_decoder(compact: bool, nullable: bool) -> Decoder:
 
 
 def records_encoder(compact: bool) -> Encoder:
-    """Writer of record batches, as uncopied views."""
+    """Return the encoder of record batches, as uncopied views."""
     write_length = length_encoder("i", compact)
 
     def encode(value: Records | None, out: Writer) -> None:
@@ -326,7 +328,7 @@ def records_encoder(compact: bool) -> Encoder:
 
 
 def records_decoder(compact: bool) -> Decoder:
-    """The read side serves tests and the simulated broker: record batches as one buffer."""
+    """Return the decoder of record batches as one buffer; tests and readers of a log use it."""
     read_bytes = bytes_decoder(compact, nullable=True)
 
     def decode(data: bytes, at: int) -> tuple[Records | None, int]:

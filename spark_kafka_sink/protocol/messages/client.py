@@ -63,7 +63,7 @@ class ApiVersionsResponse(Message):
 
 @dataclass(slots=True)
 class ApiVersionsRequest(Request):
-    """ApiVersions (18): what a broker speaks. Versions 0-4; KIP-35, KIP-511, KIP-584."""
+    """ApiVersions (18): the API versions of a broker. Versions 0-4; KIP-35, KIP-511, KIP-584."""
 
     api_key = 18
     min_version = 0
@@ -78,7 +78,10 @@ class ApiVersionsRequest(Request):
 
 @dataclass(slots=True)
 class SaslHandshakeResponse(Message):
-    """``mechanisms``: those that the listener has."""
+    """The response to SaslHandshake.
+
+    mechanisms: those of the listener
+    """
 
     api_key = 17
     min_version = 1
@@ -91,9 +94,9 @@ class SaslHandshakeResponse(Message):
 
 @dataclass(slots=True)
 class SaslHandshakeRequest(Request):
-    """SaslHandshake (17): which mechanism a connection is authenticated by. Version 1.
+    """SaslHandshake (17): the mechanism that authenticates a connection. Version 1.
 
-    Version 0 means tokens without Kafka's framing afterwards, and is not spoken.
+    Version 0 sends tokens without Kafka's framing afterwards, and is not supported.
     """
 
     api_key = 17
@@ -107,7 +110,10 @@ class SaslHandshakeRequest(Request):
 
 @dataclass(slots=True, repr=False)
 class SaslAuthenticateResponse(Message):
-    """``session_lifetime_ms``: for how long the broker takes requests; 0: there is no end."""
+    """The response to SaslAuthenticate.
+
+    session_lifetime_ms: how long the broker accepts requests; 0 for no limit
+    """
 
     api_key = 36
     min_version = 0
@@ -130,7 +136,7 @@ class SaslAuthenticateResponse(Message):
 class SaslAuthenticateRequest(Request):
     """SaslAuthenticate (36): one message of a SASL conversation. Versions 0-2.
 
-    Version 1 brought the session's lifetime (KIP-368). The bytes may hold a password: neither
+    Version 1 added the session's lifetime (KIP-368). The bytes may hold a password, so neither
     request nor response shows them.
     """
 
@@ -147,7 +153,7 @@ class SaslAuthenticateRequest(Request):
 
 
 NO_INSTANCE = UUID(int=0)
-"""Of a client that has no instance id yet: the broker makes one."""
+"""A client sends it while it has no instance id; the broker assigns one."""
 
 
 @dataclass(slots=True)
@@ -170,9 +176,9 @@ class GetTelemetrySubscriptionsResponse(Message):
 
 @dataclass(slots=True)
 class GetTelemetrySubscriptionsRequest(Request):
-    """GetTelemetrySubscriptions (71): which metrics of a client brokers want. Version 0; KIP-714.
+    """GetTelemetrySubscriptions (71): the metrics that brokers request. Version 0; KIP-714.
 
-    Brokers offer it only where a plugin takes what clients push.
+    Brokers advertise it only with a plugin that receives the metrics of clients.
     """
 
     api_key = 71

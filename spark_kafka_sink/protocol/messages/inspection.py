@@ -1,4 +1,4 @@
-"""Messages that no task sends: what partitions, the quorum and the quotas of a cluster are."""
+"""Messages for inspection, which no task sends: partitions, the quorum and quotas of a cluster."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ class ForgottenTopic:
 class FetchRequest(Request):
     """Fetch (1): record batches from the leaders of their partitions. Versions 4-12.
 
-    Version 4 brought record batches v2 and isolation levels (KIP-98), 7 fetch sessions (KIP-227), 9
-    leader epochs (KIP-320), 10 zstd (KIP-110), 11 followers to read from (KIP-392), 12 tagged
-    fields. Version 13 names topics by id (KIP-516), which a reader of single topics can do without.
+    Version 4 added record batches v2 and isolation levels (KIP-98), 7 fetch sessions (KIP-227), 9
+    leader epochs (KIP-320), 10 zstd (KIP-110), 11 reading from followers (KIP-392), 12 tagged
+    fields. Version 13 names topics by id (KIP-516), which a reader of single topics does not need.
 
     The defaults are those of a reader without a fetch session.
     """
@@ -138,10 +138,10 @@ class FetchRequest(Request):
 
 
 LATEST_TIMESTAMP = -1
-"""``timestamp`` that asks for the end: the high watermark, or the last stable offset with
-``isolation_level`` 1. Source: ``ListOffsetsRequest``."""
+"""``timestamp`` for the end: the high watermark, or the last stable offset with ``isolation_level``
+1. Source: ``ListOffsetsRequest``."""
 EARLIEST_TIMESTAMP = -2
-"""``timestamp`` that asks for the beginning of the log."""
+"""``timestamp`` for the beginning of the log."""
 
 
 @dataclass(slots=True)
@@ -187,8 +187,8 @@ class ListOffsetsTopic:
 class ListOffsetsRequest(Request):
     """ListOffsets (2): the offset of a partition's beginning, end or a timestamp. Versions 1-11.
 
-    Version 2 brought the isolation level (KIP-98), 4 leader epochs (KIP-320), 10 the timeout of
-    remote storage (KIP-1075). Versions 7, 8, 9 and 11 only brought more special timestamps.
+    Version 2 added the isolation level (KIP-98), 4 leader epochs (KIP-320), 10 the timeout of
+    remote storage (KIP-1075). Versions 7, 8, 9 and 11 only added special timestamps.
     """
 
     api_key = 2
@@ -198,7 +198,7 @@ class ListOffsetsRequest(Request):
     response_type = ListOffsetsResponse
     throttled_from = 3
 
-    # Kafka's default is 0, a broker's id; clients, which are no replicas, send -1.
+    # Kafka's default is 0, which is a broker's id; clients are no replicas and send -1.
     replica_id: int = wire(INT32, default=-1)
     isolation_level: int = wire(INT8, "2+")
     topics: list[ListOffsetsTopic] = wire(ArrayOf(ListOffsetsTopic))
@@ -248,8 +248,7 @@ class TopicRequest:
 
 @dataclass(slots=True)
 class DescribeProducersRequest(Request):
-    """DescribeProducers (61): who writes to a partition, as its leader knows. Version 0;
-    KIP-664."""
+    """DescribeProducers (61): the producers of a partition, from its leader. Version 0; KIP-664."""
 
     api_key = 61
     min_version = 0
@@ -317,8 +316,8 @@ class DescribeQuorumRequestTopic:
 class DescribeQuorumRequest(Request):
     """DescribeQuorum (55): the replicas of the controllers' log. Versions 0-1; KIP-595, KIP-836.
 
-    Version 1 brought the replicas' times. Those of the leader are its own clock's, at the moment of
-    the answer: the only time of a broker that any client may ask for.
+    Version 1 added the replicas' times. The leader's time is its own clock at the moment of the
+    response: the only clock of a broker that any client can read.
     """
 
     api_key = 55
@@ -337,7 +336,10 @@ Source: ``DescribeClientQuotasRequest``."""
 
 @dataclass(slots=True)
 class QuotaEntity:
-    """entity_name: None for the default of the type."""
+    """An entity with a quota.
+
+    entity_name: None for the default of the type
+    """
 
     entity_type: str = wire(STRING)
     entity_name: str | None = wire(STRING, nullable="0+")
@@ -377,9 +379,9 @@ class QuotaComponent:
 
 @dataclass(slots=True)
 class DescribeClientQuotasRequest(Request):
-    """DescribeClientQuotas (48): what brokers grant to users and clients. Versions 0-1; KIP-546.
+    """DescribeClientQuotas (48): the quotas of users and clients. Versions 0-1; KIP-546.
 
-    strict: without entries that have other entities beside those asked for.
+    strict: omit entries that have further entities
     """
 
     api_key = 48

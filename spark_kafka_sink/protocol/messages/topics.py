@@ -1,4 +1,4 @@
-"""Messages about topics: where their partitions are, their settings, and records for them."""
+"""Messages about topics: their partitions and leaders, their settings, and records for them."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class MetadataRequestTopic:
 class MetadataRequest(Request):
     """Metadata (3): brokers, topics, partition leaders. Versions 1-13.
 
-    Version 0 asks for all topics where later versions ask for none, and no broker since 0.10 needs
-    it.
+    Version 0 requests all topics with the empty list that later versions use for none; no broker
+    since 0.10 needs version 0.
     """
 
     api_key = 3
@@ -171,9 +171,9 @@ class CreateTopicsRequest(Request):
 
 
 TOPIC_RESOURCE = 2
-"""``resource_type`` whose name is a topic's. Source: ``ConfigResource.Type``."""
+"""``resource_type`` for a topic, by its name. Source: ``ConfigResource.Type``."""
 BROKER_RESOURCE = 4
-"""``resource_type`` whose name is a node id in decimal."""
+"""``resource_type`` for a broker, by its node id in decimal."""
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class DescribeConfigsResource:
 class DescribeConfigsRequest(Request):
     """DescribeConfigs (32): settings of topics and brokers. Versions 1-4.
 
-    Version 1 brought the source of a value and its synonyms (KIP-226), 3 type and documentation
+    Version 1 added the source of a value and its synonyms (KIP-226), 3 type and documentation
     (KIP-569).
     """
 
@@ -245,8 +245,8 @@ class DescribeConfigsRequest(Request):
 
 
 ADDS_PARTITIONS_VERSION = 12
-"""First version that adds its partitions to the transaction; a broker takes it in transactions
-only where transaction.version is 2. Source: ``ProduceRequest`` (KIP-890)."""
+"""First version that adds its partitions to the transaction. A broker accepts it in transactions
+only with transaction.version 2. Source: ``ProduceRequest`` (KIP-890)."""
 
 TOPIC_IDS_VERSION = 13
 """First version that names topics by id."""
@@ -322,8 +322,8 @@ class TopicProduceData:
 class ProduceRequest(Request):
     """Produce (0): record batches to the leaders of their partitions. Versions 3-13.
 
-    Version 3 brought record batches v2, 7 zstd, 8 record errors (KIP-467), 10 the new leader in the
-    answer (KIP-951), 12 implicit AddPartitionsToTxn (KIP-890), 13 topic ids instead of names
+    Version 3 added record batches v2, 7 zstd, 8 record errors (KIP-467), 10 the new leader in the
+    response (KIP-951), 12 implicit AddPartitionsToTxn (KIP-890), 13 topic ids instead of names
     (KIP-516).
     """
 

@@ -43,8 +43,8 @@ class FindCoordinatorResponse(Message):
 class FindCoordinatorRequest(Request):
     """FindCoordinator (10): the broker that coordinates a transactional id. Versions 1-6.
 
-    Version 1 brought the key's type (KIP-98), 4 several keys at once (KIP-699), 5 the error
-    TRANSACTION_ABORTABLE (KIP-890). Version 0 knows consumer groups only.
+    Version 1 added the key's type (KIP-98), 4 several keys at once (KIP-699), 5 the error
+    TRANSACTION_ABORTABLE (KIP-890). Version 0 supports consumer groups only.
     """
 
     api_key = 10
@@ -124,10 +124,10 @@ class AddPartitionsToTxnTopic:
 
 @dataclass(slots=True)
 class AddPartitionsToTxnRequest(Request):
-    """AddPartitionsToTxn (24): the coordinator notes partitions of a transaction. Versions 0-3.
+    """AddPartitionsToTxn (24): adds partitions to a transaction at its coordinator. Versions 0-3.
 
-    Version 2 brought the error PRODUCER_FENCED. Versions 4 and 5 are spoken between brokers only;
-    where transaction.version is 2, a produce request itself adds its partitions (KIP-890).
+    Version 2 added the error PRODUCER_FENCED. Only brokers use versions 4 and 5. With
+    transaction.version 2 a produce request itself adds its partitions (KIP-890).
     """
 
     api_key = 24
@@ -146,7 +146,7 @@ class AddPartitionsToTxnRequest(Request):
 
 
 EPOCH_BUMP_VERSION = 5
-"""First version that ends a transaction with the next epoch. Only where transaction.version is 2.
+"""First version that ends a transaction with the next epoch; valid only with transaction.version 2.
 Source: ``EndTxnRequest.LAST_STABLE_VERSION_BEFORE_TRANSACTION_V2``."""
 
 
@@ -167,9 +167,9 @@ class EndTxnResponse(Message):
 class EndTxnRequest(Request):
     """EndTxn (26): commit or abort a transaction. Versions 0-5.
 
-    Version 2 brought the error PRODUCER_FENCED, 4 TRANSACTION_ABORTABLE, 5 the epoch that goes up
-    with every transaction, which the answer tells (KIP-890). A broker takes version 5 only where
-    transaction.version is 2.
+    Version 2 added the error PRODUCER_FENCED, 4 TRANSACTION_ABORTABLE. Version 5 increments the
+    epoch with every transaction, and its response contains the epoch (KIP-890). A broker accepts
+    version 5 only with transaction.version 2.
     """
 
     api_key = 26
@@ -216,8 +216,7 @@ class DescribeTransactionsResponse(Message):
 
 @dataclass(slots=True)
 class DescribeTransactionsRequest(Request):
-    """DescribeTransactions (65): what a coordinator knows of transactional ids. Version 0;
-    KIP-664."""
+    """DescribeTransactions (65): transactional ids at their coordinator. Version 0; KIP-664."""
 
     api_key = 65
     min_version = 0
@@ -250,11 +249,10 @@ class ListTransactionsResponse(Message):
 
 @dataclass(slots=True)
 class ListTransactionsRequest(Request):
-    """ListTransactions (66): the transactional ids that a broker coordinates. Versions 0-2;
-    KIP-664.
+    """ListTransactions (66): the transactional ids of a coordinator. Versions 0-2; KIP-664.
 
-    Version 1 brought the filter by duration (KIP-994), 2 the one by a pattern of the id (KIP-1152).
-    Filters that are empty let everything through.
+    Version 1 added the filter by duration (KIP-994), 2 the filter by a pattern of the id
+    (KIP-1152). Empty filters match everything.
     """
 
     api_key = 66
