@@ -16,8 +16,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
-from spark_kafka_sink.formats.protobuf_schema import ProtobufField, ProtobufMessage, ProtobufSchema
+from spark_kafka_sink.formats.plan import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    FormatPlan,
+    PlannedField,
+    ProtobufField,
+    ProtobufMessage,
+    ProtobufSchema,
+)
 
 ROWS = 10_000
 COLUMNS = 10

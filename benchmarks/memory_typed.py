@@ -34,7 +34,7 @@ from benchmarks.targets import promised_mib
 from benchmarks.topics import SERVER_PROPERTIES, BenchTopic
 from benchmarks.typed import write_flights
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.written_rows import RowsEncoder
+from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.row_planning import plan_rows
 from tests.formats.official import descriptor_set

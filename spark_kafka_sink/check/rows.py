@@ -46,8 +46,8 @@ def _given(schema: GivenSchema | None, option: str) -> None:
 
 def _json(part: PartOptions) -> None:
     # Not above: numpy, which options of JSON alone need here.
-    from spark_kafka_sink.formats.patterns import patterns_of
     from spark_kafka_sink.formats.plan import JsonOptions
+    from spark_kafka_sink.formats.times import patterns_of
 
     if part.has_id:
         _given(part.json_schema, f"{part.part}.json.schema")

@@ -1,22 +1,38 @@
-"""Which column is written as which field of an Avro schema, and how.
+"""Choose which column is written as which field of an Avro schema, and how.
 
 Fields are found by name, exactly or else without regard to case. A field that no column has gets
 its default, or null. What fits what is as in Spark's ``AvroSerializer``, and what Avro promotes:
 int to long, float and double, long to float and double, float to double, string to bytes. Of a
 union's branches the one that loses least is written, the first of several.
+
+The whole schema is checked, also what no column is written as. Java's Avro is the judge, as it is
+for Spark and for registries: its peers in Python take more. Defaults, which are JSON in a schema,
+are written in Avro's binary encoding.
+
+Source: Avro's specification, "Schema Declaration" and "Complex Types", on defaults;
+``Schema.parse`` and ``NameValidator`` of Java's Avro 1.12.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.formats.avro_checks import checked_types
-from spark_kafka_sink.formats.avro_defaults import Defaults, varint
-from spark_kafka_sink.formats.avro_names import NamedTypes, branches, logical_type, type_name
-from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
+from spark_kafka_sink.formats.avro_schema import (
+    NAMED,
+    PRIMITIVE,
+    UNNAMED,
+    NamedTypes,
+    branches,
+    full_name,
+    is_name,
+    logical_type,
+    type_name,
+)
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
+from spark_kafka_sink.formats.plan import OF_VARIANTS, FormatError
 from spark_kafka_sink.record.compiled import nodes
 from spark_kafka_sink.record.compiled.avro_rows import (
     AS_DOUBLE,
@@ -285,3 +301,293 @@ def _does_not_fit(column: Column, schemas: list[Any]) -> str:
         f"column '{column.path}' has the Arrow type {column.type}, which the Avro schema's type of "
         f"this field ({wanted}) cannot hold. Cast the column"
     )
+
+
+_ORDERS = ("ascending", "descending", "ignore")
+_LARGEST_FIXED = 2**31 - 9
+"""Bytes of the largest array of Java."""
+_INSIDE = {"array": "items", "map": "values"}
+
+
+def checked_types(schema: Any) -> NamedTypes:
+    """The types that ``schema`` defines. schema: of Avro, as ``json.loads`` has it.
+
+    Raises FormatError for what is no schema; it names the field and what is wrong.
+    """
+    names = NamedTypes()
+    try:
+        _Checking(names).type(schema, "", "")
+    except RecursionError:
+        raise FormatError("the Avro schema is nested too deeply") from None
+    return names
+
+
+class _Checking:
+    """Paths are for messages; a space is the namespace in which a type stands."""
+
+    def __init__(self, names: NamedTypes) -> None:
+        self._names = names
+
+    def type(self, schema: Any, space: str, path: str) -> str:
+        """What it is called, which a union has once."""
+        if isinstance(schema, list):
+            return self._union(schema, space, path)
+        kind = schema.get("type") if isinstance(schema, dict) else schema
+        if not isinstance(kind, str):
+            raise FormatError(f"{_at(path)} has no type that Avro knows: {str(schema)[:200]}")
+        if isinstance(schema, dict) and kind in NAMED:
+            return self._named(schema, space, path)
+        if isinstance(schema, dict) and kind in UNNAMED:
+            inside = _INSIDE[kind]
+            if inside not in schema:
+                article = "an" if kind == "array" else "a"
+                raise FormatError(f"{_at(path)} has {article} {kind} without {inside}")
+            self._names.put(schema, space)
+            self.type(schema[inside], space, f"{path}[]")
+            return kind
+        if kind not in PRIMITIVE and self._names.found(kind, space) is None:
+            raise FormatError(
+                f"{_at(path)} has a type '{kind}' that the schema does not define: one of "
+                f"{sorted(PRIMITIVE | NAMED | UNNAMED)}, or a name that is defined before"
+            )
+        return kind if kind in PRIMITIVE else self._names.found_name(kind, space)
+
+    def _union(self, several: list[Any], space: str, path: str) -> str:
+        seen = set()
+        for branch in several:
+            if isinstance(branch, list):
+                raise FormatError(f"{_at(path)} has a union in a union")
+            name = self.type(branch, space, path)
+            if name in seen:
+                raise FormatError(f"{_at(path)} has a union with '{name}' twice")
+            seen.add(name)
+        return "union"
+
+    def _named(self, schema: Any, space: str, path: str) -> str:
+        kind, name = schema["type"], schema.get("name")
+        if not isinstance(name, str) or not name:
+            raise FormatError(f"{_at(path)} has a {kind} without a name")
+        here = f"{_at(path)} has a {kind} '{name}'"
+        if not isinstance(schema.get("namespace", ""), (str, type(None))):
+            raise FormatError(f"{here} whose namespace is no text: {schema['namespace']}")
+        full = full_name(schema, space)
+        aliases = _aliases(schema, here)
+        for part in [*full.split("."), *(alias.rpartition(".")[2] for alias in aliases)]:
+            _check_name(part, here)
+        if full in PRIMITIVE:
+            raise FormatError(f"{here}, which is the name of a primitive type")
+        if not self._names.define(schema, space):
+            raise FormatError(f"{_at(path)} has another type '{name}' than the one defined before")
+        if kind == "enum":
+            _check_symbols(schema, here)
+        if kind == "fixed" and not _is_size(schema.get("size")):
+            raise FormatError(f"{here} without a size of 0 to {_LARGEST_FIXED}")
+        if kind == "record":
+            self._fields(schema, path, here)
+        return full
+
+    def _fields(self, record: Any, path: str, here: str) -> None:
+        if not isinstance(record.get("fields"), list):
+            raise FormatError(f"{here} without a list of fields")
+        space = self._names.space_of(record)
+        seen = set()
+        for field in record["fields"]:
+            name = field.get("name") if isinstance(field, dict) else None
+            if not isinstance(name, str):
+                raise FormatError(f"{here} with a field that has no name: {str(field)[:200]}")
+            if name in seen:
+                raise FormatError(f"{here} with two fields '{name}'")
+            seen.add(name)
+            _check_name(name, here)
+            _aliases(field, f"{here} with a field '{name}'")
+            if str(field.get("order", "ignore")).lower() not in _ORDERS:
+                raise FormatError(f"{here} with a field '{name}' whose order is none of {_ORDERS}")
+            self.type(field.get("type"), space, f"{path}.{name}" if path else name)
+
+
+def _check_name(name: str, here: str) -> None:
+    if not is_name(name):
+        shown = name.encode("utf-8", "backslashreplace").decode()
+        raise FormatError(
+            f"{here} with '{shown}', which is no name: letters, digits and _, no digit first"
+        )
+
+
+def _aliases(schema: Any, here: str) -> list[str]:
+    aliases = schema.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise FormatError(f"{here} whose aliases are no list of texts")
+    return aliases
+
+
+def _check_symbols(enum: Any, here: str) -> None:
+    symbols = enum.get("symbols")
+    if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+        raise FormatError(f"{here} without a list of symbols")
+    for symbol in symbols:
+        _check_name(symbol, here)
+    if len(set(symbols)) < len(symbols):
+        raise FormatError(f"{here} with a symbol twice")
+    default = enum.get("default")
+    if isinstance(default, str) and default not in symbols:
+        raise FormatError(f"{here} whose default '{default}' is none of its symbols")
+
+
+def _at(path: str) -> str:
+    return f"field '{path}' of the Avro schema" if path else "the Avro schema"
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _LARGEST_FIXED
+
+
+_JSON: dict[str, type] = {"record": dict, "map": dict, "array": list}
+# What a default raises that is of another type, beyond it, or too deep.
+_WRONG = (
+    *(KeyError, TypeError, ValueError, AttributeError, OverflowError),
+    *(struct.error, RecursionError),
+)
+_MOST_BYTES = 1 << 20
+"""Of a default, which is in each row: records that are in each other may make any number."""
+
+
+class _NeverError(FormatError):
+    """No other branch of a union is tried: its default would depend on where one begins."""
+
+
+class Defaults:
+    """Of the fields of a schema, which is kept as it is meanwhile. names: of its types
+
+    The default of a record that stands in many places is made once.
+    """
+
+    def __init__(self, names: NamedTypes) -> None:
+        self._names = names
+        # By identity of a record and of its default; None for one that is of another type.
+        self._made: dict[tuple[int, int], bytes | None] = {}
+        self._begun: set[tuple[int, int]] = set()
+
+    def encoded(self, schema: Any, value: Any, space: str, field: str) -> bytes:
+        """A default's bytes. Of a union it is of its first branch, or, as in newer Avro, of any.
+
+        Raises FormatError for one that is not of its type, is too large, or has itself in it.
+        """
+        several = branches(schema)
+        if several is None:
+            try:
+                return self._of_type(self._names.resolved(schema, space), value, field)
+            except _NeverError:
+                raise
+            except _WRONG as error:
+                raise _wrong(schema, value, field) from error
+        for number, branch in enumerate(several):
+            try:
+                return varint(number) + self.encoded(branch, value, space, field)
+            except _NeverError:
+                raise
+            except FormatError:
+                continue
+        raise _wrong(schema, value, field)
+
+    def _of_type(self, schema: Any, value: Any, field: str) -> bytes:
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if kind in _JSON and not isinstance(value, _JSON[kind]):
+            raise ValueError(kind)
+        if kind == "record":
+            return self._record_once(schema, value, field)
+        space = self._names.space_of(schema)
+        if kind == "array":
+            return _block([self.encoded(schema["items"], v, space, field) for v in value], field)
+        if kind == "map":
+            inner = schema["values"]
+            items = [
+                _sized(k.encode()) + self.encoded(inner, v, space, field) for k, v in value.items()
+            ]
+            return _block(items, field)
+        return _scalar(kind, schema, value)
+
+    def _record_once(self, schema: Any, value: Any, field: str) -> bytes:
+        key = (id(schema), id(value))
+        if key not in self._made:
+            if key in self._begun:
+                raise _NeverError(
+                    f"the default of field '{field}' of the Avro schema has itself in it without "
+                    f"an end: {type_name(schema)}. Give a field of it another default"
+                )
+            self._begun.add(key)
+            try:
+                self._made[key] = self._record(schema, value, field)
+            except _NeverError:
+                raise
+            except _WRONG:
+                self._made[key] = None
+                raise
+        found = self._made[key]
+        if found is None:
+            raise ValueError("record")
+        return found
+
+    def _record(self, schema: Any, value: Any, field: str) -> bytes:
+        space = self._names.space_of(schema)
+        found = []
+        for inner in schema["fields"]:
+            name = inner["name"]
+            given = value[name] if name in value else inner["default"]
+            found.append(self.encoded(inner["type"], given, space, f"{field}.{name}"))
+        return _joined(found, field)
+
+
+def _wrong(schema: Any, value: Any, field: str) -> FormatError:
+    return FormatError(
+        f"the default of field '{field}' of the Avro schema is no {type_name(schema)}: "
+        f"{str(value)[:100]}"
+    )
+
+
+def varint(value: int) -> bytes:
+    """A zigzag varint."""
+    rest = (value << 1) ^ (value >> 63)
+    found = bytearray()
+    while rest >= 128:
+        found.append(rest & 127 | 128)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+def _scalar(kind: str, schema: Any, value: Any) -> bytes:
+    if kind == "null" and value is None:
+        return b""
+    if kind == "boolean" and isinstance(value, bool):
+        return bytes([value])
+    if kind in ("int", "long") and isinstance(value, int) and not isinstance(value, bool):
+        bits = 31 if kind == "int" else 63
+        if -(2**bits) <= value < 2**bits:
+            return varint(value)
+    if kind in ("float", "double") and isinstance(value, (int, float)) and type(value) is not bool:
+        return struct.pack("<f" if kind == "float" else "<d", value)
+    if kind == "string" and isinstance(value, str):
+        return _sized(value.encode())
+    if kind == "bytes":
+        return _sized(value.encode("latin-1"))
+    if kind == "fixed" and len(value) == schema["size"]:
+        return bytes(value.encode("latin-1"))
+    if kind == "enum":
+        return varint(schema["symbols"].index(value))
+    raise ValueError(kind)
+
+
+def _sized(data: bytes) -> bytes:
+    return varint(len(data)) + data
+
+
+def _block(items: list[bytes], field: str) -> bytes:
+    return (varint(len(items)) + _joined(items, field) if items else b"") + b"\0"
+
+
+def _joined(items: list[bytes], field: str) -> bytes:
+    if sum(map(len, items)) > _MOST_BYTES:
+        raise _NeverError(
+            f"the default of field '{field}' of the Avro schema has more than {_MOST_BYTES:,} "
+            "bytes, which each row would have"
+        )
+    return b"".join(items)

@@ -1,24 +1,63 @@
-"""Arrow batches → one value of bytes for each row."""
+"""Make the records' keys and values of Arrow batches as they come from Spark: bytes, or texts.
+
+``RowEncoder`` writes rows in one format, ``RowsEncoder`` makes all that is appended for one task.
+What cannot be made of a row is its fault, known before the first row of an Arrow batch is appended.
+
+Where rows become dead letters, such a row is told as JSON (``rows_as_json``), as nothing else of it
+can be written. No row may end the task there, whatever is in it: text that is not UTF-8, dates of
+any year, several columns of one name, time zones that only Java knows. So it is the JSON kernel
+that writes them, and what has no form in JSON is given one.
+
+Keys and values of one column are texts as Spark's ``CAST(… AS STRING)`` has them.
+
+It loads kernels. Source, for texts: ``ToStringBase`` of Spark.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_kafka_sink.base.errors import RecordError, SchemaError
+from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.faults import NOT_ENCODABLE, RowFaults, is_null, rows_of
+from spark_kafka_sink.columns.headers import with_constant_headers
 from spark_kafka_sink.formats.avro_layout import avro_root
-from spark_kafka_sink.formats.avro_names import parsed_schema
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.json_layout import json_node, with_patterns
-from spark_kafka_sink.formats.layout import Column, Node, Table, array_at, type_at
-from spark_kafka_sink.formats.patterns import patterns_of
-from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.avro_schema import parsed_schema
+from spark_kafka_sink.formats.layout import (
+    Column,
+    Node,
+    Table,
+    array_at,
+    json_node,
+    type_at,
+    with_patterns,
+)
+from spark_kafka_sink.formats.plan import (
+    AVRO,
+    HEADERS,
+    JSON,
+    KEY,
+    PROTOBUF,
+    VALUE,
+    FormatError,
+    FormatPlan,
+    JsonOptions,
+    PartPlan,
+    PlannedField,
+    RowsPlan,
+    names_of,
+)
 from spark_kafka_sink.formats.protobuf_layout import protobuf_root
-from spark_kafka_sink.formats.zones import zone_table
+from spark_kafka_sink.formats.times import patterns_of, seconds_ahead, zone_table
 from spark_kafka_sink.record.compiled import avro_rows, nodes, protobuf_rows, variant
 from spark_kafka_sink.record.compiled.avro_rows import FIXED
 from spark_kafka_sink.record.compiled.calls import write_avro, write_json, write_protobuf
@@ -255,3 +294,298 @@ def _json_field(field: PlannedField, schema: pa.Schema) -> Node:
     spark_type = json.loads(field.spark_type) if field.spark_type else None
     path = ".".join(field.path)
     return json_node(path, field.name, type_at(schema, field.path), spark_type)
+
+
+_EXPONENT = "E"
+_MICROS = 1_000_000
+_MICROS_PER_DAY = 86_400 * _MICROS
+# Of an object with one field without a name, what is before and behind the text.
+_BEFORE, _BEHIND = len('{"":"'), len('"}')
+
+
+def text_of(column: Any, name: str, time_zone: str, is_ansi: bool) -> Any:
+    """Return a string array of the column's texts, null where it is null.
+
+    time_zone: of the Spark session, for timestamps. name: of the column, for the error
+    is_ansi: spark.sql.ansi.enabled: whether decimals have no exponent
+
+    Raises SchemaError for a type whose text Spark writes in a way of its own: floating point,
+    intervals, and what has fields or elements. FormatError for a time zone that is not known.
+    """
+    kind = column.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+        return column.cast(pa.string())
+    if pa.types.is_date32(kind):
+        return _written(column).cast(pa.string())
+    if pa.types.is_decimal(kind):
+        return _plain_decimals(column) if is_ansi else column.cast(pa.string())
+    if pa.types.is_timestamp(kind):
+        return _timestamps(column, None if kind.tz is None else time_zone)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    raise SchemaError(f"column '{name}' of the Arrow type {kind} has no text")
+
+
+def _plain_decimals(column: Any) -> Any:
+    """Without exponents, which Arrow has where Java's BigDecimal has them."""
+    texts = column.cast(pa.string())
+    small = pc.match_substring(texts, _EXPONENT).fill_null(False)
+    if not pc.any(small).as_py():
+        return texts
+    numbers = column.filter(small).to_pylist()
+    # A zero with a negative scale is one digit in Java.
+    plain = [f"{number:f}" if number or column.type.scale > 0 else "0" for number in numbers]
+    return pc.replace_with_mask(texts, small, pa.array(plain, pa.string()))
+
+
+def _timestamps(column: Any, time_zone: str | None) -> Any:
+    """``2013-01-01 05:00:00.5``: the fraction as far as it is not zero."""
+    micros = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    days, of_day = np.divmod(micros, _MICROS_PER_DAY)
+    if time_zone is not None:
+        # Not added to the whole: the sum could be more than int64 has.
+        of_day = of_day + _MICROS * seconds_ahead(micros // _MICROS, time_zone)
+        more, of_day = np.divmod(of_day, _MICROS_PER_DAY)
+        days = days + more
+    dates = _written(_array(days.astype(np.int32), pa.date32()))
+    times = _written(_array(of_day * 1000, pa.time64("ns")))
+    texts = pc.binary_join_element_wise(dates, times, pa.scalar(b" ", dates.type))
+    return pc.if_else(column.is_valid(), texts, None).cast(pa.string())
+
+
+def _array(values: npt.NDArray[Any], kind: Any) -> Any:
+    return pa.array(values).view(kind)
+
+
+def _written(column: Any) -> Any:
+    """What the JSON kernel writes of dates or of times of a day: Arrow knows the years to 9999."""
+    schema = pa.schema([("c", column.type)])
+    encoder = RowEncoder(FormatPlan(JSON, (PlannedField(("c",), ""),)), schema)
+    values = encoder.encode(pa.record_batch([column], schema=schema)).values
+    texts = pc.binary_slice(values, _BEFORE, -_BEHIND)
+    return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts
+
+
+_NO_ZONE = "UTC"
+_MAY_BE_DAMAGED = (nodes.VARIANT, nodes.TIME)
+
+
+def rows_as_json(arrow_batch: ArrowBatch, time_zone: str | None) -> Any:
+    """A LargeBinaryArray of a JSON object for each row, with all columns, nulls too.
+
+    time_zone: of the Spark session, or None; UTC is taken where it is not known to Python
+    """
+    zone = _known(time_zone)
+    values, faults = _encoded(arrow_batch, zone, are_all_read=True)
+    if faults is None:
+        return values
+    damaged = np.flatnonzero(faults)
+    others = _encoded(rows_of(arrow_batch, damaged), zone, are_all_read=False).values
+    return pc.replace_with_mask(values, pa.array(faults != 0), others)
+
+
+def _encoded(arrow_batch: ArrowBatch, time_zone: str | None, are_all_read: bool) -> EncodedRows:
+    """The rows as JSON. With ``are_all_read`` the value of a row is null where a VARIANT is damaged
+    or a time is none of a day.
+    """
+    given = (arrow_batch.column(number) for number in range(arrow_batch.num_columns))
+    columns = [_writable_column(column, are_all_read) for column in given]
+    # By number, for several columns may have one name.
+    numbers = [str(number) for number in range(len(columns))]
+    schema = pa.schema([(number, column.type) for number, column in zip(numbers, columns)])
+    names = zip(numbers, arrow_batch.schema.names)
+    fields = tuple(PlannedField((number,), name) for number, name in names)
+    options = JsonOptions(ignore_null_fields=False, time_zone=time_zone)
+    encoder = RowEncoder(FormatPlan(JSON, fields, json_options=options), schema)
+    return encoder.encode(pa.record_batch(columns, schema=schema))
+
+
+def _known(time_zone: str | None) -> str | None:
+    try:
+        if time_zone is not None:
+            zone_table(time_zone)
+    except FormatError:
+        return _NO_ZONE
+    return time_zone
+
+
+def _writable_column(column: Any, are_all_read: bool) -> Any:
+    """The column as JSON can have it; a note in place of values that nothing can be made of."""
+    kind = _writable(column.type, are_all_read)
+    # Types are equal whatever their metadata are, and only those make a VARIANT of a struct.
+    if column.type.equals(kind, check_metadata=True):
+        return column
+    try:
+        return column.cast(kind)
+    except pa.ArrowException:
+        return pa.repeat(pa.scalar(f"({column.type}: not shown)", pa.string()), len(column))
+
+
+def _writable(kind: Any, are_all_read: bool) -> Any:
+    """The type as which values of this one are written: itself, if JSON has a form for it.
+
+    Maps whose keys JSON cannot have are lists of keys and values; a VARIANT that is not read is its
+    two parts; what remains, a time that is not read, too, is text.
+    """
+    try:
+        inside = json_node("", "", kind).walk()
+    except FormatError:
+        pass
+    else:
+        if are_all_read or all(node.kind not in _MAY_BE_DAMAGED for node in inside):
+            return kind
+    inner = partial(_writable, are_all_read=are_all_read)
+    if pa.types.is_map(kind):
+        entry = [("key", inner(kind.key_type)), ("value", inner(kind.item_type))]
+        return pa.list_(pa.struct(entry))
+    if pa.types.is_struct(kind):
+        # Without the metadata, which is all that makes a VARIANT of a struct.
+        fields = (kind.field(number) for number in range(kind.num_fields))
+        return pa.struct([pa.field(f.name, inner(f.type)) for f in fields])
+    if pa.types.is_list(kind):
+        return pa.list_(inner(kind.value_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(inner(kind.value_type))
+    return pa.string()
+
+
+class WrittenRows(NamedTuple):
+    """rows: what is appended of all rows; of those with a fault, what is told of them"""
+
+    rows: ArrowBatch
+    faults: RowFaults
+
+    def checked(self, rows_are_of: str) -> ArrowBatch:
+        """The rows, if none has a fault. Raises RecordError.
+
+        rows_are_of: what numbers of rows count, in words
+        """
+        bad = self.faults.bad
+        if len(bad):
+            first = int(bad[0])
+            raise RecordError(f"row {first} of {rows_are_of}: {self.faults.found[first].message}")
+        return self.rows
+
+
+class RowsEncoder:
+    """Makes what is appended, for one task.
+
+    tells_faulty: whether the value of a row with a fault is the row as JSON, for its dead letter
+    """
+
+    def __init__(self, plan: RowsPlan, tells_faulty: bool = False) -> None:
+        self._plan = plan
+        self._tells_faulty = tells_faulty
+        self._names = names_of(plan)
+        self._schema: Any = None
+        self._zone: str | None = None
+        self._parts: dict[str, _Part] = {}
+
+    def encode(self, arrow_batch: ArrowBatch) -> WrittenRows:
+        """All rows, in their order. Raises SchemaError, FormatError for a column's type."""
+        plan = self._plan
+        self._prepare(arrow_batch.schema)
+        faults = RowFaults(arrow_batch.num_rows)
+        value = self._parts[VALUE].make(arrow_batch, faults)
+        if plan.null_when is not None and plan.value.plan is None:
+            is_deleted = arrow_batch.column(plan.null_when).fill_null(False)
+            value = pc.if_else(is_deleted, None, value)
+        columns = {VALUE: value}
+        if plan.key is not None:
+            columns[KEY] = self._parts[KEY].make(arrow_batch, faults)
+        columns.update({part: arrow_batch.column(n) for part, n in plan.kept})
+        if plan.headers:
+            own = columns.get(HEADERS)
+            columns[HEADERS] = with_constant_headers(own, arrow_batch.num_rows, plan.headers)
+        bad = faults.bad
+        if len(bad) and self._tells_faulty:
+            told = rows_as_json(rows_of(arrow_batch, bad), self._zone)
+            columns[VALUE] = _with_values(columns[VALUE], bad, told)
+        rows: ArrowBatch = pa.record_batch(
+            [columns[name] for name in self._names], names=self._names
+        )
+        return WrittenRows(rows, faults)
+
+    def _prepare(self, schema: Any) -> None:
+        """Anew only for Arrow batches of another schema, which Spark does not send."""
+        if self._schema is not None and self._schema.equals(schema):
+            return
+        found = (zone for zone in map(_zone_of, schema.types) if zone)
+        zone = next(found, self._plan.session_zone)
+        is_ansi = self._plan.is_ansi
+        self._parts = {VALUE: _Part(VALUE, self._plan.value, schema, zone, is_ansi)}
+        if self._plan.key is not None:
+            self._parts[KEY] = _Part(KEY, self._plan.key, schema, zone, is_ansi)
+        self._schema, self._zone = schema, zone
+
+
+class _Part:
+    """Makes keys, or values.
+
+    zone, is_ansi: of the Spark session; the zone is None if it is not known
+    """
+
+    def __init__(
+        self, name: str, plan: PartPlan, schema: Any, zone: str | None, is_ansi: bool
+    ) -> None:
+        self._name = name
+        self._plan = plan
+        self._zone = zone
+        self._is_ansi = is_ansi
+        self._encoder: RowEncoder | None = None
+        if plan.plan is not None:
+            made = plan.plan
+            if plan.takes_session_zone:
+                made = replace(made, json_options=replace(made.json_options, time_zone=zone))
+            self._encoder = RowEncoder(made, schema)
+
+    def make(self, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
+        """A column of bytes or texts, one for each row."""
+        plan = self._plan
+        if self._encoder is not None:
+            return self._encoded(self._encoder, arrow_batch, faults)
+        assert plan.column is not None
+        column = arrow_batch.column(plan.column)
+        if plan.is_text:
+            name = arrow_batch.schema.field(plan.column).name
+            column = text_of(column, name, self._zone or "UTC", self._is_ansi)
+        if plan.prefix:
+            column = column.cast(pa.large_binary())
+            column = pc.binary_join_element_wise(
+                pa.scalar(plan.prefix, pa.large_binary()), column, pa.scalar(b"", pa.large_binary())
+            )
+        return column
+
+    def _encoded(self, encoder: RowEncoder, arrow_batch: ArrowBatch, faults: RowFaults) -> Any:
+        values, codes = encoder.encode(arrow_batch)
+        if self._plan.column is not None:
+            struct = arrow_batch.column(self._plan.column)
+            if struct.null_count:
+                values = pc.if_else(struct.is_valid(), values, None)
+                if codes is not None:
+                    codes = np.where(is_null(struct), 0, codes)
+        if codes is not None:
+            faults.add(
+                codes != 0,
+                NOT_ENCODABLE,
+                lambda row: (
+                    f"its {self._name} cannot be written: {encoder.fault_text(int(codes[row]))}"
+                ),
+            )
+        return values
+
+
+def _zone_of(kind: Any) -> str | None:
+    """The time zone of timestamps in a column of this type: Spark gives all of them its own."""
+    if pa.types.is_timestamp(kind):
+        zone: str | None = kind.tz
+        return zone
+    inner = (kind.field(n).type for n in range(kind.num_fields))
+    return next((zone for zone in map(_zone_of, inner) if zone), None)
+
+
+def _with_values(values: Any, rows: Any, others: Any) -> Any:
+    """``values``, with those of ``rows`` replaced by ``others``."""
+    mask = np.zeros(len(values), np.bool_)
+    mask[rows] = True
+    return pc.replace_with_mask(values.cast(pa.large_binary()), pa.array(mask), others)

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.protobuf_schema import (
+from spark_kafka_sink.formats.plan import (
     TYPES,
+    FormatError,
     ProtobufEnum,
     ProtobufField,
     ProtobufMessage,

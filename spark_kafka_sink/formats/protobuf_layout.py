@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_kafka_sink.formats.errors import OF_VARIANTS, FormatError
 from spark_kafka_sink.formats.layout import Column, Node, is_variant, kind_of, not_writable
-from spark_kafka_sink.formats.protobuf_schema import (
+from spark_kafka_sink.formats.plan import (
     ENUM,
     GROUP,
     MESSAGE,
+    OF_VARIANTS,
+    FormatError,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,

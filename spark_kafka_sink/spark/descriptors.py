@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.formats import PartOptions
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.formats.protobuf_descriptors import (
     DescribedMessage,
     check_installed,

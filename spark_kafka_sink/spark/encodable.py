@@ -10,11 +10,8 @@ from pyspark.sql.types import StructType
 from spark_kafka_sink.config.format_keys import JSON
 from spark_kafka_sink.config.formats import KEY, VALUE
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.patterns import patterns_of
-from spark_kafka_sink.formats.plan import FormatPlan
-from spark_kafka_sink.formats.rows import PartPlan
-from spark_kafka_sink.formats.zones import zone_table
+from spark_kafka_sink.formats.plan import FormatError, FormatPlan, PartPlan
+from spark_kafka_sink.formats.times import patterns_of, zone_table
 from spark_kafka_sink.spark.row_planning import PlannedRows
 from spark_kafka_sink.spark.versions import arrow_schema
 

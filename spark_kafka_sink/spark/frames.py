@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import RowsPlan
+from spark_kafka_sink.formats.plan import RowsPlan
 from spark_kafka_sink.record.compiled.library import check_platform
 from spark_kafka_sink.spark.calls import Call, Calls
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned

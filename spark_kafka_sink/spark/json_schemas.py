@@ -10,9 +10,8 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.json_text import parse_json
 from spark_kafka_sink.config.format_keys import JSON
 from spark_kafka_sink.config.formats import GivenSchema, PartOptions
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.json_misfits import Compared, compared
-from spark_kafka_sink.formats.json_schema import Written, derived_json_schema
+from spark_kafka_sink.formats.json_schema import Compared, Written, compared, derived_json_schema
+from spark_kafka_sink.formats.plan import FormatError
 
 if TYPE_CHECKING:  # ``pykafka-sink check`` reads schemas without Spark
     from pyspark.sql.types import StructType

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import RowsPlan
+from spark_kafka_sink.formats.plan import RowsPlan
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.logs import set_up
 from spark_kafka_sink.spark.timed_input import TimedInput

@@ -31,9 +31,16 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.format_keys import AVRO, PROTOBUF, RAW, STRING
 from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
 from spark_kafka_sink.formats.avro_schema import derived_schema
-from spark_kafka_sink.formats.plan import FormatPlan, JsonOptions, PlannedField
-from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
-from spark_kafka_sink.formats.rows import HEADERS, PartPlan, RowsPlan, names_of
+from spark_kafka_sink.formats.plan import (
+    HEADERS,
+    FormatPlan,
+    JsonOptions,
+    PartPlan,
+    PlannedField,
+    ProtobufSchema,
+    RowsPlan,
+    names_of,
+)
 from spark_kafka_sink.spark.input_schema import (
     NULLS_WITHOUT_KEY,
     check_handed_over,

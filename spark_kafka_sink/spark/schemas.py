@@ -15,9 +15,8 @@ from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF
 from spark_kafka_sink.config.formats import FormatOptions, PartOptions
 from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
 from spark_kafka_sink.config.registry_keys import RECORD_NAME
-from spark_kafka_sink.formats.avro_names import has_field
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from spark_kafka_sink.formats.avro_schema import has_field
+from spark_kafka_sink.formats.plan import FormatError, PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import (
     Remembered,
@@ -33,7 +32,7 @@ from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
 if TYPE_CHECKING:
     from spark_kafka_sink.config.sink_options import SinkOptions
-    from spark_kafka_sink.formats.protobuf_schema import ProtobufSchema
+    from spark_kafka_sink.formats.plan import ProtobufSchema
 
 
 def with_schemas(

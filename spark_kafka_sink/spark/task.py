@@ -20,7 +20,7 @@ from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import RowsPlan
+from spark_kafka_sink.formats.plan import RowsPlan
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.compiled.calls import load_kernels
@@ -211,7 +211,7 @@ class _MadeRows(_Rows):
     ) -> None:
         super().__init__(interceptors, producer, positions, options, message)
         # Not above: what is appended as it is needs none of it.
-        from spark_kafka_sink.formats.written_rows import RowsEncoder
+        from spark_kafka_sink.formats.encoder import RowsEncoder
 
         self._encoder = RowsEncoder(made, tells_faulty=self._dead_letters is not None)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import RowsPlan
+from spark_kafka_sink.formats.plan import RowsPlan
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
 from spark_kafka_sink.spark.envelope import Enveloped
 from spark_kafka_sink.spark.outcome import abort_batch, commit_batch

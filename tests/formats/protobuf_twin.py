@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from spark_kafka_sink.formats.protobuf_schema import ProtobufField, ProtobufMessage, ProtobufSchema
+from spark_kafka_sink.formats.plan import ProtobufField, ProtobufMessage, ProtobufSchema
 
 WIRE = {
     "double": 1,

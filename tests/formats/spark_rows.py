@@ -29,8 +29,14 @@ from pyspark.sql.types import (
 from benchmarks.harness import JVM_SINK
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.plan import (
+    AVRO,
+    JSON,
+    FormatError,
+    FormatPlan,
+    JsonOptions,
+    PlannedField,
+)
 from spark_kafka_sink.localkafka import fetch_jars
 from tests.formats import json_twin
 

@@ -10,7 +10,7 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import FormatError
 from tests.formats.avro_written import encoder, record, written
 
 LEVELS = 40

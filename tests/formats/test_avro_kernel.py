@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import FormatError
 from tests.formats import avro_twin
 from tests.formats.avro_written import encoder, record, written
 from tests.formats.row_strategies import TYPES, rows, types_of

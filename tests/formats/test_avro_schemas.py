@@ -9,12 +9,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats.avro_checks import checked_types
-from spark_kafka_sink.formats.avro_names import has_field, parsed_schema
-from spark_kafka_sink.formats.avro_schema import derived_schema
+from spark_kafka_sink.formats.avro_layout import checked_types
+from spark_kafka_sink.formats.avro_schema import derived_schema, has_field, parsed_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import AVRO, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
 from tests.formats.avro_written import encoder, record, written
 from tests.formats.generate_avro_schemas import VERDICTS, all_cases
 from tests.twin import zigzag_varint

@@ -10,14 +10,19 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.formats import encoder as encoders
-from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.encoder import RowEncoder, RowsEncoder, rows_as_json
 from spark_kafka_sink.formats.layout import Node, Table
-from spark_kafka_sink.formats.plan import AVRO, JSON, FormatPlan, JsonOptions, PlannedField
-from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
-from spark_kafka_sink.formats.told_rows import rows_as_json
-from spark_kafka_sink.formats.written_rows import RowsEncoder
-from spark_kafka_sink.formats.zones import zone_table
+from spark_kafka_sink.formats.plan import (
+    AVRO,
+    JSON,
+    FormatError,
+    FormatPlan,
+    JsonOptions,
+    PartPlan,
+    PlannedField,
+    RowsPlan,
+)
+from spark_kafka_sink.formats.times import zone_table
 from spark_kafka_sink.record.compiled import nodes
 from tests.formats import avro_written, protobuf_encoding, protobuf_files
 

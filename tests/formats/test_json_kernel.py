@@ -12,10 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
-from spark_kafka_sink.formats.told_rows import rows_as_json
+from spark_kafka_sink.formats.encoder import RowEncoder, rows_as_json
+from spark_kafka_sink.formats.plan import JSON, FormatError, FormatPlan, JsonOptions, PlannedField
 from tests.formats import json_twin
 from tests.formats.row_strategies import FLOATS, SINGLES, TEXT, rows
 

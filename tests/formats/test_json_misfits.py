@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from spark_kafka_sink.formats.json_misfits import compared
+from spark_kafka_sink.formats.json_schema import compared
 
 WRITTEN = {
     "type": "object",

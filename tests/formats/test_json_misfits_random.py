@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from spark_kafka_sink.formats.json_misfits import compared
-from spark_kafka_sink.formats.json_schema import derived_json_schema
+from spark_kafka_sink.formats.json_schema import compared, derived_json_schema
 
 NAMES = ["a", "b", "default", "$ref", "items", "enum"]
 SIMPLE = ["long", "double", "string", "boolean", "variant", "decimal(5,2)"]

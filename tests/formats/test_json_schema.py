@@ -10,10 +10,8 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.json_misfits import compared
-from spark_kafka_sink.formats.json_schema import Written, derived_json_schema
-from spark_kafka_sink.formats.plan import JSON, FormatPlan, JsonOptions, PlannedField
+from spark_kafka_sink.formats.json_schema import Written, compared, derived_json_schema
+from spark_kafka_sink.formats.plan import JSON, FormatError, FormatPlan, JsonOptions, PlannedField
 from tests.formats.random_rows import RandomRows
 
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import PROTOBUF, FormatError, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
 from tests.formats import official
 from tests.formats.protobuf_encoding import PREFIX, encoder, schema_of, written

@@ -9,8 +9,12 @@ import pytest
 
 from spark_kafka_sink.formats import encoder as encoders
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan, PlannedField
-from spark_kafka_sink.formats.protobuf_schema import (
+from spark_kafka_sink.formats.plan import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    FormatPlan,
+    PlannedField,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,

@@ -8,8 +8,7 @@ import pytest
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import AVRO, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import AVRO, FormatError, FormatPlan, PlannedField
 from tests.formats.cases_read import NAMES, arrow_batch, read
 
 WITH_AVRO = [name for name in NAMES if "avro" in read(name)]

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import PROTOBUF, FormatPlan, PlannedField
+from spark_kafka_sink.formats.plan import PROTOBUF, FormatError, FormatPlan, PlannedField
 from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
 from tests.formats.cases_read import arrow_batch
 from tests.formats.protobuf_twin import sized, varint

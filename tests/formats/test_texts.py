@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.texts import text_of
+from spark_kafka_sink.formats.encoder import text_of
+from spark_kafka_sink.formats.plan import FormatError
 from tests.formats import json_twin
 from tests.formats.row_strategies import SECONDS_1800_TO_2700, integers
 

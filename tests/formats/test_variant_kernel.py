@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
 from spark_kafka_sink.formats.plan import (
     AVRO,
     JSON,
     PROTOBUF,
+    FormatError,
     FormatPlan,
     JsonOptions,
     PlannedField,
-)
-from spark_kafka_sink.formats.protobuf_schema import (
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,

@@ -7,9 +7,8 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.formats.plan import JSON, FormatPlan, PlannedField
-from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
-from spark_kafka_sink.formats.written_rows import RowsEncoder
+from spark_kafka_sink.formats.encoder import RowsEncoder
+from spark_kafka_sink.formats.plan import JSON, FormatPlan, PartPlan, PlannedField, RowsPlan
 
 GONE = pa.array([True, False, None])
 STRUCT = pa.array([{"x": 1}, None, {"x": 3}], pa.struct([("x", pa.int32())]))

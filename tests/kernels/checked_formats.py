@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.formats import encoder as encoders
 from spark_kafka_sink.formats.encoder import EncodedRows, RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatPlan
+from spark_kafka_sink.formats.plan import AVRO, JSON, PROTOBUF, FormatError, FormatPlan
 from tests.kernels.checked import Regions, checked_kernels
 from tests.kernels.random_layouts import RandomLayouts
 

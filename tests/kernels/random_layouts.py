@@ -15,15 +15,13 @@ import pyarrow as pa
 
 from spark_kafka_sink.formats.plan import (
     AVRO,
+    ENUM,
     JSON,
+    MESSAGE,
     PROTOBUF,
     FormatPlan,
     JsonOptions,
     PlannedField,
-)
-from spark_kafka_sink.formats.protobuf_schema import (
-    ENUM,
-    MESSAGE,
     ProtobufEnum,
     ProtobufField,
     ProtobufMessage,

@@ -247,7 +247,7 @@ def test_every_module_that_declares_is_compiled(modules: Any, marks: list[str]):
 def test_a_task_imports_no_kernel_s_source():
     code = (
         "import sys\nfrom spark_kafka_sink.spark.task import load_all\nload_all()\n"
-        "import spark_kafka_sink.formats.written_rows\n"
+        "import spark_kafka_sink.formats.encoder\n"
         "print(*(n for n in sys.modules if n.startswith('spark_kafka_sink.record.kernels.')),"
         " *({'numba', 'llvmlite'} & set(sys.modules)))"
     )

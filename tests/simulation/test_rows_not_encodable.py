@@ -10,13 +10,15 @@ import pytest
 
 from spark_kafka_sink.base.errors import RecordError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.formats.plan import FormatPlan, PlannedField
-from spark_kafka_sink.formats.protobuf_schema import (
+from spark_kafka_sink.formats.plan import (
+    FormatPlan,
+    PartPlan,
+    PlannedField,
     ProtobufField,
     ProtobufMessage,
     ProtobufSchema,
+    RowsPlan,
 )
-from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
 from tests.simulation.test_typed_rows import DEAD, Task
 
 NEEDS_N = '{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}'

@@ -16,8 +16,7 @@ from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import FormatPlan, PlannedField
-from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from spark_kafka_sink.formats.plan import FormatPlan, PartPlan, PlannedField, RowsPlan
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.interceptors import Interceptors

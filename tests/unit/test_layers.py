@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "check": {
         *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
         *("metrics.outputs", "registry"),
-        *("formats.patterns", "formats.plan", "spark.descriptors", "spark.json_schemas"),
+        *("formats.plan", "formats.times", "spark.descriptors", "spark.json_schemas"),
     },
     "cli": {
         "check",
@@ -75,7 +75,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         *("spark.json_schemas", "spark.versions"),
     },
     "spark.encodable": {"config", "formats", "spark.row_planning", "spark.versions"},
-    "spark.descriptors": {"config", "formats.errors", "formats.protobuf_descriptors"},
+    "spark.descriptors": {"config", "formats.plan", "formats.protobuf_descriptors"},
     "spark.json_schemas": {"config", "formats"},
     "spark.interceptors": {"columns.arrow_types", "columns.faults"},
     "spark.registration": {"spark.source"},
@@ -109,14 +109,14 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
         "spark.row_planning",
     },
     "spark.partition": {
-        *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),
+        *("columns.positions", "config", "formats.plan", "spark", "transactions.model"),
     },
     "spark.outcome": {"config", "spark", "transactions"},
     "spark.writer": {
-        *("columns.positions", "config", "formats.rows", "spark", "transactions.model"),
+        *("columns.positions", "config", "formats.plan", "spark", "transactions.model"),
     },
     "spark.frames": {
-        *("columns.positions", "config", "formats.rows", "record.compiled.library", "spark"),
+        *("columns.positions", "config", "formats.plan", "record.compiled.library", "spark"),
         "transactions",
     },
     "spark.task": {

@@ -7,7 +7,7 @@ import base64
 import pytest
 from google.protobuf import descriptor_pb2
 
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.formats.protobuf_descriptors import (
     indexes_in,
     read_descriptor_set,

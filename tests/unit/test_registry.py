@@ -13,8 +13,8 @@ import pytest
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.registry import RegistryConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.avro_checks import checked_types
-from spark_kafka_sink.formats.errors import FormatError
+from spark_kafka_sink.formats.avro_layout import checked_types
+from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.registry import schemas
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find, header_of, prefix_of

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import PartPlan
+from spark_kafka_sink.formats.plan import PartPlan
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from spark_kafka_sink.spark.planning import plan_schemas

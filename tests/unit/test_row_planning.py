@@ -27,9 +27,7 @@ from spark_kafka_sink.base.errors import ConfigError, SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowEncoder
-from spark_kafka_sink.formats.errors import FormatError
-from spark_kafka_sink.formats.plan import FormatPlan, PlannedField
-from spark_kafka_sink.formats.rows import PartPlan
+from spark_kafka_sink.formats.plan import FormatError, FormatPlan, PartPlan, PlannedField
 from spark_kafka_sink.spark import versions
 from spark_kafka_sink.spark.encodable import check_encodable
 from spark_kafka_sink.spark.input_schema import find_columns

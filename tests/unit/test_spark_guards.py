@@ -19,8 +19,8 @@ from spark_kafka_sink.base.errors import BootstrapError, ConfigError, TopicError
 from spark_kafka_sink.columns import positions
 from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import VALUE
-from spark_kafka_sink.formats.written_rows import RowsEncoder
+from spark_kafka_sink.formats.encoder import RowsEncoder
+from spark_kafka_sink.formats.plan import VALUE
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
 from spark_kafka_sink.spark import encodable, frames, partition, preflight, task
 from spark_kafka_sink.spark.calls import Call, Calls

@@ -12,7 +12,7 @@ from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.rows import PartPlan, RowsPlan
+from spark_kafka_sink.formats.plan import PartPlan, RowsPlan
 from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.spark import task
