@@ -1,10 +1,10 @@
-"""This checkout beside an earlier one, in turns: is anything slower than it was?
+"""Compare this checkout with an earlier one, in turns, to find what has become slower.
 
     python -m benchmarks.before_after /path/of/the/earlier/checkout [--pairs 7] [--scale 1.0]
 
-Each checkout has a virtual environment of its own in ``.venv``, and a Spark session of its own that
-stays for all runs. The sessions write the same cached rows to one broker, the one that begins a
-pair being the other one than in the pair before. CPU is that of Spark's JVM and its Python workers.
+Each checkout has its own virtual environment in ``.venv``, and its own Spark session for all runs.
+The sessions write the same cached rows to one broker. They take turns in starting a pair. CPU is
+that of Spark's JVM and its Python workers.
 
 Writes benchmarks/results/before_after.json. A ratio is before / after: above 1 is faster now.
 """
@@ -31,7 +31,7 @@ _WARMUPS = 2
 
 
 class Session:
-    """A checkout's Spark session, in a process that runs what it is asked for."""
+    """A checkout's Spark session, in a process that runs the requested jobs."""
 
     def __init__(self, checkout: Path) -> None:
         program = _ROOT / "benchmarks" / "before_after_session.py"
@@ -45,7 +45,7 @@ class Session:
         )
 
     def write(self, **asked: Any) -> dict[str, float]:
-        """One job: ``elapsed_s`` and ``cpu_s``. Raise RuntimeError if the session has ended."""
+        """Return a job's ``elapsed_s`` and ``cpu_s``. Raises RuntimeError if the session ends."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
@@ -64,7 +64,7 @@ class Session:
 
 
 def compare(kafka: LocalKafka, sessions: dict[str, Session], case: str, args: Any) -> Any:
-    """All pairs of one case; checks that each run wrote each row once."""
+    """Run all pairs of one case; check that each run wrote each row once."""
     topic = BenchTopic(kafka, _PARTITIONS)
     rows = int(CASES[case].rows * args.scale)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in sessions}
@@ -91,7 +91,7 @@ def compare(kafka: LocalKafka, sessions: dict[str, Session], case: str, args: An
 
 
 def ratio(runs: dict[str, list[dict[str, float]]], of: str) -> dict[str, float]:
-    """Median, lowest and highest of before / after, pair by pair."""
+    """Return the median, lowest and highest of before / after, pair by pair."""
     ratios = [before[of] / after[of] for before, after in zip(runs["before"], runs["after"])]
     return {
         "median": round(statistics.median(ratios), 3),
@@ -101,7 +101,7 @@ def ratio(runs: dict[str, list[dict[str, float]]], of: str) -> dict[str, float]:
 
 
 def commit_of(checkout: Path) -> str:
-    """The commit that is checked out."""
+    """Return the hash of the commit that is checked out."""
     command = ["git", "rev-parse", "--short", "HEAD"]
     return subprocess.run(
         command, cwd=checkout, check=True, stdout=subprocess.PIPE, text=True

@@ -1,7 +1,7 @@
-"""One side of benchmarks/before_after.py: writes what standard input asks for, and says its cost.
+"""One side of benchmarks/before_after.py: runs jobs from standard input, and prints their cost.
 
-Runs with the checkout that is measured, and its virtual environment; imports nothing else of this
-one, so that earlier commits can be measured.
+The process runs the measured checkout in the checkout's virtual environment. It imports nothing
+else of this checkout, so that earlier commits can be measured.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Case(NamedTuple):
-    """What is written. columns: of SQL, over ``id``; options: besides where to."""
+    """The rows of one case. columns: SQL over ``id``; options: without servers and topic."""
 
     what: str
     rows: int
@@ -79,7 +79,7 @@ def _serve() -> None:
         total = 0.0
         for process in [jvm, *jvm.children(recursive=True)]:
             times = process.cpu_times()
-            # Of workers that have ended, too.
+            # Include workers that have ended.
             total += times.user + times.system
             if process is not jvm:
                 total += times.children_user + times.children_system

@@ -1,10 +1,10 @@
-"""What a connection and a request cost a real broker, in CPU time of its process.
+"""Measure the broker's CPU time for a connection and for a request.
 
     python -m benchmarks.broker_costs
 
-Connections: TCP, TLS, SASL and ApiVersions, one after the other. Requests: on one connection.
-The simulation of thousands of producers (``tests/simulation/fleet_storms.py``) takes these figures.
-The least of several rounds counts: in the others Java still compiles.
+Connections (TCP, TLS, SASL and ApiVersions) follow one after the other. Requests share one
+connection. The simulation of thousands of producers (``tests/simulation/fleet_storms.py``) uses
+these figures. The lowest of several rounds counts, because Java still compiles in the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SECURITY = {
 
 
 def cpu_us_each(kafka: LocalKafka, times: int, action: Callable[[], object]) -> float:
-    """CPU time of the broker for one ``action``."""
+    """Return the broker's CPU time for one ``action``, in microseconds."""
     broker = psutil.Process(kafka.process_id(1))
     costs = []
     for _ in range(_ROUNDS):
@@ -48,7 +48,7 @@ def cpu_us_each(kafka: LocalKafka, times: int, action: Callable[[], object]) -> 
 
 
 def of_connections(kafka: LocalKafka, listener: str) -> float:
-    """Each is made, used for ApiVersions, and closed."""
+    """Return the cost of a connection: open it, use it for ApiVersions, and close it."""
     options = kafka.client_options(listener=listener) if listener in _SECURITY else {}
     values = {name.removeprefix("kafka."): value for name, value in options.items()}
     values["bootstrap.servers"] = kafka.bootstrap_servers_of(listener)
@@ -69,7 +69,7 @@ def of_requests(kafka: LocalKafka, make: Callable[[], Request]) -> float:
 
 
 def main() -> int:
-    """Command line: the figures, which are kept."""
+    """Run the command line: print the figures and save them."""
     costs: dict[str, float] = {}
     with LocalKafka(security=_SECURITY, start_timeout_ms=300_000) as kafka:
         for name, partitions in _TOPICS.items():

@@ -1,12 +1,12 @@
-"""Points of the matrix with rows that cost nothing to make: cached in Spark, or read from Parquet.
+"""Measure points of the matrix with rows that cost nothing: cached in Spark, or from Parquet.
 
     python -m benchmarks.cached [--points 1KB-lz4-key36 '10KB*'] [--pairs 7] [--parquet] [--resume]
 
-Ours, Spark's JVM sink and a sink at no cost (the empty Python sink: it takes the same Arrow batches
-and drops them) take turns in one session. Ours / the sink at no cost is what a sink in Python can
-influence. CPU is told for Spark's JVM, Python and the broker.
+Ours, Spark's JVM sink and a sink at no cost take turns in one session. The sink at no cost is the
+empty Python sink, which drops the same Arrow batches. Ours / the sink at no cost is the part that a
+sink in Python can influence. CPU is reported for Spark's JVM, Python and the broker.
 
-Writes benchmarks/results/cached.json after each point, so it may be cut off and resumed.
+Writes benchmarks/results/cached.json after each point, so a run may be interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ POINTS = (
     Point(10_000, "lz4"),
 )
 JOBS_CONF = defaults_of_jobs(lambda name: not name.startswith("spark.sql."))
-"""What the jobs set by themselves; values of 10 KB are handed over faster with it."""
-# At most 600 MB, so that all rows are in the memory of Spark and the topic in that of the broker.
+"""Settings that the jobs use by default; with them, Spark passes values of 10 KB on faster."""
+# At most 600 MB, so that Spark's memory holds all rows and the broker's memory the topic.
 _ROWS = {10: 4_000_000, 100: 4_000_000, 1_000: 500_000, 10_000: 60_000}
 _TASKS = 2
 _PAIRS = 7
@@ -57,7 +57,7 @@ _PARTS = ("jvm_cpu_s", "python_cpu_s", "broker_cpu_s")
 
 @contextmanager
 def rows_at_hand(spark: SparkSession, point: Point, is_parquet: bool) -> Iterator[DataFrame]:
-    """The rows of ``point``, made before they are written anywhere."""
+    """Yield the rows of ``point``, produced before any sink writes them."""
     assert point.rows is not None
     made = make_rows(spark, point.rows, point.value_bytes, point.key, tasks=_TASKS)
     if is_parquet:
@@ -75,7 +75,7 @@ def rows_at_hand(spark: SparkSession, point: Point, is_parquet: bool) -> Iterato
 
 
 def cpu_of(rounds: Sequence[Mapping[str, Run]]) -> dict[str, dict[str, float]]:
-    """Median seconds of each part, by contender; the broker's are 0 for who writes nothing."""
+    """Return the median seconds of each part by contender; without a topic, the broker's is 0."""
     return {
         name: {
             "elapsed_s": statistics.median(runs[name].elapsed_s for runs in rounds),
@@ -88,7 +88,7 @@ def cpu_of(rounds: Sequence[Mapping[str, Run]]) -> dict[str, dict[str, float]]:
 def measure_point(
     kafka: LocalKafka, spark: SparkSession, point: Point, pairs: int, is_parquet: bool
 ) -> dict[str, Any]:
-    """All rounds of a point, and what they come to."""
+    """Run all rounds of a point; return their summary."""
     started = time.perf_counter()
     with rows_at_hand(spark, point, is_parquet) as frame:
         contenders, topics = make_contenders(kafka, frame, point, point.rows or 0)
@@ -111,7 +111,7 @@ def measure_point(
 
 
 def _line(name: str, result: dict[str, Any]) -> str:
-    """Progress for whoever waits."""
+    """Return a line of progress."""
     ratios = "   ".join(
         f"{what} {result[key]['median']:.2f} ({result[key]['min']:.2f} to {result[key]['max']:.2f})"
         for what, key in (
@@ -129,13 +129,13 @@ def _line(name: str, result: dict[str, Any]) -> str:
 
 
 def select(patterns: Sequence[str]) -> list[Point]:
-    """The points whose name is like one of ``patterns``, all without any."""
+    """Return the points whose name matches one of ``patterns``, or all without patterns."""
     points = [replace(point, rows=_ROWS[point.value_bytes]) for point in POINTS]
     return [p for p in points if not patterns or any(fnmatchcase(p.name, x) for x in patterns)]
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", nargs="+", default=[], help="with such names: '1KB*'")
     parser.add_argument("--pairs", type=int, default=_PAIRS)

@@ -1,4 +1,4 @@
-"""What `benchmarks.cached` has measured, as a part of the report."""
+"""The report's section of the results of `benchmarks.cached`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ WANTED = {
     "10KB-none": 1.15,
     "10KB-lz4": 0.95,
 }
-"""Elapsed time of the JVM sink over ours, at least."""
+"""Least elapsed time of the JVM sink over ours."""
 AT_NO_COST = 1.25
-"""Elapsed time of ours over that of a sink at no cost, at most."""
+"""Highest elapsed time of ours over that of a sink at no cost."""
 CPU = {1_000: 1.0, 10_000: 1.25}
-"""CPU of Spark and Python with ours over that with the JVM sink, at most, by bytes of a value."""
+"""Highest CPU of Spark and Python with ours over that with the JVM sink, by value bytes."""
 MANY_PARTITIONS = ("1KB-lz4-key36-100p", "1KB-lz4-key36", 0.95)
-"""JVM sink / ours at the first point over the same at the second, at least."""
+"""Least ratio JVM sink / ours at the first point over the same ratio at the second."""
 _SINKS = ("ours", "jvm", "empty")
 _PARTS = ("jvm_cpu_s", "python_cpu_s", "broker_cpu_s")
 
 
 def section(results: Mapping[str, Any], title: str, text: str, table: Table) -> list[str]:
-    """Ratios of all points, then where the seconds are."""
+    """Return the ratios of all points, then the seconds of each part."""
     points: Mapping[str, Any] = results["points"]
     conf = ", ".join(f"`{name}={value}`" for name, value in results["spark_conf"].items())
     cores: int = results["machine"]["cores"]
@@ -69,7 +69,7 @@ def _cpu(ratio: float, wanted: float | None) -> tuple[str, str]:
 
 
 def _many_partitions(points: Mapping[str, Any]) -> list[str]:
-    """What more partitions cost ours beside the JVM sink."""
+    """Return what more partitions cost ours, compared with the JVM sink."""
     many, few, wanted = MANY_PARTITIONS
     if many not in points or few not in points:
         return []
@@ -82,13 +82,13 @@ def _many_partitions(points: Mapping[str, Any]) -> list[str]:
 
 
 def _marked(spread: Mapping[str, float], is_missed: bool) -> str:
-    """Bold where a target is missed."""
+    """Return the spread; bold if a target is missed."""
     text = f"{spread['median']:.2f} ({spread['min']:.2f} to {spread['max']:.2f})"
     return f"**{text}**" if is_missed else text
 
 
 def _seconds(points: Mapping[str, Any], cores: int) -> Iterator[list[str]]:
-    """Idle: what of all cores' time is neither Spark's, nor Python's, nor the broker's."""
+    """Yield the seconds; idle is the cores' time without Spark, Python and the broker."""
     for name, point in points.items():
         for sink in _SINKS:
             figures = point["seconds"][sink]

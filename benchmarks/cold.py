@@ -1,10 +1,10 @@
-"""The first job of a fresh session: new JVM, new Python workers, nothing compiled by any JIT.
+"""Measure the first job of a fresh session: new JVM, new Python workers, no compiled code.
 
     make wheel && python -m benchmarks.cold [--quick]
 
-Each run is a process of its own; the sinks take turns. The session's start, which is the same for
-all, is not counted. "ours, installed anew" is the first job of an installation from the wheel in
-dist/, made for that run.
+Each run is a process of its own; the sinks take turns. The session's start is not counted, because
+it is the same for all. The contender ``INSTALLED`` is the first job of a new installation from the
+wheel in dist/, which each run repeats.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 
 def first_job(sink: str, target: Target, rows_count: int) -> dict[str, Any]:
-    """In the child: seconds of the session's start and of its first job, and whose it was."""
+    """Run in the child: return seconds of the session's start and first job, and the package."""
     started = time.perf_counter()
     with harness.spark_session() as spark:
         frame = make_rows(spark, rows_count, _VALUE_BYTES)
@@ -50,7 +50,7 @@ def first_job(sink: str, target: Target, rows_count: int) -> dict[str, Any]:
 
 
 def run_child(contender: str, target: Target, topic: BenchTopic, rows_count: int) -> float:
-    """Seconds of the first job. Raises if the topic has not got every row once."""
+    """Return seconds of the first job. Raise RuntimeError unless the topic has every row once."""
     before = topic.end_offsets()
     sink = "ours" if contender == INSTALLED else contender
     given = json.dumps({"target": target._asdict(), "rows_count": rows_count})
@@ -80,7 +80,7 @@ def run_child(contender: str, target: Target, topic: BenchTopic, rows_count: int
 
 
 def _installed_in(folder: Path) -> Path:
-    """The package as in the wheel, with these benchmarks beside it."""
+    """Install the package from the wheel, with these benchmarks beside it."""
     (wheel,) = _ROOT.glob("dist/pykafka_sink-*.whl")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
     subprocess.run([*pip, "--target", str(folder), str(wheel)], check=True)
@@ -89,7 +89,7 @@ def _installed_in(folder: Path) -> Path:
 
 
 def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
-    """All turns, and the ratios to the JVM sink's time."""
+    """Run all turns; return their times and the ratios to the JVM sink's time."""
     settings = {**COMMON_SETTINGS, "compression.type": _CODEC}
     with LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka:
         topic = BenchTopic(kafka, _PARTITIONS)
@@ -115,7 +115,7 @@ def measure(rounds_count: int, rows_count: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Command line. ``--child`` is this program's own."""
+    """Run the command line. ``--child`` is for this program's own use."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one turn, a quarter of the rows")
     parser.add_argument("--rounds", type=int)

@@ -1,11 +1,11 @@
-"""Connections of one executor to a cluster: this sink beside Spark's own Kafka sink.
+"""Count the connections of one executor to a cluster: this sink and Spark's own Kafka sink.
 
     python -m benchmarks.connections
 
-A job with two task slots writes to a topic that all three brokers lead partitions of, with one
-address in the bootstrap list. Counted are the established TCP connections to the brokers that the
-operating system lists, when the job has ended, for the Python processes below Spark's JVM (this
-sink) and for the JVM (Spark's own). Both keep them for the next job.
+A job with two task slots writes to a topic whose partitions have leaders on all three brokers. The
+bootstrap list has one address. When the job has ended, the operating system lists the established
+TCP connections to the brokers. Those of the Python processes below Spark's JVM are this sink's,
+those of the JVM Spark's own. Both sinks keep their connections for the next job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START_MS = 300_000
 
 
 def connections_of(process: psutil.Process, ports: set[int]) -> int:
-    """Established ones to the ports of brokers."""
+    """Return the number of established connections to the ports of brokers."""
     return sum(
         connection.status == psutil.CONN_ESTABLISHED
         and bool(connection.raddr)
@@ -43,20 +43,20 @@ def count(
     processes: Sequence[psutil.Process],
     kafka: LocalKafka,
 ) -> list[int]:
-    """Of each process that has any, most first."""
+    """Return the connections of each process that has any, most first."""
     ports = {kafka.address(broker_id)[1] for broker_id in kafka.broker_ids}
     found = [connections_of(process, ports) for process in processes]
     return sorted((n for n in found if n), reverse=True)
 
 
 def target(kafka: LocalKafka, name: str) -> Target:
-    """A new topic, and one broker's address to begin with."""
+    """Create a topic; return its target, with one broker's address as bootstrap list."""
     kafka.create_topic(name, _PARTITIONS)
     return Target(kafka.bootstrap_servers.split(",", maxsplit=1)[0], name, {})
 
 
 def main() -> int:
-    """Command line: one line for each sink."""
+    """Run the command line: print one line for each sink."""
     counted: dict[str, list[int]] = {}
     with (
         LocalKafka(BROKERS, start_timeout_ms=_START_MS) as kafka,

@@ -1,12 +1,15 @@
-"""What it saves that workers are forked by ``spark_kafka_sink.spark.daemon``.
+"""Measure what forking workers from ``spark_kafka_sink.spark.daemon`` saves.
 
     python -m benchmarks.daemon [--rounds 5]
 
-In each round, with Spark's daemon and with the sink's, by turns: the first job of a session, with
-as many tasks as slots, which starts the daemon; the seconds of a task whose worker is a new process
-(``spark.python.worker.reuse=false``); and with workers that are kept, how much memory daemon and
-workers take: PSS shares what several processes have in common among them, USS is what a process
-has of its own, as Linux counts. A round before the first does not count.
+Spark's daemon and the sink's take turns in each round, which measures three figures:
+
+- the first job of a session, with as many tasks as slots; it starts the daemon;
+- the seconds of a task whose worker is a new process (``spark.python.worker.reuse=false``);
+- the memory of daemon and workers, if workers are kept. PSS divides shared memory among its
+  processes, USS is the memory of one process alone, as Linux counts.
+
+A round before the first is not counted.
 """
 
 from __future__ import annotations
@@ -31,14 +34,14 @@ _START_MS = 300_000
 
 
 def seconds_of(frame: Any, target: Target) -> float:
-    """Of one job."""
+    """Return the seconds of one job."""
     started = time.perf_counter()
     sinks.ours(frame, target)
     return time.perf_counter() - started
 
 
 def fresh_workers(daemon: str, target: Target) -> float:
-    """Seconds of a task in a new process, once the daemon is there. One task at a time."""
+    """Return the seconds of a task in a new process after the daemon's start, one at a time."""
     conf = {"spark.python.daemon.module": daemon, "spark.python.worker.reuse": "false"}
     with harness.spark_session(1, **conf) as spark:
         frame = make_rows(spark, _ROWS, _VALUE_BYTES, "short").repartition(FRESH_TASKS).cache()
@@ -48,7 +51,7 @@ def fresh_workers(daemon: str, target: Target) -> float:
 
 
 def kept_workers(daemon: str, target: Target) -> dict[str, float]:
-    """The first job, and MiB after a second one, of all workers and the daemon."""
+    """Return the first job's seconds, and MiB of workers and daemon after a second job."""
     with harness.spark_session(SLOTS, **{"spark.python.daemon.module": daemon}) as spark:
         frame = make_rows(spark, _ROWS, _VALUE_BYTES, "short").repartition(SLOTS).cache()
         frame.count()
@@ -57,7 +60,7 @@ def kept_workers(daemon: str, target: Target) -> dict[str, float]:
         processes = SparkProcesses(spark)
         below = [p for p in processes.python() if daemon in p.cmdline()]
         workers = [p for p in below if p.ppid() != processes.jvm.pid]
-        # A worker that planned has its own daemon, Spark's: the tasks' workers are the larger ones.
+        # A planning worker has Spark's own daemon; the tasks' workers are the larger ones.
         workers = sorted(workers, key=lambda p: p.memory_info().rss)[-SLOTS:]
         parents = {p.ppid() for p in workers}
         forking = [p for p in below if p.pid in parents]
@@ -67,7 +70,7 @@ def kept_workers(daemon: str, target: Target) -> dict[str, float]:
 
 
 def main() -> int:
-    """Command line: one line for each measurement, medians at the end."""
+    """Run the command line: print one line for each measurement, and medians at the end."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     rounds: list[dict[str, dict[str, float]]] = []

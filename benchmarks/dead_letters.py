@@ -1,9 +1,9 @@
-"""What dead letters cost where every row is in order: a task with ``errors.tolerance=all``, and one
-without, in turn, by the same producer into the same topic.
+"""Measure the cost of dead letters if every row is valid: ``errors.tolerance=all`` on and off.
 
-python -m benchmarks.dead_letters            # about 2 minutes, on a machine that does nothing else
+python -m benchmarks.dead_letters            # about 2 minutes, on an otherwise idle machine
 
-CPU time is of this process alone, both threads of the producer; elapsed time has the broker in it.
+Tasks of both kinds take turns, with the same producer and the same topic. CPU time is of this
+process alone, of both threads of the producer; elapsed time includes the broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BATCHES = 10
 VALUE_BYTES = 100
 WARM_UP_PAIRS = 5
 RULES = RowRules(max_message_bytes=1_048_588, needs_key=True)
-"""As the driver finds out of a topic, so that all checks are made."""
+"""Rules as the driver finds them for a topic, so that tasks make all checks."""
 
 Measured = tuple[float, float]
 """CPU and elapsed seconds."""
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _tasks(servers: str, codec: str) -> tuple[Callable[[], Measured], Callable[[], Measured]]:
-    """A task with a tolerance, and one without."""
+    """Return a task with a tolerance, and one without."""
     common = {"kafka.bootstrap.servers": servers, "topic": TOPIC, "kafka.compression.type": codec}
     tolerant = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
     rows = _rows()
@@ -86,7 +86,7 @@ def _run(rows: list[ArrowBatch], options: SinkOptions) -> Measured:
 def _measured(
     on: Callable[[], Measured], off: Callable[[], Measured], count: int
 ) -> list[tuple[Measured, Measured]]:
-    """Pairs (on, off), each of which begins with the other one of the two than the pair before."""
+    """Return pairs (on, off); the two take turns in starting a pair."""
     pairs = []
     for number in range(WARM_UP_PAIRS + count):
         if number % 2:

@@ -1,4 +1,4 @@
-"""A Python data source that takes Arrow batches and drops them: what Spark's API alone costs.
+"""A Python data source that drops its Arrow batches, and so measures Spark's API alone.
 
 No sink in Python can be faster. Spark's driver-side processes and its workers import this module,
 so it imports nothing else.
@@ -25,14 +25,14 @@ REPORT_OPTION = "report.path"
 
 @dataclass
 class Taken(WriterCommitMessage):
-    """What one task was given."""
+    """The rows and the largest Arrow batch of one task."""
 
     rows: int = 0
     largest_arrow_batch_bytes: int = 0
 
 
 class EmptyWriter(DataSourceArrowWriter):
-    """Writes nothing. With ``report.path``, commit says there what the tasks were given."""
+    """Writes nothing. If ``report.path`` is set, commit reports there what the tasks received."""
 
     def __init__(self, report_path: str | None) -> None:
         self._report_path = report_path
@@ -48,7 +48,7 @@ class EmptyWriter(DataSourceArrowWriter):
         return taken
 
     def commit(self, messages: Iterable[Any]) -> None:
-        """Called on the driver."""
+        """Write the report, on the driver."""
         if self._report_path is not None:
             report = {
                 "rows": sum(taken.rows for taken in messages),
@@ -65,7 +65,7 @@ class EmptyStreamWriter(DataSourceStreamArrowWriter):
         return EmptyWriter(None).write(iterator)
 
     def commit(self, messages: Iterable[Any], batchId: int) -> None:  # noqa: N803
-        """Called on the driver."""
+        """Do nothing, on the driver."""
 
 
 class EmptySink(DataSource):
@@ -73,13 +73,13 @@ class EmptySink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to ``format()``."""
+        """Return the name for ``format()``."""
         return NAME
 
     def writer(self, schema: Any, overwrite: bool) -> EmptyWriter:
-        """For batch writes."""
+        """Return the writer for batch writes."""
         return EmptyWriter(self.options.get(REPORT_OPTION))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> EmptyStreamWriter:  # noqa: N802
-        """For streams."""
+        """Return the writer for streams."""
         return EmptyStreamWriter()

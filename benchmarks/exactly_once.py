@@ -1,11 +1,12 @@
-"""What exactly-once delivery costs: throughput, the commit of a micro-batch, producer ids.
+"""Measure the cost of exactly-once delivery: throughput, commit time, producer ids.
 
     python -m benchmarks.exactly_once [--only throughput commit ids] [--quick]
 
-throughput: jobs that write the same rows at least once and exactly once in turn; the ratio of the
-two of a turn. commit: micro-batches of 8 tasks; what the sink says its commit took (``commit_ms``),
-and what Spark says the whole of ``addBatch`` took, in turn with at-least-once. ids: what the broker
-remembers of producers, and what transactional ids there are, over many micro-batches.
+- throughput: jobs write the same rows at least once and exactly once, in turn; the result is the
+  ratio of each turn.
+- commit: micro-batches of 8 tasks, in turn with at-least-once. The results are the sink's time of
+  its commit (``commit_ms``), and Spark's time of the whole ``addBatch``.
+- ids: the broker's producer states and the transactional ids, over many micro-batches.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _NAME = "exactly_once"
 
 
 def options_of(guarantee: str, kafka: LocalKafka, topic: str) -> dict[str, str]:
-    """The sink's. The prefix is the topic's name."""
+    """Return the sink's options. The prefix of transactional ids is the topic's name."""
     options = sinks.Target(kafka.bootstrap_servers, topic, _SETTINGS).options()
     options.update({"delivery.guarantee": guarantee, "metrics.log": "false"})
     if guarantee == EXACTLY_ONCE:
@@ -59,7 +60,7 @@ def options_of(guarantee: str, kafka: LocalKafka, topic: str) -> dict[str, str]:
 
 
 class Job:
-    """Writes the same rows again and again under one guarantee, to a topic of its own."""
+    """Writes the same rows again and again with one guarantee, to its own topic."""
 
     def __init__(self, guarantee: str, kafka: LocalKafka, frame: DataFrame, rows: int) -> None:
         self._topic = BenchTopic(kafka, _PARTITIONS)
@@ -70,7 +71,7 @@ class Job:
         self._markers = _TASKS * _PARTITIONS if guarantee == EXACTLY_ONCE else 0
 
     def seconds(self) -> float:
-        """Time of one job. Raises if the topic has not got every row."""
+        """Return the time of one job. Raise RuntimeError unless the topic has got every row."""
         before = self._topic.end_offsets()
         started = time.perf_counter()
         writer = self._frame.write.format(sinks.OURS_FORMAT).mode("append")
@@ -84,7 +85,7 @@ class Job:
 
 
 def throughput(rows: int, pairs: int) -> dict[str, Any]:
-    """Elapsed time at-least-once over exactly-once: the throughput that is left."""
+    """Measure elapsed time at-least-once over exactly-once: the throughput that remains."""
     with (
         LocalKafka(heap="1g", server_properties=SERVER_PROPERTIES) as kafka,
         harness.spark_session() as spark,
@@ -93,7 +94,7 @@ def throughput(rows: int, pairs: int) -> dict[str, Any]:
         jobs = {guarantee: Job(guarantee, kafka, frame, rows) for guarantee in GUARANTEES}
         turns = []
         for turn in range(pairs + 1):
-            # Another one goes first in each turn.
+            # The guarantees take turns in going first.
             order = GUARANTEES if turn % 2 else GUARANTEES[::-1]
             seconds = {guarantee: jobs[guarantee].seconds() for guarantee in order}
             print(json.dumps({name: round(s, 2) for name, s in seconds.items()}), flush=True)
@@ -118,9 +119,9 @@ def run_query(
     micro_batches: int,
     look: Callable[[int], None] = lambda batch_id: None,
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """A query of so many micro-batches; the sink's lines of commits, and ms of ``addBatch``.
+    """Run a query of so many micro-batches; return commit lines and ms of each ``addBatch``.
 
-    look: called with the number of micro-batches so far, now and then
+    look: called regularly with the number of micro-batches so far
     """
     rows = spark.readStream.format("rate-micro-batch").option("numPartitions", str(tasks))
     frame = rows.option("rowsPerBatch", str(tasks * _ROWS_PER_TASK)).load()
@@ -147,17 +148,17 @@ def run_query(
         finally:
             query.stop()
         lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    # The last micro-batch is interrupted by the end of the query.
+    # The end of the query interrupts the last micro-batch.
     lines = [line for line in lines if line["event"] == "commit"]
     return lines, [took[batch_id] for batch_id in sorted(took)]
 
 
 def commit(rounds: int, micro_batches: int) -> dict[str, Any]:
-    """Three brokers, 8 tasks: commit_ms, and what exactly-once adds to a micro-batch."""
+    """Measure commit_ms, and what exactly-once adds to a micro-batch: 3 brokers, 8 tasks."""
     commits: list[float] = []
     added: dict[str, list[float]] = {guarantee: [] for guarantee in GUARANTEES}
     with LocalKafka(_COMMIT_BROKERS) as kafka, harness.spark_session() as spark:
-        # The first turn warms up the JVM, and does not count.
+        # The first turn warms up the JVM, and is not counted.
         for turn in range(rounds + 1):
             for guarantee in GUARANTEES if turn % 2 else GUARANTEES[::-1]:
                 topic = BenchTopic(kafka, _PARTITIONS).name
@@ -185,7 +186,7 @@ def commit(rounds: int, micro_batches: int) -> dict[str, Any]:
 
 
 def ids(micro_batches: int) -> dict[str, Any]:
-    """Producer ids in one partition, and transactional ids, every tenth of the way."""
+    """Count producer ids in one partition and transactional ids, ten times over the run."""
     seen: list[dict[str, int]] = []
     with LocalKafka() as kafka, harness.spark_session() as spark:
         topic = BenchTopic(kafka, 1).name
@@ -201,7 +202,7 @@ def ids(micro_batches: int) -> dict[str, Any]:
 
 
 def _known_ids(kafka: LocalKafka, topic: str) -> dict[str, int]:
-    """As Kafka's own tool tells."""
+    """Return the ids that Kafka's own tool lists."""
     tool = ("TransactionsCommand", "--bootstrap-server", kafka.bootstrap_servers)
     producers = kafka.run_tool(
         *tool, "describe-producers", "--topic", topic, "--partition", "0"
@@ -217,13 +218,13 @@ def _known_ids(kafka: LocalKafka, topic: str) -> dict[str, int]:
 
 
 def wrong(results: dict[str, Any]) -> list[str]:
-    """What is worse than it may be."""
+    """Return the missed targets."""
     verdicts = exactly_once_verdicts(results)
     return [f"{v.what}: {v.measured}, wanted {v.wanted}" for v in verdicts if v.reached is False]
 
 
 def main() -> int:
-    """Command line; 1 if something is worse than it may be."""
+    """Run the command line; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=["throughput", "commit", "ids"])
     parser.add_argument("--quick", action="store_true", help="small, and kept apart")

@@ -1,7 +1,8 @@
-"""``python -m benchmarks.formats``: what writing typed rows costs, in CPU time of one process.
+"""``python -m benchmarks.formats``: CPU time of one process for writing typed rows.
 
-For each format the flights (19 columns), and ten columns of each type alone: nanoseconds a field,
-with its name where the format has names, and gigabytes a second of strings.
+Each format writes the flights (19 columns), and ten columns of each type alone. The figures are
+nanoseconds per field, including its name if the format has names, and gigabytes per second of
+strings.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ _TYPES = {
 
 
 class Messages:
-    """Of proto3, for columns of an Arrow schema."""
+    """Proto3 messages for the columns of an Arrow schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._messages = [ProtobufMessage("google.protobuf.Timestamp", ())]
@@ -129,7 +130,7 @@ class Messages:
 
 
 def cpu_ns(job: Callable[[], Any]) -> int:
-    """The least of several runs, one at a time."""
+    """Return the CPU time of the fastest of several runs, one at a time."""
     found = []
     for _ in range(REPEATS):
         started = time.process_time_ns()

@@ -1,4 +1,4 @@
-"""What every benchmark needs: a Spark session that has all sinks, and results that are kept."""
+"""Shared parts of the benchmarks: a Spark session with all sinks, and stored results."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _is_jvm_started = False
 def spark_session(
     cores: int = 2, more_jars: tuple[str, ...] = (), **conf: str
 ) -> Iterator[SparkSession]:
-    """A session that has Spark's JVM Kafka sink as well. ``conf`` holds for it alone.
+    """Yield a session that also has Spark's JVM Kafka sink. ``conf`` is for this session only.
 
-    more_jars: as Maven names them, besides those of the sink
+    more_jars: further jars, by Maven coordinates
     """
     global _is_jvm_started
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if conf and not _is_jvm_started:
-        # What the first session is given becomes the JVM's own, for all that follow.
+        # The first session's settings become the JVM's own, for all later sessions.
         _builder(cores, more_jars).getOrCreate().stop()
     _is_jvm_started = True
     builder = _builder(cores, more_jars)
@@ -72,7 +72,7 @@ def _builder(cores: int, more_jars: tuple[str, ...]) -> Any:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on. Nothing that names a host or a folder."""
+    """Describe the machine of the figures, without names of hosts or folders."""
     return {
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
@@ -81,14 +81,14 @@ def machine() -> dict[str, Any]:
         "java": java_major_version(find_java()),
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in _PACKAGES},
-        # Spark imports it into every worker, if it is there.
+        # Spark imports pandas into every worker, if it is installed.
         "pandas": metadata.version("pandas") if importlib.util.find_spec("pandas") else None,
         "jvm sink": [jar.split(":", 1)[1] for jar in JVM_SINK],
     }
 
 
 def _processor() -> str:
-    """The model as Linux calls it; elsewhere the architecture."""
+    """Return Linux' name of the model; elsewhere the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
@@ -107,6 +107,6 @@ def save(name: str, result: Mapping[str, Any]) -> Path:
 
 
 def load(name: str) -> dict[str, Any]:
-    """What ``save`` wrote; empty if there is nothing."""
+    """Return what ``save`` wrote; empty if the file does not exist."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

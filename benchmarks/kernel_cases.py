@@ -1,6 +1,6 @@
-"""What the kernels are measured on: Arrow batches as Spark hands them over, and each stage.
+"""Inputs and stages of the kernel benchmarks: Arrow batches as Spark passes them on.
 
-Eight Arrow batches of 10,000 rows in turn, so that neither source nor destination stays in the
+Eight Arrow batches of 10,000 rows take turns, so that neither source nor destination stays in the
 processor's innermost caches, as in a task.
 """
 
@@ -24,7 +24,7 @@ from spark_kafka_sink.record.compiled.records import MURMUR2, Topics, assign_slo
 from spark_kafka_sink.record.compression import CODEC_IDS, create_compressor
 from spark_kafka_sink.record.kernels import compiler
 
-# What numba is to compile here has to call what numba has compiled.
+# numba's code here has to call code that numba has compiled.
 compiler.compile_helpers()
 from spark_kafka_sink.record.kernels.encoding import (  # noqa: E402
     bytes_address,
@@ -41,7 +41,7 @@ _ROWS = 10_000
 _PARTITIONS = 6
 _PAGE_BYTES = 32768
 _BUFFER_MEMORY = 64 << 20
-# What a batch of 128 KiB holds before compression, at the most.
+# Most bytes of a batch of 128 KiB before compression.
 _LIMIT_BYTES = 1 << 20
 _PIECE_BYTES = 256 << 10
 _TIMESTAMP_MS = 1_700_000_000_000
@@ -50,7 +50,7 @@ _HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())
 
 @numba.njit(nogil=True)
 def encode_rows(rows_count: int, columns: Any, address: int) -> int:
-    """Encoding alone: all rows as records of one batch, one after the other."""
+    """Encode all rows as records of one batch, one after the other."""
     start = address
     for row in range(rows_count):
         key_length = bytes_length(columns.key, row)
@@ -72,7 +72,7 @@ def encode_rows(rows_count: int, columns: Any, address: int) -> int:
 
 @numba.njit(nogil=True)
 def hash_rows(rows_count: int, key: Any) -> int:
-    """murmur2 alone. The sum keeps the compiler from leaving it out."""
+    """Hash all keys with murmur2. The sum keeps the compiler from removing the calls."""
     total = np.uint32(0)
     for row in range(rows_count):
         total += murmur2(bytes_address(key, row), bytes_length(key, row))
@@ -80,7 +80,7 @@ def hash_rows(rows_count: int, key: Any) -> int:
 
 
 class Case:
-    """Rows of one kind, and the stages that they go through."""
+    """Rows of one kind, and the stages that process them."""
 
     def __init__(
         self, name: str, value_bytes: int, key_bytes: int = 0, headers: bool = False
@@ -104,13 +104,13 @@ class Case:
         self._pool = BufferPool(_BUFFER_MEMORY, _PAGE_BYTES)
         self._open_batches = OpenBatches(self._pool)
         self._open_batches.add_slots("t", _PARTITIONS, _LIMIT_BYTES)
-        # Addresses of what memcpy copies, and where to: mapped before anything is measured.
+        # Sources and target of memcpy, mapped before any measurement.
         self._sources = [_payload(arrow_batch) for arrow_batch in self._arrow_batches]
         payload_bytes = sum(len(source) for source in self._sources)
         self._flat = np.zeros(payload_bytes + 64 * self.rows_count, np.uint8)
 
     def stages(self) -> dict[str, Callable[[], object]]:
-        """By name; each goes over all Arrow batches."""
+        """Return the stages by name; each processes all Arrow batches."""
         stages: dict[str, Callable[[], object]] = {
             "memcpy": self.memcpy,
             "size": self.size,
@@ -126,7 +126,7 @@ class Case:
     # --- stages --------------------------------------------------------------------------------
 
     def memcpy(self) -> None:
-        """Keys, values and headers, Arrow batch by Arrow batch."""
+        """Copy keys, values and headers, Arrow batch by Arrow batch."""
         at = 0
         for source in self._sources:
             np.copyto(self._flat[at : at + len(source)], source)
@@ -145,20 +145,20 @@ class Case:
             self._assign(records, slots)
 
     def encode(self) -> int:
-        """Returns the bytes it has written."""
+        """Encode all rows; return the bytes written."""
         address = first = self._flat.ctypes.data
         for records in self._records:
             address += encode_rows(records.rows_count, records.columns, address)
         return address - first
 
     def append(self) -> None:
-        """Rows that ``group`` has assigned, into the open batches of six partitions."""
+        """Append the rows that ``group`` has assigned to the open batches of six partitions."""
         for records, slots in zip(self._records, self._slots, strict=True):
             self._append(records, slots)
         self._take_all_out()
 
     def whole(self) -> None:
-        """Everything from the Arrow batch to open batches."""
+        """Run all steps from Arrow batches to open batches."""
         for arrow_batch in self._arrow_batches:
             records = self._view(arrow_batch)
             largest_record(records.rows_count, records.columns)
@@ -167,7 +167,7 @@ class Case:
             self._append(records, slots)
         self._take_all_out()
 
-    # --- how -----------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
     def _view(self, arrow_batch: Any) -> ArrowRecords:
         return arrow_records(arrow_batch, self._plan, _TIMESTAMP_MS)
@@ -191,7 +191,7 @@ class Case:
                 self._open_batches.fill_reserve(max(stop.pages_needed, 32))
 
     def _take_out(self, slot: int) -> None:
-        """Drop a batch, as if it had been sent."""
+        """Drop a batch, as if it was sent."""
         self._pool.give_back(self._pool.chain(self._open_batches.detach(slot).first_page))
 
     def _take_all_out(self) -> None:
@@ -201,7 +201,7 @@ class Case:
 
 
 class CodecCase:
-    """The codecs, on the records of another case: what they cost before anything else does."""
+    """The codecs alone, on the records of another case."""
 
     def __init__(self, case: Case) -> None:
         self.name = f"{case.name} codec"
@@ -212,7 +212,7 @@ class CodecCase:
         self._copy = np.zeros_like(self._records)
 
     def stages(self) -> dict[str, Callable[[], object]]:
-        """memcpy of the records, and each codec."""
+        """Return memcpy of the records, and each codec."""
         stages: dict[str, Callable[[], object]] = {
             "memcpy": lambda: np.copyto(self._copy, self._records)
         }
@@ -230,7 +230,7 @@ def _compress(compress: Callable[[Any], object], records: memoryview) -> None:
 
 
 def _arrow_batch(rng: random.Random, value_bytes: int, key_bytes: int, headers: bool) -> Any:
-    """Values like those of :mod:`benchmarks.rows`: half text that repeats, half that does not."""
+    """Return values like those of :mod:`benchmarks.rows`: half repeating text, half random."""
     half = value_bytes // 2
     text = (b'"status":"delivered","city":"Springfield","carrier":"UA",' * (half // 50 + 1))[:half]
     rest = value_bytes - half
@@ -247,7 +247,7 @@ def _arrow_batch(rng: random.Random, value_bytes: int, key_bytes: int, headers: 
 
 
 def _payload(arrow_batch: Any) -> Any:
-    """All bytes of keys, values and headers, behind each other."""
+    """Return all bytes of keys, values and headers, one after the other."""
     parts = []
     for name in arrow_batch.schema.names:
         column = arrow_batch.column(name)
@@ -260,7 +260,7 @@ def _payload(arrow_batch: Any) -> Any:
 
 
 def make_cases() -> list[Any]:
-    """What is measured."""
+    """Return the cases to measure."""
     plain = Case("100B", 100)
     return [
         plain,

@@ -1,10 +1,10 @@
-"""Nanoseconds per row of each kernel, beside memcpy of the same bytes.
+"""Measure nanoseconds per row of each kernel, and its ratio to memcpy of the same bytes.
 
     python -m benchmarks.kernels            measures, and stores benchmarks/results/kernels.json
     python -m benchmarks.kernels --check    fails if a ratio to memcpy is more than 30 % worse
 
-Nanoseconds depend on the machine, their ratio to memcpy much less. All stages take turns, and the
-fastest of many turns counts: whatever else the machine does can only make it slower.
+Nanoseconds depend on the machine, their ratio to memcpy much less. All stages take turns. The
+fastest of many turns counts, because other load of the machine can only make a stage slower.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Stages = dict[str, dict[str, float]]
 
 
 def stages_of(case: Case) -> dict[str, tuple[str, Callable[[], object]]]:
-    """Stages by full name, each with the name of the memcpy it is compared with."""
+    """Return stages by full name, each with the name of its memcpy for comparison."""
     memcpy = f"{case.name} memcpy"
     return {f"{case.name} {name}": (memcpy, run) for name, run in case.stages().items()}
 
 
 def measure(repeats: int = _REPEATS) -> Stages:
-    """Every stage of every case: ns per row, and how many times memcpy's that is."""
+    """Measure every stage of every case: ns per row, and the ratio to memcpy."""
     measured: Stages = {}
     for case in make_cases():
         stages = stages_of(case)
@@ -40,7 +40,7 @@ def measure(repeats: int = _REPEATS) -> Stages:
             for name, (_, run) in stages.items():
                 started = time.perf_counter_ns()
                 run()
-                if turn:  # the first one compiles and warms up
+                if turn:  # the first turn compiles and warms up
                     took[name].append(time.perf_counter_ns() - started)
         fastest = {name: min(times) / case.rows_count for name, times in took.items()}
         for name, (memcpy, _) in stages.items():
@@ -53,7 +53,7 @@ def measure(repeats: int = _REPEATS) -> Stages:
 
 
 def worse(stages: Stages, baseline: Stages) -> list[str]:
-    """Stages that take more of memcpy's time than they did, by more than is allowed."""
+    """Return stages whose ratio to memcpy is worse than the baseline's, beyond the tolerance."""
     return [
         f"{name}: {stage['times_memcpy']:.2f} × memcpy, was {baseline[name]['times_memcpy']:.2f}"
         for name, stage in stages.items()
@@ -62,7 +62,7 @@ def worse(stages: Stages, baseline: Stages) -> list[str]:
 
 
 def check(baseline: Stages) -> int:
-    """0 if no stage is worse. One that is worse is measured again: others may be the reason."""
+    """Return 0 if no stage is worse. Measure a worse stage again, because of other load."""
     best: Stages = {}
     for _ in range(_ATTEMPTS):
         for name, stage in measure().items():
@@ -77,13 +77,13 @@ def check(baseline: Stages) -> int:
 
 
 def show(stages: Mapping[str, Mapping[str, float]]) -> None:
-    """A table for the terminal."""
+    """Print a table for the terminal."""
     for name, stage in stages.items():
         print(f"{name:24} {stage['ns_per_row']:8.1f} ns/row {stage['times_memcpy']:7.2f} × memcpy")
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare with the stored baseline")
     arguments = parser.parse_args()

@@ -1,10 +1,10 @@
-"""Micro-batches of one row with a trigger of 1 s: how long ``addBatch`` takes.
+"""Measure ``addBatch`` of micro-batches of one row with a trigger of 1 s.
 
     python -m benchmarks.latency [--quick]
 
 Queries of the three sinks take turns. The first micro-batches of each query, which start workers
-and connections, are left out. ``addBatch`` is what Spark itself reports in StreamingQueryProgress:
-planning the write, running its task, committing it.
+and connections, are omitted. Spark itself reports ``addBatch`` in StreamingQueryProgress: planning
+the write, running its task, committing it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def micro_batches(
     count: int,
     more: Mapping[str, str] = MappingProxyType({}),
 ) -> list[dict[str, int]]:
-    """Milliseconds by phase of ``count`` micro-batches, after those that do not count.
+    """Return ms by phase of ``count`` micro-batches, after the warm-up.
 
     more: options for ours alone
     """
@@ -64,7 +64,7 @@ def micro_batches(
 
 
 def _await_progress(query: Any, count: int) -> list[Any]:
-    """The first ``count`` reports of micro-batches that had a row."""
+    """Return the first ``count`` reports of micro-batches that had a row."""
     deadline = time.monotonic() + _TIMEOUT_S
     while time.monotonic() < deadline:
         found = [progress for progress in query.recentProgress if progress.numInputRows]
@@ -77,14 +77,14 @@ def _await_progress(query: Any, count: int) -> list[Any]:
 
 
 def p99(values: Sequence[float]) -> float:
-    """The 99th percentile: with fewer than a hundred values, nearly the largest."""
+    """Return the 99th percentile; with fewer than a hundred values, nearly the largest."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[98]
 
 
 def summarize(rounds: list[dict[str, list[dict[str, int]]]]) -> dict[str, Any]:
-    """p50 and p99 by sink over all rounds, and ours against each other, round by round."""
+    """Return p50 and p99 by sink over all rounds, and differences to ours, round by round."""
     phases = {
         sink: {
             phase: {"p50": statistics.median(values), "p99": round(p99(values), 1)}
@@ -105,7 +105,7 @@ def _p50(batches: list[dict[str, int]]) -> float:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="1 round of 6 micro-batches")
     parser.add_argument("--rounds", type=int)

@@ -1,4 +1,4 @@
-"""What bounds every sink: copying the bytes once, and the codec. Outside Spark, on one core."""
+"""The limits of every sink: one copy of the bytes, and the codec, outside Spark on one core."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pyspark.sql import DataFrame
 from spark_kafka_sink.record.compression import create_compressor
 
 _SAMPLE_BYTES = 8 << 20
-# About what a batch of 128 KiB holds before compression.
+# About the size of a batch of 128 KiB before compression.
 _PIECE_BYTES = 256 << 10
 _REPEATS = 3
 
 
 def sample_of(frame: DataFrame, row_bytes: int) -> tuple[int, bytes]:
-    """(rows, their values, one after the other) of the frame's beginning, about 8 MB."""
+    """Return (rows, their joined values) of the frame's beginning, about 8 MB."""
     rows = max(1, _SAMPLE_BYTES // row_bytes)
     values = frame.select("value").limit(rows).toArrow().column("value").to_pylist()
     return len(values), b"".join(values)
 
 
 def limits_of(frame: DataFrame, row_bytes: int, rows_count: int, codec: str) -> dict[str, float]:
-    """Seconds that all rows would take on one core."""
+    """Return the seconds that all rows would take on one core."""
     sample_rows, data = sample_of(frame, row_bytes)
     times = rows_count / sample_rows
     return {
@@ -34,14 +34,14 @@ def limits_of(frame: DataFrame, row_bytes: int, rows_count: int, codec: str) -> 
 
 
 def memcpy_s(data: bytes) -> float:
-    """Copying ``data`` once into memory that is mapped already."""
+    """Return the seconds of one copy of ``data`` into mapped memory."""
     source = np.frombuffer(data, np.uint8)
     target = np.zeros_like(source)
     return _best(lambda: np.copyto(target, source))
 
 
 def codec_s(data: bytes, codec: str) -> float:
-    """Compressing ``data`` piece by piece."""
+    """Return the seconds of compressing ``data`` piece by piece."""
     compressor = create_compressor(codec, None)
     if compressor is None:
         return 0.0

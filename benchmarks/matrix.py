@@ -1,8 +1,8 @@
-"""The matrix: every point's contenders in turn, A B C A B C …, in a session of the point's own.
+"""Run the matrix: every point's contenders in turn, A B C A B C …, in the point's own session.
 
     python -m benchmarks.matrix [--quick] [--pairs 7] [--only 100B-lz4 …] [--resume]
 
-Writes benchmarks/results/matrix.json after each point, so it may be cut off and resumed.
+Writes benchmarks/results/matrix.json after each point, so a run may be interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FULL_PAIRS = 7
 
 
 def largest_arrow_batch(frame: DataFrame) -> int:
-    """Bytes of the largest Arrow batch that a task is given."""
+    """Return the bytes of the largest Arrow batch of a task."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
         sinks.empty(frame, report_path=str(report))
@@ -46,7 +46,7 @@ def largest_arrow_batch(frame: DataFrame) -> int:
 def make_contenders(
     kafka: LocalKafka, frame: DataFrame, point: Point, rows_count: int
 ) -> tuple[list[Any], list[BenchTopic]]:
-    """Each contender with a topic of its own. The topics are the caller's to delete."""
+    """Return each contender with its own topic. The caller deletes the topics."""
     contenders: list[Any] = []
     topics = []
     row_bytes = point.value_bytes + KEY_BYTES[point.key]
@@ -70,7 +70,7 @@ def make_contenders(
 def measure_point(
     kafka: LocalKafka, spark: SparkSession, point: Point, pairs: int, scale: float
 ) -> dict[str, Any]:
-    """All rounds of a point, and what they come to."""
+    """Run all rounds of a point; return their summary."""
     rows_count = point.rows_count(scale)
     frame = make_rows(spark, rows_count, point.value_bytes, point.key, point.headers)
     row_bytes = point.value_bytes + KEY_BYTES[point.key]
@@ -95,7 +95,7 @@ def measure_point(
 
 
 def _line(name: str, result: dict[str, Any]) -> str:
-    """Progress for whoever waits."""
+    """Return a line of progress."""
     ratios = (
         f"{other} / ours {ratio['elapsed']['median']:.2f}"
         for other, ratio in result["ratios"].items()
@@ -104,7 +104,7 @@ def _line(name: str, result: dict[str, Any]) -> str:
 
 
 def select(quick: bool, only: Sequence[str]) -> list[Point]:
-    """The points whose name is like one of ``only`` (shell patterns), if given."""
+    """Return the points whose name matches one of ``only`` (shell patterns), if given."""
     points = [point for point in POINTS if not quick or point.name in QUICK]
     return [p for p in points if not only or any(fnmatchcase(p.name, like) for like in only)]
 
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few points, few rows, 3 pairs")
     parser.add_argument("--pairs", type=int, help="measured pairs per point")

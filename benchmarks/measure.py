@@ -1,7 +1,7 @@
-"""One run, measured: elapsed time, CPU of Spark and Python, memory of a worker, broker's bytes.
+"""Measure one run: elapsed time, CPU of Spark and Python, worker's memory, broker's bytes.
 
-CPU is that of Spark's JVM and of the Python processes below it; the broker and this process, which
-measures, are left out. Workers outlive their tasks, so none ends between the two readings.
+CPU is that of Spark's JVM and of the Python processes below it, without the broker and this
+measuring process. Workers outlive their tasks, so none ends between the two readings.
 
 Memory is the operating system's own high-water mark (Linux: ``VmHWM``, reset before each run),
 which no sampling can miss; elsewhere it is the size after the run.
@@ -32,9 +32,9 @@ _IDLE_S = 0.015
 
 @dataclass(frozen=True)
 class Run:
-    """One job. ``records`` and ``broker_bytes``: what the broker says it has got.
+    """Figures of one job. The broker reports ``records`` and ``broker_bytes``.
 
-    broker_cpu_s: not the sink's, but where all share the cores, it takes its part of the time
+    broker_cpu_s: not the sink's, but the broker may take its time from the shared cores
     """
 
     elapsed_s: float
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def cpu_s(self) -> float:
-        """Of Spark and Python together."""
+        """Return the CPU seconds of Spark and Python together."""
         return self.jvm_cpu_s + self.python_cpu_s
 
 
@@ -59,39 +59,39 @@ class SparkProcesses:
         self._jvm = psutil.Process(gateway.proc.pid)
 
     def python(self) -> list[psutil.Process]:
-        """Spark's daemons and workers."""
+        """Return Spark's daemons and workers."""
         return self._jvm.children(recursive=True)
 
     @property
     def jvm(self) -> psutil.Process:
-        """Spark's driver, and in local mode its executor."""
+        """Return the process of Spark's driver, in local mode also its executor."""
         return self._jvm
 
     def cpu_s(self) -> tuple[float, dict[int, float]]:
-        """(seconds of the JVM, seconds of each Python process by its id)."""
+        """Return (seconds of the JVM, seconds of each Python process by its id)."""
         return cpu_seconds(self._jvm), {
             process.pid: cpu_seconds(process) for process in self.python()
         }
 
     def reset_peaks(self) -> None:
-        """Count the high-water marks of memory from now on."""
+        """Reset the high-water marks of memory."""
         for process in self.python():
             try:
                 Path(f"/proc/{process.pid}/clear_refs").write_text(_RESET_PEAK, encoding="ascii")
-            except OSError:  # not Linux, or gone
+            except OSError:  # not Linux, or the process has ended
                 continue
 
     def peak_mib(self, process_ids: Container[int] | None = None) -> float:
-        """Highest mark of any Python process, or of one of ``process_ids``."""
+        """Return the highest mark of any Python process, or of any in ``process_ids``."""
         asked = (p for p in self.python() if process_ids is None or p.pid in process_ids)
         return max((_peak_mib(process) for process in asked), default=0.0)
 
 
 def touch_memory(size: int) -> None:
-    """Use ``size`` bytes of memory and give them back to the operating system.
+    """Use ``size`` bytes of memory and return them to the operating system.
 
-    A virtual machine may hand free memory back to its host, and who uses a page first then pays for
-    getting it again: 0.5 to 2 s per GB. Without this the sink pays that has more memory on its way.
+    A virtual machine may return free memory to its host. The first process to use such a page again
+    pays for it: 0.5 to 2 s per GB. Without this, the sink that uses more memory would pay.
     """
     with mmap.mmap(-1, size) as memory:
         for place in range(0, size, mmap.PAGESIZE):
@@ -99,7 +99,7 @@ def touch_memory(size: int) -> None:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """User and system time since the process began; 0 for one that is gone."""
+    """Return user and system time since the process began; 0 if the process has ended."""
     try:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
@@ -122,9 +122,9 @@ def _peak_mib(process: psutil.Process) -> float:
 
 @dataclass
 class Contender:
-    """A sink with a topic of its own, ready to write the same rows again and again.
+    """A sink with its own topic, which writes the same rows again and again.
 
-    write: in place of the one of ``sinks.SINKS`` that has this name
+    write: replaces the function of this name in ``sinks.SINKS``
     """
 
     name: str
@@ -139,7 +139,7 @@ class Contender:
         self._processes = SparkProcesses(self.frame.sparkSession)
 
     def run(self) -> Run:
-        """One job. Raises if the topic has not got every row once."""
+        """Run one job. Raise RuntimeError unless the topic has got every row once."""
         touch_memory(_TOUCHED_BYTES)
         before = self.topic.end_offsets() if self.topic else 0
         self._processes.reset_peaks()
@@ -151,7 +151,7 @@ class Contender:
         jvm_after, python_after = self._processes.cpu_s()
         broker_cpu_s = self._broker_cpu_s() - broker_before
         used = {pid: s - python_before.get(pid, 0.0) for pid, s in python_after.items()}
-        # Spark keeps the other contenders' workers, too: those that did nothing were not in this.
+        # Spark keeps the other contenders' workers too; ignore workers that were idle in this run.
         peak_mib = self._processes.peak_mib({pid for pid, s in used.items() if s > _IDLE_S})
         records, broker_bytes = self._written_since(before)
         return Run(
@@ -178,7 +178,7 @@ class Contender:
 
 
 def needs_topic(name: str) -> bool:
-    """Whether the contender writes anything."""
+    """Return True if the contender writes to Kafka."""
     return name not in WRITES_NOTHING
 
 
@@ -188,7 +188,7 @@ def alternate(
     warmups: int,
     note: Callable[[str, Run], None] = lambda name, run: None,
 ) -> list[dict[str, Run]]:
-    """``rounds`` of one run each, A B C A B C …, after ``warmups`` that do not count."""
+    """Return ``rounds`` of one run each, A B C A B C …, after ``warmups`` that are not counted."""
     for _ in range(warmups):
         for contender in contenders:
             contender.run()
@@ -203,7 +203,7 @@ def alternate(
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median, quartiles and extremes."""
+    """Return median, quartiles and extremes."""
     low, high = values[0], values[0]
     if len(values) > 1:
         low, _, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -219,10 +219,10 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def compare(
     rounds: Sequence[Mapping[str, Run]], first: str = "ours"
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """For each other contender: the ratios of the rounds, as median and spread.
+    """Return for each other contender the ratios of the rounds, as median and spread.
 
-    elapsed: theirs over ours, above 1 we are faster. cpu, broker_bytes: ours over theirs, below 1
-    we need less.
+    elapsed: theirs over ours; above 1 ours is faster. cpu, broker_bytes: ours over theirs; below 1
+    ours needs less.
     """
     compared = {}
     for name in rounds[0]:
@@ -241,5 +241,5 @@ def compare(
 
 
 def as_json(rounds: Sequence[Mapping[str, Run]]) -> list[dict[str, Any]]:
-    """The measured values as they are kept in results."""
+    """Return the measured values in the form of the results."""
     return [{name: asdict(run) for name, run in runs.items()} for runs in rounds]

@@ -1,11 +1,11 @@
-"""Peak memory of a worker: by buffer.memory, Arrow batch, partitions and codec.
+"""Measure peak memory of a worker by buffer.memory, Arrow batch, partitions and codec.
 
     python -m benchmarks.memory [--quick] [--check]
 
-Each point has a session, and so workers, of its own. While its job runs, the broker is frozen for a
-while, so that records pile up until buffer.memory is full: the most that a worker can hold. Every
-point is compared with what the documentation promises,
-240 MiB + buffer.memory + 3 × the Arrow batch, and 40 MiB where pandas is installed.
+Each point has its own session, and so its own workers. While its job runs, the broker is frozen for
+a while, so that records fill buffer.memory, the most that a worker can hold. Every point is
+compared with the documented limit, 240 MiB + buffer.memory + 3 × the Arrow batch, and 40 MiB more
+if pandas is installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SAMPLE_S = 0.25
 
 
 class MemoryPoint(NamedTuple):
-    """What one job is like. ``value_bytes`` × ``arrow_rows`` make the Arrow batch."""
+    """Settings of one job. The Arrow batch has ``value_bytes`` × ``arrow_rows`` bytes."""
 
     buffer_mib: int = 32
     value_bytes: int = 100
@@ -46,11 +46,11 @@ class MemoryPoint(NamedTuple):
     key: KeyKind = "null"
 
     def rows_count(self) -> int:
-        """Enough to fill the buffers of both tasks several times, compressed."""
+        """Return enough rows to fill the buffers of both tasks several times, compressed."""
         return max(_FEWEST_BYTES, _BUFFERS * self.buffer_mib * _MIB) // self.value_bytes
 
     def settings(self) -> dict[str, str]:
-        """Of the producer."""
+        """Return the producer's settings."""
         buffer_memory = str(self.buffer_mib * _MIB)
         codec = {"compression.type": self.codec}
         return {**sinks.COMMON_SETTINGS, "buffer.memory": buffer_memory, **codec}
@@ -68,7 +68,7 @@ QUICK = [MemoryPoint(), MemoryPoint(8, 1_000)]
 
 
 class PeakShare(threading.Thread):
-    """Watches the proportional set size, where pages shared by forked workers count once."""
+    """Watches the proportional set size, which counts pages shared by forked workers once."""
 
     def __init__(self, processes: SparkProcesses) -> None:
         super().__init__(daemon=True)
@@ -77,7 +77,7 @@ class PeakShare(threading.Thread):
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Until ``stop``."""
+        """Sample until ``stop``."""
         while not self._done.wait(_SAMPLE_S):
             for process in self._processes.python():
                 try:
@@ -87,7 +87,7 @@ class PeakShare(threading.Thread):
                 self.mib = max(self.mib, getattr(share, "pss", share.uss) / _MIB)
 
     def stop(self) -> float:
-        """The largest so far, in MiB."""
+        """Return the largest sample in MiB."""
         self._done.set()
         self.join()
         return self.mib
@@ -122,9 +122,9 @@ def peaks_of(
     write: Callable[[], None],
     rows_count: int,
 ) -> dict[str, float]:
-    """Of the workers, while ``write`` writes so many rows. The topic is deleted.
+    """Return the workers' peaks while ``write`` writes so many rows. Deletes the topic.
 
-    To be called after a few rows were written, so that workers have loaded everything.
+    Call it after a few rows were written, so that workers have loaded everything.
     """
     topic.empty()
     at_rest_mib = processes.peak_mib()
@@ -146,7 +146,7 @@ def peaks_of(
 
 
 def measure_point(kafka: LocalKafka, point: MemoryPoint) -> dict[str, Any]:
-    """Peaks of one job in fresh workers."""
+    """Return the peaks of one job in fresh workers."""
     conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
     with harness.spark_session(**conf) as spark:
         processes = SparkProcesses(spark)
@@ -169,7 +169,7 @@ def measure_point(kafka: LocalKafka, point: MemoryPoint) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Command line. With ``--check``, 1 if a point is beyond its limit."""
+    """Run the command line. With ``--check``, return 1 if a point exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two points")
     parser.add_argument("--check", action="store_true", help="fail beyond the limit")

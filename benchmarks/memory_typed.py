@@ -1,12 +1,12 @@
-"""Peak memory of a worker that makes values of the 19 columns of the flights.
+"""Measure peak memory of a worker that encodes values from the 19 columns of the flights.
 
     python -m benchmarks.memory_typed [--check] [json avro protobuf]
 
-As with ``benchmarks.memory``, each point has a session of its own, and the broker is frozen for a
-while. The rows are two million flights from Parquet; Arrow batches have 10,000 or 100,000 rows. The
-promise is that of ``benchmarks.memory``, and twice what the rows of one Arrow batch are encoded to.
+As in ``benchmarks.memory``, each point has its own session, and the broker is frozen for a while.
+The rows are two million flights from Parquet; Arrow batches have 10,000 or 100,000 rows. The limit
+is that of ``benchmarks.memory``, and twice the encoded size of one Arrow batch.
 
-Formats that are not named keep what was measured before.
+Formats that are not named keep their earlier results.
 
 Writes benchmarks/results/memory_typed.json.
 """
@@ -50,7 +50,7 @@ _ARROW_ROWS = (10_000, 100_000)
 
 
 class TypedPoint(NamedTuple):
-    """What one job is like. With codec none the buffers are full after the fewest rows."""
+    """Settings of one job. With codec none, the fewest rows fill the buffers."""
 
     format: str
     arrow_rows: int
@@ -58,14 +58,14 @@ class TypedPoint(NamedTuple):
 
 
 def points_of(formats: list[str]) -> Iterator[TypedPoint]:
-    """Those that are measured."""
+    """Yield the points to measure."""
     for name in formats:
         yield from (TypedPoint(name, rows) for rows in _ARROW_ROWS)
         yield TypedPoint(name, _ARROW_ROWS[-1], "lz4")
 
 
 def options_of(name: str, folder: Path, table: pa.Table) -> dict[str, str]:
-    """Of one format. The descriptor of Protobuf's message is written into ``folder``."""
+    """Return the options of one format. Protobuf's descriptor is written into ``folder``."""
     if name != "protobuf":
         return {"value.format": name}
     file = folder / "flights.desc"
@@ -88,7 +88,7 @@ def _protobuf_type(kind: pa.DataType) -> str:
 def encoded_mib(
     frame: DataFrame, table: pa.Table, target: sinks.Target, more: dict[str, str], arrow_rows: int
 ) -> float:
-    """What the values of an Arrow batch of so many flights take, at most."""
+    """Return the largest encoded size of an Arrow batch of so many flights, in MiB."""
     plan = plan_rows(frame.schema, SinkOptions.parse({**target.options(), **more})).plan
     assert plan is not None
     most = 0
@@ -98,13 +98,13 @@ def encoded_mib(
 
 
 def write(frame: DataFrame, target: sinks.Target, more: dict[str, str]) -> None:
-    """All rows, as values of this format."""
+    """Write all rows as values of this format."""
     options = {**target.options(), "metrics.log": "false", **more}
     frame.write.format(sinks.OURS_FORMAT).mode("append").options(**options).save()
 
 
 def measure_point(kafka: LocalKafka, point: TypedPoint, folder: Path) -> dict[str, Any]:
-    """Peaks of one job in fresh workers."""
+    """Return the peaks of one job in fresh workers."""
     conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(point.arrow_rows)}
     flights = folder / "flights"
     table = pq.read_table(flights / "0.parquet")
@@ -134,7 +134,7 @@ def measure_point(kafka: LocalKafka, point: TypedPoint, folder: Path) -> dict[st
 
 
 def main() -> int:
-    """Command line. With ``--check``, 1 if a point is beyond its limit."""
+    """Run the command line. With ``--check``, return 1 if a point exceeds its limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="fail beyond the limit")
     parser.add_argument("formats", nargs="*", default=list(_FORMATS), help="all, if none is named")

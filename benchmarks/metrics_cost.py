@@ -1,12 +1,14 @@
-"""What metrics cost: everything on beside everything off, in turn.
+"""Measure the cost of metrics: all outputs on and all off, in turn.
 
     python -m benchmarks.metrics_cost [--quick | --outputs] [--rounds 9]
 
-On is: the log, ``metrics.path``, a push gateway, OpenTelemetry's metrics
-and traces, and pushing to brokers (KIP-714). What receives them is another process, which answers
-at once. Reported are the throughput of jobs, as the ratio within each round; ``addBatch`` of
-micro-batches of one row, as the difference within each round; and by output how long the end of a
-micro-batch waits for it.
+The outputs are the log, ``metrics.path``, a push gateway, OpenTelemetry's metrics and traces, and
+pushing to brokers (KIP-714). The receiver is another process, which answers at once. The results
+are:
+
+- the throughput of jobs, as the ratio within each round;
+- ``addBatch`` of micro-batches of one row, as the difference within each round;
+- the time that the end of a micro-batch waits for each output.
 """
 
 from __future__ import annotations
@@ -40,9 +42,9 @@ from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 
 LEAST_THROUGHPUT = 0.98
-"""Of a job with everything on, as a part of that with everything off."""
+"""Least throughput with all outputs on, relative to all off."""
 MOST_ADD_BATCH_MS = 3.0
-"""More for a micro-batch of one row."""
+"""Most ms that a micro-batch of one row may take longer."""
 
 ROWS = {100: 4_000_000, 1_000: 1_000_000}
 PARTITIONS = 6
@@ -79,7 +81,7 @@ server.serve_forever()
 
 
 def receiver() -> str:
-    """The address of a collector and push gateway, in a process of its own, until this one ends."""
+    """Start a process that is collector and push gateway; return its address. Ends with us."""
     command = [sys.executable, "-c", _RECEIVER]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     atexit.register(process.kill)
@@ -88,7 +90,7 @@ def receiver() -> str:
 
 
 def outputs_of(folder: Path, url: str) -> dict[str, dict[str, str]]:
-    """The options of each output."""
+    """Return the options of each output."""
     return {
         "log": {"metrics.log": "true"},
         "path": {"metrics.path": str(folder / "metrics.jsonl")},
@@ -99,7 +101,7 @@ def outputs_of(folder: Path, url: str) -> dict[str, dict[str, str]]:
 
 
 class Metered(Contender):
-    """This sink with more options."""
+    """This sink with further options."""
 
     def __init__(
         self, name: str, frame: DataFrame, rows: int, target: sinks.Target, topic: BenchTopic
@@ -117,7 +119,7 @@ class Metered(Contender):
 def throughput(
     kafka: LocalKafka, spark: SparkSession, value_bytes: int, rows: int, rounds: int, on: Any
 ) -> dict[str, Any]:
-    """Of jobs. ratio: rows per second with everything on over those with everything off."""
+    """Measure jobs. ratio: rows per second with all outputs on over those with all off."""
     frame = make_rows(spark, rows, value_bytes)
     contenders, topics = [], []
     for name, options in (("off", _OFF), ("on", on)):
@@ -141,8 +143,9 @@ def throughput(
 def add_batch(
     kafka: LocalKafka, spark: SparkSession, rounds: int, count: int, on: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Of micro-batches of one row: the mean of ``addBatch`` with everything on, less that with
-    everything off. The mean, for Spark tells whole milliseconds.
+    """Measure micro-batches of one row: the mean ``addBatch`` with all on, minus that with all off.
+
+    The mean is used because Spark reports whole milliseconds.
     """
     target = sinks.Target(kafka.bootstrap_servers, BenchTopic(kafka, 1).name, _LATENCY_SETTINGS)
     turns = []
@@ -151,7 +154,7 @@ def add_batch(
         for name in ("off", "on") if turn % 2 else ("on", "off"):
             options = on if name == "on" else _OFF
             batches = micro_batches(spark, "ours", target, count, options)
-            # A pause of the machine is not what is measured.
+            # Omit the slowest tenth, because a pause of the machine is not the sink's.
             times = sorted(batch["addBatch"] for batch in batches)
             found[name] = statistics.mean(times[: -max(1, count // 10)])
         turns.append(found)
@@ -164,12 +167,12 @@ def add_batch(
 
 
 def waiting(folder: Path, url: str) -> dict[str, dict[str, float]]:
-    """Milliseconds by output for which the end of a micro-batch waits, in this process."""
+    """Return the ms that the end of a micro-batch waits for each output, in this process."""
     found = {}
     base = {"kafka.bootstrap.servers": "localhost:9092", "topic": "t", "metrics.log": "false"}
     for name, options in outputs_of(folder, url).items():
         if name in ("log", "kip-714"):
-            continue  # neither is put out here
+            continue  # neither is written here
         outputs = SinkOptions.parse({**base, **options}).metrics
         times = []
         for batch_id in range(_OUTPUT_BATCHES):
@@ -186,7 +189,7 @@ def waiting(folder: Path, url: str) -> dict[str, dict[str, float]]:
 
 
 def _summary() -> BatchSummary:
-    """Of four tasks, twelve partitions and three brokers."""
+    """Return the summary of four tasks, twelve partitions and three brokers."""
     messages = []
     for task in range(4):
         partitions = {
@@ -204,7 +207,7 @@ def _summary() -> BatchSummary:
 
 
 def main() -> int:
-    """Command line; 0 if nothing costs more than promised."""
+    """Run the command line; return 0 if nothing costs more than its limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rows and rounds; no verdict")
     parser.add_argument("--rounds", type=int, default=_ROUNDS)

@@ -1,4 +1,4 @@
-"""The report's pictures, as SVG that does not change when the figures do not."""
+"""The report's pictures: SVG files that change only if the figures do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.points import CODECS, VALUE_BYTES, size_name
 
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee")
 _GREY = "#888888"
-# Beside the plot, where it hides nothing.
+# Place the legend beside the plot, where it hides nothing.
 _LEGEND: dict[str, Any] = {
     "loc": "upper left",
     "bbox_to_anchor": (1, 1),
@@ -46,7 +46,7 @@ def _save(figure: Any, folder: Path, name: str) -> str:
 def ratios_by_size(
     points: Results, other: str, measure: str, title: str, folder: Path, name: str
 ) -> str:
-    """Bars by value size and codec; whiskers from the least to the largest ratio."""
+    """Draw bars by value size and codec; whiskers range from the least to the largest ratio."""
     figure, axes = plt.subplots(figsize=(7.2, 3.2))
     width = 0.8 / len(CODECS)
     for index, codec in enumerate(CODECS):
@@ -78,7 +78,7 @@ def ratios_by_size(
 
 
 def seconds_per_point(points: Results, names: Sequence[str], folder: Path, name: str) -> str:
-    """Elapsed time of each contender, with what bounds them."""
+    """Draw the elapsed time of each contender."""
     shown = [point for point in names if point in points]
     figure, axes = plt.subplots(figsize=(7.2, 0.6 + 0.55 * len(shown)))
     sinks = ("jvm", "ours", "empty")
@@ -100,7 +100,7 @@ def seconds_per_point(points: Results, names: Sequence[str], folder: Path, name:
 
 
 def latency(results: Results, folder: Path, name: str) -> str:
-    """addBatch of micro-batches with one row."""
+    """Draw addBatch of micro-batches with one row."""
     figure, axes = plt.subplots(figsize=(5.0, 2.4))
     sinks = {"empty": "empty Python sink", "ours": "ours", "jvm": "JVM sink"}
     for index, percentile in enumerate(("p50", "p99")):
@@ -115,7 +115,7 @@ def latency(results: Results, folder: Path, name: str) -> str:
 
 
 def memory(points: Sequence[Mapping[str, Any]], folder: Path, name: str) -> str:
-    """Peak of a worker against what is promised."""
+    """Draw the peak memory of a worker against its limit."""
     figure, axes = plt.subplots(figsize=(4.4, 3.4))
     limits = [point["limit_mib"] for point in points]
     for index, (key, label) in enumerate(
@@ -132,7 +132,7 @@ def memory(points: Sequence[Mapping[str, Any]], folder: Path, name: str) -> str:
 
 
 def kernels(stages: Results, folder: Path, name: str) -> str:
-    """ns per row by stage at 100 B with 8-byte keys."""
+    """Draw ns per row by stage at 100 B with 8-byte keys."""
     prefix = "100B key8 "
     shown = {key.removeprefix(prefix): s for key, s in stages.items() if key.startswith(prefix)}
     figure, axes = plt.subplots(figsize=(5.0, 2.6))

@@ -1,15 +1,15 @@
-"""Which points of the matrix are measured.
+"""The points of the matrix that are measured.
 
-All combinations of the axes would be 4 × 5 × 3 × 2 × 3 = 360 points, hours of work of which most
-would say the same. Measured are:
+All combinations of the axes would be 4 × 5 × 3 × 2 × 3 = 360 points and take hours, mostly for the
+same results. The measured points are:
 
-- every value size with every codec, keyless, 6 partitions;
-- around two centres, 100 B and 1 KB with lz4, each other axis on its own: keys, partitions; and
-  where axes work on each other: keys with 100 partitions, keys without codec, keys of 10-B values;
+- every value size with every codec, without keys, 6 partitions;
+- around two centres, 100 B and 1 KB with lz4, keys and partitions, one axis at a time;
+- axes that influence each other: keys with 100 partitions, keys without codec, keys of 10-B values;
 - headers with every codec at 100 B: one row of the matrix;
 - smaller Arrow batches for large values;
 - each sink with its own defaults;
-- the other clients, where the JVM sink's figures stand beside.
+- the other clients, beside the JVM sink's figures.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from benchmarks.sinks import COMMON_SETTINGS
 VALUE_BYTES = (10, 100, 1_000, 10_000)
 CODECS = ("none", "lz4", "zstd", "snappy", "gzip")
 SPARK_SINKS = ("ours", "jvm", "empty")
-# A run of a few seconds, and at most 1 GB in the broker's page cache.
+# Enough for a run of a few seconds; at most 1 GB in the broker's page cache.
 _ROWS = {10: 4_000_000, 100: 4_000_000, 1_000: 1_000_000, 10_000: 100_000}
 _DEFAULT_PARTITIONS = 6
 
 
 @dataclass(frozen=True)
 class Point:
-    """What is written, where to, and by whom. ``rows``: how many, None is by value size.
+    """One point: rows, topic and contenders. ``rows``: number of rows, None is by value size.
 
     arrow_rows: of ``spark.sql.execution.arrow.maxRecordsPerBatch``, None is Spark's default
     with_defaults: no producer settings, each contender uses its own
@@ -50,7 +50,7 @@ class Point:
 
     @property
     def name(self) -> str:
-        """Short, and different for each point."""
+        """Return a short name, different for each point."""
         parts = [size_name(self.value_bytes), "defaults" if self.with_defaults else self.codec]
         if self.key != "null":
             parts.append(f"key{KEY_BYTES[self.key]}")
@@ -65,28 +65,28 @@ class Point:
         return "-".join(parts)
 
     def rows_count(self, scale: float) -> int:
-        """Rows of one run; ``scale`` below 1 for shorter ones."""
+        """Return the rows of one run; ``scale`` below 1 shortens the run."""
         return int((self.rows or _ROWS[self.value_bytes]) * scale)
 
     def settings(self) -> Mapping[str, str]:
-        """Of the Java producer, the same for all contenders."""
+        """Return settings of the Java producer, the same for all contenders."""
         if self.with_defaults:
             return {}
         return {**COMMON_SETTINGS, "compression.type": self.codec}
 
     def spark_conf(self) -> dict[str, str]:
-        """What the session needs."""
+        """Return the session's settings."""
         if self.arrow_rows is None:
             return {}
         return {"spark.sql.execution.arrow.maxRecordsPerBatch": str(self.arrow_rows)}
 
     def as_json(self) -> dict[str, Any]:
-        """For the results."""
+        """Return the point for the results."""
         return {**asdict(self), "settings": dict(self.settings())}
 
 
 def size_name(value_bytes: int) -> str:
-    """10B, 1KB."""
+    """Return the size as a name, such as 10B or 1KB."""
     return f"{value_bytes}B" if value_bytes < 1000 else f"{value_bytes // 1000}KB"
 
 
@@ -132,4 +132,4 @@ QUICK = (
     "100B-defaults",
     "100B-lz4-clients",
 )
-"""Enough to see whether something went wrong."""
+"""Enough points to see whether something is wrong."""

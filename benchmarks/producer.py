@@ -1,11 +1,12 @@
-"""What the producer alone takes, without Spark: CPU of its two threads, against a real broker.
+"""Measure the producer alone, without Spark: CPU of its two threads, with a real broker.
 
     python -m benchmarks.producer [--only 1KB-lz4-key36 …] [--rounds 5] [--seconds 0]
 
-Arrow batches as Spark hands them over, 96 MiB of them, are appended and flushed again and again. Of
-each point the fastest round counts: CPU of this process, of the thread that appends and of the one
-that sends, in ns per record. ``encode`` and ``compress`` are the task's own counters, parts of the
-time of the thread that appends. With ``--seconds`` each point goes on for so long, to be profiled:
+The benchmark appends and flushes 96 MiB of Arrow batches, as Spark passes them on, again and again.
+The fastest round of each point counts. The figures are CPU of this process, of the appending thread
+and of the sending thread, in ns per record. ``encode`` and ``compress`` are the task's own
+counters, parts of the appending thread's time. With ``--seconds`` each point goes on for so long,
+for a profiler:
 
     perf record -g -p <process id, as printed> -- sleep 5
 """
@@ -46,7 +47,7 @@ _PRIME = 7919
 
 
 class Cost(NamedTuple):
-    """CPU in ns per record: of the process, the thread that appends, and the one that sends."""
+    """CPU in ns per record: the process, the appending thread, and the sending thread."""
 
     process: float
     appends: float
@@ -56,7 +57,7 @@ class Cost(NamedTuple):
 
 
 def arrow_batches(point: Point, most_bytes: int) -> list[pa.RecordBatch]:
-    """Rows about as ``rows.make_rows`` has them, in Arrow batches of ``most_bytes`` at most."""
+    """Return rows similar to ``rows.make_rows``, in Arrow batches of at most ``most_bytes``."""
     rng = random.Random(7)
     rows = max(1, min(_ARROW_ROWS, most_bytes // point.value_bytes))
     batches = []
@@ -77,7 +78,7 @@ def _value(number: int, size: int, rng: random.Random) -> bytes:
 
 
 class Task:
-    """One producer, and the Arrow batches that it is given."""
+    """One producer, and its Arrow batches."""
 
     def __init__(self, kafka: LocalKafka, point: Point, most_bytes: int) -> None:
         self._topic = BenchTopic(kafka, point.partitions)
@@ -90,7 +91,7 @@ class Task:
         self._producer = ThreadedProducer(ProducerConfig.parse(settings), [self._topic.name])
 
     def run(self) -> Cost:
-        """Append all and flush."""
+        """Append all Arrow batches and flush; return the cost."""
         metrics = self._producer.metrics
         encode_ns, compress_ns = metrics.encode_ns, metrics.compress_ns
         process_ns, thread_ns = time.process_time_ns(), time.thread_time_ns()
@@ -105,13 +106,13 @@ class Task:
         return Cost(*(ns / self._rows for ns in took))
 
     def close(self) -> None:
-        """End the producer, remove the topic."""
+        """Close the producer and remove the topic."""
         self._producer.close()
         self._topic.delete()
 
 
 def measure(task: Task, rounds: int, seconds: float) -> Cost:
-    """The round that took least; whatever else the machine does only makes it longer."""
+    """Return the cheapest round, because other load of the machine only adds to the cost."""
     task.run()
     costs = [task.run() for _ in range(rounds)]
     until = time.monotonic() + seconds
@@ -121,7 +122,7 @@ def measure(task: Task, rounds: int, seconds: float) -> Cost:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[], help="points with such names: '1KB*'")
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,4 +1,4 @@
-"""Kafka's own ProducerPerformance: what the Java client does alone, with one thread."""
+"""Kafka's own ProducerPerformance: the Java client alone, with one thread."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TIMEOUT_S = 600
 
 
 class ProducerPerformance:
-    """A contender of its own kind: it reads the same values from a file, which is in memory then.
+    """A contender outside Spark: it reads the same values from a file in memory.
 
-    Not LocalKafka.run_tool: that starts tools for a second, with a compiler that optimises little.
-    Its time is what it reports itself, without the start of its JVM.
+    LocalKafka.run_tool is not used, because it starts tools for a second, with little compiling.
+    The time is the tool's own report, without the start of its JVM.
     """
 
     name = NAME
@@ -53,7 +53,7 @@ class ProducerPerformance:
         self._payload.write_bytes(b"\n".join(lines) + b"\n")
 
     def run(self) -> Run:
-        """Start it, and read what it says."""
+        """Run the tool, and read its report."""
         done = subprocess.run(
             self._command(), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
         )

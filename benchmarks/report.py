@@ -1,9 +1,9 @@
-"""Makes the report of what stands in benchmarks/results: tables, plots, targets reached or not.
+"""Write the report from benchmarks/results: tables, plots, targets reached or not.
 
     python -m benchmarks.report --output docs/performance.md
 
-Pictures go into a folder beside it, named as the report. Text that explains figures, such as what
-bounds those that are not reached, is taken from benchmarks/results/notes.md.
+Pictures go into a folder beside the report with the report's name. benchmarks/results/notes.md has
+the text that explains figures, such as the reasons for missed targets.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _PERCENT_OFF = 0.995
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines] + [""]
 
 
 def median_of(result: Results, sink: str, field: str) -> float:
-    """Median of a measured value over a point's rounds."""
+    """Return the median of a measured value over a point's rounds."""
     values = sorted(runs[sink][field] for runs in result["rounds"])
     return float(values[len(values) // 2])
 
 
 def ranged(spread: Mapping[str, float]) -> str:
-    """2.01 (1.96 to 2.08); bold where it is a loss."""
+    """Return text such as 2.01 (1.96 to 2.08); bold if ours loses."""
     text = f"{spread['median']:.2f} ({spread['min']:.2f} to {spread['max']:.2f})"
     return f"**{text}**" if spread["median"] < _PERCENT_OFF else text
 
 
 def needed(spread: Mapping[str, float]) -> str:
-    """Ours over theirs, of what is better when less; bold where ours needs more."""
+    """Return ours over theirs, for a figure that should be low; bold if ours needs more."""
     text = f"{spread['median']:.2f}"
     return f"**{text}**" if 1 / spread["median"] < _PERCENT_OFF else text
 
@@ -67,7 +67,7 @@ def needed(spread: Mapping[str, float]) -> str:
 
 
 def head(results: Results) -> list[str]:
-    """What was measured on what."""
+    """Return the title, the machine and the versions."""
     machine = next((r["machine"] for r in results.values() if "machine" in r), {})
     others = ("cores", "memory_gib", "processor")
     versions = {k: v for k, v in machine.items() if v is not None and k not in others}
@@ -95,7 +95,7 @@ def head(results: Results) -> list[str]:
 
 
 def how_quiet(results: Results) -> list[str]:
-    """Figures of a busy machine, or of few pairs, should be seen to be that."""
+    """Return the pairs and the machine's load, which show busy machines and few pairs."""
     points = results.get("points", {})
     loads = sorted(point["load_before"] for point in points.values())
     if not loads:
@@ -111,7 +111,7 @@ def how_quiet(results: Results) -> list[str]:
 
 
 def targets(results: Results) -> list[str]:
-    """Reached or not, computed."""
+    """Return the targets with computed verdicts, and the notes."""
     names = {True: "reached", False: "**not reached**", None: "not measured"}
     rows = [(v.what, v.wanted, v.measured, names[v.reached]) for v in verdicts(results)]
     lines = ["## Targets", "", *table(("what", "wanted", "measured", ""), rows)]
@@ -121,7 +121,7 @@ def targets(results: Results) -> list[str]:
 
 
 def losses(points: Results) -> list[str]:
-    """Every comparison with another sink that does Kafka's work and that ours loses."""
+    """Return every comparison that ours loses to another sink with Kafka."""
     found = []
     for name, result in points.items():
         for other, ratios in result["ratios"].items():
@@ -140,7 +140,7 @@ def losses(points: Results) -> list[str]:
 
 
 def matrix(points: Results, machine: Results, folder: Path) -> list[str]:
-    """Ours, the JVM sink and the empty Python sink."""
+    """Return the figures of ours, the JVM sink and the empty Python sink."""
     rows = []
     for name, result in points.items():
         if "empty" not in result["ratios"]:
@@ -171,7 +171,7 @@ def matrix(points: Results, machine: Results, folder: Path) -> list[str]:
 
 
 def limits(points: Results, cores: int) -> list[str]:
-    """Who uses the cores, and what a sink that cost nothing could reach."""
+    """Return the use of the cores, and the best that a sink at no cost could reach."""
     rows = []
     for name in points:
         result = points[name]
@@ -181,7 +181,7 @@ def limits(points: Results, cores: int) -> list[str]:
         empty = [median_of(result, "empty", f"{part}_cpu_s") for part in ("jvm", "python")]
         brokers = [median_of(result, sink, "broker_cpu_s") for sink in ("ours", "jvm")]
         bounds = result["limits"]
-        # Alone it may have met a busier machine: in the job it took no more than this.
+        # Measured alone, the codec may have met a busier machine; in the job it took at most this.
         codec_s = min(bounds["codec_s"], max(0.0, parts[1] - empty[1]))
         least_s = (sum(empty) + min(brokers) + codec_s) / cores
         ours_s, jvm_s = (median_of(result, sink, "elapsed_s") for sink in ("ours", "jvm"))
@@ -202,7 +202,7 @@ def limits(points: Results, cores: int) -> list[str]:
 
 
 def peers(points: Results) -> list[str]:
-    """The other clients."""
+    """Return the figures of the other clients."""
     rows = []
     for name, result in points.items():
         if "empty" in result["ratios"]:
@@ -224,7 +224,7 @@ def peers(points: Results) -> list[str]:
 
 
 def kernels(results: Results, folder: Path) -> list[str]:
-    """ns per row."""
+    """Return ns per row of the kernels."""
     rows = [
         (name, f"{stage['ns_per_row']:.1f}", f"{stage['times_memcpy']:.2f}")
         for name, stage in results["stages"].items()
@@ -235,7 +235,7 @@ def kernels(results: Results, folder: Path) -> list[str]:
 
 
 def latency(results: Results, folder: Path) -> list[str]:
-    """Micro-batches of one row."""
+    """Return the figures of micro-batches of one row."""
     rows = [
         (sink, *(f"{phases[name][p]:.0f}" for name in phases for p in ("p50", "p99")))
         for sink, phases in results["phases_ms"].items()
@@ -250,7 +250,7 @@ def latency(results: Results, folder: Path) -> list[str]:
 
 
 def cold(results: Results) -> list[str]:
-    """First job of a fresh session."""
+    """Return the figures of the first job of a fresh session."""
     rows = [(sink, ranged_seconds(spread)) for sink, spread in results["job_s"].items()]
     text = f"{results['rows']:,} rows of {results['value_bytes']} B, "
     text += f"{results['settings']['compression.type']}: the first job of a new JVM."
@@ -260,12 +260,12 @@ def cold(results: Results) -> list[str]:
 
 
 def ranged_seconds(spread: Mapping[str, float]) -> str:
-    """Seconds have no winner."""
+    """Return seconds without a verdict."""
     return f"{spread['median']:.2f} ({spread['min']:.2f} to {spread['max']:.2f})"
 
 
 def memory(results: Results, folder: Path) -> list[str]:
-    """Peak of a worker while the broker is frozen."""
+    """Return the peak memory of a worker while the broker is frozen."""
     fields = ("buffer_mib", "arrow_batch_mib", "partitions", "codec", "value_bytes", "key")
     fields += ("after_ten_rows_mib", "peak_rss_mib", "peak_pss_mib", "limit_mib")
     columns = ("buffer.memory, MiB", "Arrow batch, MiB", "partitions", "codec", "value, B", "key")
@@ -278,7 +278,7 @@ def memory(results: Results, folder: Path) -> list[str]:
 
 
 def memory_typed(results: Results) -> list[str]:
-    """The same where values are made of columns."""
+    """Return the peak memory of a worker that encodes values from columns."""
     fields = ("format", "arrow_batch_mib", "encoded_mib", "codec")
     fields += ("after_ten_rows_mib", "peak_rss_mib", "peak_pss_mib", "limit_mib")
     columns = ("value.format", "Arrow batch, MiB", "encoded, MiB", "codec")
@@ -297,7 +297,7 @@ def memory_typed(results: Results) -> list[str]:
 
 
 def ten_million(results: Results) -> list[str]:
-    """The long run that counts every row."""
+    """Return the result of the long run that counts every row."""
     text = (
         f"{results['rows']:,} rows, every one read back: {results['rows_lost']} lost, "
         f"{results['rows_doubled']} doubled; JVM sink / ours {ranged(results['jvm_over_ours'])}, "
@@ -307,7 +307,7 @@ def ten_million(results: Results) -> list[str]:
 
 
 def exactly_once(results: Results) -> list[str]:
-    """What it costs beside at-least-once."""
+    """Return the cost of exactly-once over at-least-once."""
     lines = ["## Exactly once", ""]
     if throughput := results.get("throughput"):
         lines.append(
@@ -328,7 +328,7 @@ def exactly_once(results: Results) -> list[str]:
 
 
 def tls(results: Results) -> list[str]:
-    """What it costs, beside the others."""
+    """Return the cost of TLS, and the figures of the other sinks."""
     rows = []
     for size, point in results["points"].items():
         ratios = point["ratios"]
@@ -345,7 +345,7 @@ def tls(results: Results) -> list[str]:
 
 
 def render(results: Results, folder: Path) -> str:
-    """The whole report. Sections without results are left out."""
+    """Return the whole report, without sections that have no results."""
     points = results["matrix"].get("points", {})
     lines = [*head(results), *targets(results)]
     if points:
@@ -370,7 +370,7 @@ def render(results: Results, folder: Path) -> str:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, default=_PREVIEW)
     parser.add_argument("--quick", action="store_true", help="from the results of --quick runs")

@@ -1,4 +1,4 @@
-"""What `pykafka-sink report` takes for many batches: CPU of the whole command, and the page's size.
+"""Measure `pykafka-sink report` for many batches: CPU of the whole command, and the page's size.
 
 python -m benchmarks.report_page             # 100,000 lines of 4 tasks, 6 partitions, 3 brokers
 python -m benchmarks.report_page --lines 5000
@@ -51,7 +51,7 @@ def _round(path: Path, output: Path) -> str:
 
 
 def _write(path: Path, lines: int) -> None:
-    """Some hundred different lines, again and again, as batches of one query."""
+    """Write some hundred different lines, again and again, as batches of one query."""
     rng = random.Random(1)
     different = [_line(rng, number) for number in range(min(lines, _DIFFERENT))]
     with path.open("w", encoding="utf-8") as file:

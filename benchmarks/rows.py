@@ -1,8 +1,8 @@
-"""The rows that all contenders write: cheap to make, about as compressible as logs.
+"""The rows that all contenders write: cheap to produce, about as compressible as logs.
 
-Making rows must cost little, or it hides what the sinks cost: each row is a short head of its own
-and a piece of one page of text, cut out at a place that depends on the row's number. Cutting binary
-columns is a memcpy in Spark. `noop` in the reports is what making the rows alone costs.
+Rows must cost little, or they hide the cost of the sinks. Each row is a short head of its own and a
+piece of one page of text, at a place that depends on the row's number. Cutting binary columns is a
+memcpy in Spark. `noop` in the reports is the cost of the rows alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 KeyKind = Literal["null", "short", "long"]
 KEY_BYTES: dict[KeyKind, int] = {"null": 0, "short": 8, "long": 36}
-# Far larger than a codec's window: rows that are near each other share little text.
+# Far larger than a codec's window, so rows near each other share little text.
 _PAGE_BYTES = 1 << 18
 _HEAD_BYTES = 42
 _PRIME = 7919
@@ -23,7 +23,7 @@ _FIELDS = ('"status":"delivered"', '"city":"Springfield"', '"carrier":"UA"', '"g
 
 
 def _page_of_text() -> bytes:
-    """Field names that repeat and values that do not; the same in every run."""
+    """Return field names that repeat and values that do not; the same in every run."""
     rng = random.Random(5)
     fields = (
         f'{rng.choice(_FIELDS)},"trace":"{rng.getrandbits(40):010x}",'
@@ -43,7 +43,7 @@ def make_rows(
     headers: bool = False,
     tasks: int = 2,
 ) -> DataFrame:
-    """``count`` rows of binary ``value``, and ``key`` and ``headers`` where asked for."""
+    """Return ``count`` rows of binary ``value``, with ``key`` and ``headers`` on request."""
     columns = [_value(value_bytes).alias("value")]
     if key != "null":
         columns.append(_key(key).alias("key"))
@@ -61,7 +61,7 @@ def _number(digits: int) -> Column:
 
 
 def _value(value_bytes: int) -> Column:
-    """A reading such as ``v=83910274`` where nothing more fits, else JSON fields."""
+    """Return a reading such as ``v=83910274`` if no more fits, else JSON fields."""
     if value_bytes <= _HEAD_BYTES:
         digits = value_bytes - 2
         reading = F.pmod(F.xxhash64("id"), F.lit(10 ** min(digits, 18))).cast("string")
@@ -70,19 +70,19 @@ def _value(value_bytes: int) -> Column:
     rest_bytes = value_bytes - _HEAD_BYTES
     places = F.lit(_PAGE_BYTES - rest_bytes)
     start = F.pmod(F.col("id") * _PRIME, places).cast("int") + 1
-    # A literal start and length would need a Column each: substr takes both.
+    # substr takes start and length as Columns; literals would need a Column each.
     return F.concat(head.cast("binary"), F.lit(PAGE).substr(start, F.lit(rest_bytes)))
 
 
 def _key(kind: KeyKind) -> Column:
-    """100,000 customers with 8 digits each, or 36 characters, all different, as UUIDs have."""
+    """Return 8 digits for 100,000 customers, or 36 characters, all different, as UUIDs have."""
     if kind == "short":
         return F.lpad((F.col("id") % 100_000).cast("string"), 8, "0").cast("binary")
     return F.concat(_hash_hex(), F.lit("-"), _number(19)).cast("binary")
 
 
 def _headers() -> Column:
-    """Two headers per row: one that differs, one that does not."""
+    """Return two headers per row: one that differs by row, one that does not."""
     entries = (
         F.struct(F.lit("trace").alias("key"), _hash_hex().cast("binary").alias("value")),
         F.struct(F.lit("source").alias("key"), F.lit(b"flights").alias("value")),

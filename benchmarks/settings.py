@@ -1,10 +1,10 @@
-"""What Spark's own settings do to the hand-over from the JVM to Python, and to the whole job.
+"""Measure how Spark's own settings change the hand-over from JVM to Python, and the whole job.
 
     python -m benchmarks.settings [--only pipelined …] [--sizes 100 1000] [--rounds 7]
 
-Some of them need a new session, so each run has one: in each round every variant in turn, after a
-warm-up of its own, and compared with the defaults in the same round. `empty` is the floor, `ours`
-the job that users see.
+Some settings need a new session, so each run has its own. In each round every variant takes its
+turn after a warm-up, and is compared with the defaults of the same round. `empty` is the floor,
+`ours` the job that users see.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ VARIANTS: dict[str, Mapping[str, str]] = {
     "unix sockets, buffer 256 KiB": {**_UNIX_SOCKETS, _BUFFER: str(256 << 10)},
 }
 _SINKS = ("empty", "ours")
-# The JVM compiles what it runs often; the first runs would be charged to the first variant.
+# The JVM compiles frequent code; without a warm-up, the first variant would pay for it.
 _WARMUPS = 2
 
 
 def run_variant(kafka: LocalKafka, point: Point, conf: Mapping[str, str]) -> dict[str, Run]:
-    """One measured run of each sink, in a session of its own."""
+    """Return one measured run of each sink, in its own session."""
     rows_count = point.rows_count(1.0)
     topic = BenchTopic(kafka, point.partitions)
     target = sinks.Target(kafka.bootstrap_servers, topic.name, point.settings())
@@ -61,7 +61,7 @@ def run_variant(kafka: LocalKafka, point: Point, conf: Mapping[str, str]) -> dic
 
 
 def against_defaults(rounds: list[dict[str, dict[str, Run]]]) -> dict[str, Any]:
-    """Elapsed time over that with the defaults, by variant and sink: below 1 is faster."""
+    """Return elapsed time over that with the defaults, by variant and sink: below 1 is faster."""
     return {
         variant: {
             sink: spread([r[variant][sink].elapsed_s / r[DEFAULTS][sink].elapsed_s for r in rounds])
@@ -72,13 +72,13 @@ def against_defaults(rounds: list[dict[str, dict[str, Run]]]) -> dict[str, Any]:
 
 
 def rotated(names: list[str], turn: int) -> list[str]:
-    """Another one goes first in each round."""
+    """Rotate the names, so that another variant starts each round."""
     first = turn % len(names)
     return names[first:] + names[:first]
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 1_000, 10_000])

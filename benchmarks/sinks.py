@@ -1,8 +1,8 @@
 """The contenders: each writes the same DataFrame to the same kind of topic, as its users would.
 
-All are given the same producer settings, under the names of Kafka's Java producer; no settings
-means that each uses its own defaults. All are idempotent by default. Each returns when every record
-is acknowledged, and raises if one is not.
+All get the same producer settings, under the names of Kafka's Java producer; without settings, each
+uses its own defaults. All are idempotent by default. Each returns when every record is
+acknowledged, and raises otherwise.
 
 Workers import this module, so it imports little.
 """
@@ -27,21 +27,21 @@ COMMON_SETTINGS: Mapping[str, str] = {
     "linger.ms": "5",
     "buffer.memory": "33554432",
 }
-"""What both sides of a pair get, beside the codec, unless a point is about defaults."""
+"""Settings of both sides of a pair, besides the codec, except at points about defaults."""
 
 _FLUSH_TIMEOUT_S = 120.0
 _POLL_S = 0.1
 
 
 class Target(NamedTuple):
-    """Where to write to, and how. ``settings``: of the Java producer; empty for defaults."""
+    """Servers, topic and settings. ``settings``: of the Java producer; empty for defaults."""
 
     bootstrap_servers: str
     topic: str
     settings: Mapping[str, str]
 
     def options(self) -> dict[str, str]:
-        """As options of Spark's Kafka sink and of ours."""
+        """Return the options of Spark's Kafka sink, which are also ours."""
         options = {f"kafka.{name}": value for name, value in self.settings.items()}
         return {
             **options,
@@ -54,40 +54,40 @@ class Target(NamedTuple):
 
 
 def ours(frame: DataFrame, target: Target) -> None:
-    """This package."""
+    """Write with this package."""
     options = {**target.options(), "metrics.log": "false"}
     frame.write.format(OURS_FORMAT).mode("append").options(**options).save()
 
 
 def jvm(frame: DataFrame, target: Target) -> None:
-    """Spark's own Kafka sink."""
+    """Write with Spark's own Kafka sink."""
     frame.write.format(JVM_FORMAT).mode("append").options(**target.options()).save()
 
 
 def empty(frame: DataFrame, target: Target | None = None, report_path: str | None = None) -> None:
-    """A Python sink that drops what it gets: the floor of every sink in Python."""
+    """Write to a Python sink that drops its input: the floor of every sink in Python."""
     frame.sparkSession.dataSource.register(EmptySink)
     options = {} if report_path is None else {REPORT_OPTION: report_path}
     frame.write.format(EMPTY_SINK).mode("append").options(**options).save()
 
 
 def noop(frame: DataFrame, target: Target | None = None) -> None:
-    """Making the rows alone, in the JVM."""
+    """Produce the rows alone, in the JVM."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def confluent(frame: DataFrame, target: Target) -> None:
-    """confluent-kafka in ``mapInArrow``, one ``produce`` per row."""
+    """Write with confluent-kafka in ``mapInArrow``, one ``produce`` per row."""
     _map_in_arrow(frame, target, _produce_rows)
 
 
 def confluent_batch(frame: DataFrame, target: Target) -> None:
-    """confluent-kafka in ``mapInArrow``, one ``produce_batch`` per Arrow batch; no headers."""
+    """Write with confluent-kafka, a ``produce_batch`` per Arrow batch; no headers."""
     _map_in_arrow(frame, target, _produce_batches)
 
 
 def kafka_python(frame: DataFrame, target: Target) -> None:
-    """kafka-python in ``foreachPartition``."""
+    """Write with kafka-python in ``foreachPartition``."""
     frame.foreachPartition(partial(_send_with_kafka_python, target))
 
 
@@ -103,7 +103,7 @@ SINKS: dict[str, Callable[[DataFrame, Target], None]] = {
 WRITES_NOTHING = frozenset({"empty", "noop"})
 
 
-# --- what runs in the tasks of the peers ---------------------------------------------------------
+# --- tasks of the peers --------------------------------------------------------------------------
 
 _Produce = Callable[[Any, Iterable[Any], Target], int]
 
@@ -116,14 +116,14 @@ def _map_in_arrow(frame: DataFrame, target: Target, produce: _Produce) -> None:
 def _run_confluent_task(
     produce: _Produce, target: Target, arrow_batches: Iterable[Any]
 ) -> Iterator[Any]:
-    """One producer per task. Yields how many rows it has written, once all are acknowledged."""
+    """Run one producer per task. Yields the number of rows once all are acknowledged."""
     from confluent_kafka import Producer
 
     failures: list[Any] = []
     producer = Producer(
         {
             **librdkafka_settings(target),
-            # Telling Python of every single delivery would cost more than the delivery.
+            # Reporting every delivery to Python would cost more than the delivery.
             "delivery.report.only.error": True,
             "on_delivery": lambda error, message: failures.append(error),
         }
@@ -136,7 +136,7 @@ def _run_confluent_task(
 
 
 def librdkafka_settings(target: Target) -> dict[str, Any]:
-    """The Java producer's settings under librdkafka's names, so that both do the same."""
+    """Return the Java producer's settings under librdkafka's names, for the same behaviour."""
     settings: dict[str, Any] = {
         "bootstrap.servers": target.bootstrap_servers,
         "partitioner": "murmur2_random",
@@ -146,7 +146,7 @@ def librdkafka_settings(target: Target) -> dict[str, Any]:
     buffer_memory = settings.pop("buffer.memory", None)
     if buffer_memory is not None:
         settings["queue.buffering.max.kbytes"] = int(buffer_memory) // 1024
-        # By default it would wait after 100,000 messages, however small.
+        # By default librdkafka would wait after 100,000 messages, however small.
         settings["queue.buffering.max.messages"] = 1_000_000
         settings["batch.num.messages"] = 100_000
     return settings
@@ -185,7 +185,7 @@ def _produce_batches(producer: Any, arrow_batches: Iterable[Any], target: Target
                 producer.produce_batch(target.topic, messages)
             except BufferError:
                 pass
-            # Those that found no room are marked; they are tried again, in order.
+            # Messages that found no room are marked; they are tried again, in order.
             messages = [message for message in messages if message.pop("_error", None)]
             producer.poll(_POLL_S if messages else 0)
         written += arrow_batch.num_rows
@@ -212,7 +212,7 @@ def _send_with_kafka_python(target: Target, rows: Iterator[Any]) -> None:
 
 
 def _kafka_python_settings(target: Target) -> dict[str, Any]:
-    """The Java producer's settings under kafka-python's names. It has no buffer.memory."""
+    """Return the Java producer's settings under kafka-python's names. It has no buffer.memory."""
     converters: dict[str, Callable[[str], Any]] = {
         "acks": str,
         "batch.size": int,

@@ -1,4 +1,4 @@
-"""What this package promises, compared with what was measured. No figure is written by hand."""
+"""The package's performance targets, compared with measured figures. All figures are computed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ BASE_MIB = 240
 ARROW_BATCHES = 3
 ENCODED = 2
 PANDAS_MIB = 40
-"""Where pandas is installed, Spark imports it into every worker."""
+"""MiB of pandas, which Spark imports into every worker if it is installed."""
 _MIB = 1 << 20
 _DEFAULT_BUFFER_MIB = 32
 Results = Mapping[str, Any]
 
 
 class Verdict(NamedTuple):
-    """One target. ``reached`` is None where nothing was measured."""
+    """One target. ``reached`` is None if the target was not measured."""
 
     what: str
     wanted: str
@@ -55,11 +55,11 @@ _LATENCY_MS = 3.0
 _EXACTLY_ONCE_RATIO = 0.9
 _MOST_COMMIT_MS = 100
 TLS_RATIO = 1.3
-"""Elapsed time of the JVM sink with TLS over ours with TLS, at least."""
+"""Least elapsed time of the JVM sink with TLS over ours with TLS."""
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """All targets, in the order in which they matter. ``results`` by file name."""
+    """Return all targets, the most important first. ``results`` by file name."""
     matrix = results.get("matrix", {})
     points, machine = matrix.get("points", {}), matrix.get("machine", {})
     return [
@@ -109,7 +109,7 @@ def _at_most(what: str, wanted: float, spread: Mapping[str, float] | None) -> Ve
 
 
 def inverse(spread: Mapping[str, float]) -> dict[str, float]:
-    """B over A where A over B was measured."""
+    """Return B over A for a measured A over B."""
     return {
         "median": 1 / spread["median"],
         "min": 1 / spread["max"],
@@ -137,7 +137,7 @@ def _over_empty(points: Results) -> Iterator[Verdict]:
 
 
 def _furthest_above_empty(points: Results, has_codec: bool) -> tuple[str, dict[str, float]] | None:
-    """Of all points with given settings: keys, headers and many partitions count as well."""
+    """Return the worst point with given settings, including keys, headers and many partitions."""
     overs = {
         name: inverse(result["ratios"]["empty"]["elapsed"])
         for name, result in points.items()
@@ -192,9 +192,9 @@ def _latency(latency: Results) -> Verdict:
 def promised_mib(
     machine: Results, buffer_mib: int, arrow_mib: float, encoded_mib: float = 0.0
 ) -> float:
-    """Most memory of a worker on ``machine``, as its results tell of it.
+    """Return the documented limit of a worker's memory on ``machine``, in MiB.
 
-    encoded_mib: what keys and values of an Arrow batch take that are made of columns
+    encoded_mib: size of the keys and values that are encoded from columns of an Arrow batch
     """
     pandas_mib = PANDAS_MIB if machine.get("pandas") else 0
     own_mib = BASE_MIB + pandas_mib + buffer_mib
@@ -202,7 +202,7 @@ def promised_mib(
 
 
 def worker_memory(result: Results, machine: Results) -> tuple[float, float]:
-    """(peak, promise) of a point of the matrix, in MiB."""
+    """Return (peak, limit) of a point of the matrix, in MiB."""
     peak = max(runs["ours"]["worker_peak_mib"] for runs in result["rounds"])
     arrow_mib = result["largest_arrow_batch_bytes"] / _MIB
     return peak, promised_mib(machine, _DEFAULT_BUFFER_MIB, arrow_mib)
@@ -237,7 +237,7 @@ def _all_memory(
 
 
 def exactly_once_verdicts(results: Results) -> Iterator[Verdict]:
-    """What exactly-once delivery costs."""
+    """Yield the targets of exactly-once delivery."""
     ratio = results.get("throughput", {}).get("ratio")
     yield _at_least("records/s, exactly-once / at-least-once", _EXACTLY_ONCE_RATIO, ratio)
     commit = results.get("commit", {})

@@ -1,9 +1,9 @@
-"""10 million 100-byte rows through two tasks, this sink and Spark's JVM sink in turn.
+"""Write 10 million 100-byte rows with two tasks, with this sink and Spark's JVM sink in turn.
 
     make bench-ten-million
 
-Checks with confluent-kafka that none is lost and none doubled, and reports the ratio of elapsed
-times of alternating warm pairs, and the peak memory of a Python worker.
+Checks with confluent-kafka that no row is lost or duplicated. Reports the ratio of elapsed times of
+alternating warm pairs, and the peak memory of a Python worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ID = slice(6, 15)
 
 
 def count_ids(bootstrap_servers: str, topic: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """How often each row's number is in ``topic``."""
+    """Return how often ``topic`` has each row's number."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -57,21 +57,21 @@ def count_ids(bootstrap_servers: str, topic: str) -> np.ndarray[Any, np.dtype[np
 
 
 def is_end(message: Any) -> bool:
-    """Whether this is the end of a partition; any other error ends the benchmark."""
+    """Return True at the end of a partition; any other error ends the benchmark."""
     if message.error().code() != KafkaError._PARTITION_EOF:
         raise RuntimeError(message.error())
     return True
 
 
 def seconds(sink: str, frame: DataFrame, target: sinks.Target) -> float:
-    """Time of one whole job."""
+    """Return the time of one whole job."""
     started = time.perf_counter()
     sinks.SINKS[sink](frame, target)
     return time.perf_counter() - started
 
 
 def main() -> int:
-    """Run it; 0 if nothing was lost or doubled and memory stayed within its limit."""
+    """Run the benchmark; return 0 if no row is lost or duplicated and memory is in its limit."""
     with LocalKafka(heap="1g") as kafka, harness.spark_session() as spark:
         frame = make_rows(spark, ROWS, VALUE_BYTES)
         targets = {

@@ -1,4 +1,4 @@
-"""The sink with a note of each call of some of its functions, for ``benchmarks.timeline``.
+"""The sink with a record of each call of some of its functions, for ``benchmarks.timeline``.
 
 Workers import this module, so it imports little.
 """
@@ -40,12 +40,12 @@ _CALLS = {
     ("spark_kafka_sink.network.client", "NetworkClient", "_handle_response"): "take an answer",
     ("spark_kafka_sink.network.transport", "SelectorNetwork", "_select"): "wait for the network",
 }
-"""Module, class and method, and how the timeline calls it."""
+"""Module, class and method, and the name in the timeline."""
 WAITS = (_SPARK, "wait for memory", "wait for acknowledgements", "wait for the network")
 
 
 class Notes:
-    """Calls of one task's process."""
+    """The calls in one task's process."""
 
     def __init__(self) -> None:
         self._started_ns = time.perf_counter_ns()
@@ -53,7 +53,7 @@ class Notes:
         self._calls: list[tuple[int, str, int, int]] = []
 
     def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which notes its calls."""
+        """Return the function with recording of its calls."""
         note = self._calls.append
 
         @functools.wraps(function)
@@ -67,13 +67,13 @@ class Notes:
         return call
 
     def of_rows(self, arrow_batches: Iterator[Any]) -> Iterator[Any]:
-        """The rows, whose waits are noted."""
+        """Yield the rows, and record the waits for them."""
         following = self.timed(_SPARK, lambda: next(arrow_batches, None))
         while (arrow_batch := following()) is not None:
             yield arrow_batch
 
     def save(self, path: Path, task: int) -> None:
-        """In Chrome's trace event format: complete events, microseconds."""
+        """Save the calls in Chrome's trace event format: complete events, microseconds."""
         events = []
         for thread, name, started_ns, ended_ns in self._calls:
             events.append(
@@ -91,15 +91,17 @@ class Notes:
 
 
 class TimedWriter(DataSourceArrowWriter):
-    """Of a job. In the task, each function is replaced by one that notes its calls, and put back
-    afterwards: the process may be given other tasks."""
+    """The writer of a job. In the task, it replaces each function by one that records its calls.
+
+    It restores the functions afterwards, because the process may run other tasks.
+    """
 
     def __init__(self, writer: KafkaBatchWriter, folder: str) -> None:
         self._writer = writer
         self._folder = folder
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """In a task."""
+        """Write the rows, in a task."""
         notes = Notes()
         replaced = []
         for (module, kind, method), name in _CALLS.items():
@@ -117,11 +119,11 @@ class TimedWriter(DataSourceArrowWriter):
         return message
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver."""
+        """Commit on the driver."""
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver."""
+        """Abort on the driver."""
         self._writer.abort(messages)
 
 
@@ -130,10 +132,10 @@ class TimedSink(KafkaSinkDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to ``format()``."""
+        """Return the name for ``format()``."""
         return NAME
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        """The sink's own, in one that notes."""
+        """Return the sink's own writer inside a recording one."""
         folder = self.options.pop(OUTPUT_OPTION)
         return TimedWriter(super().writer(schema, overwrite), folder)

@@ -1,12 +1,12 @@
-"""What the threads of each task do, in microseconds: where cores are idle, and who waits for whom.
+"""Show what each task's threads do, in microseconds: idle cores, and threads that wait.
 
     python -m benchmarks.timeline [--value-bytes 1000] [--codec lz4] [--key long] [--output FOLDER]
 
-One job whose tasks note each call of some functions of the sink. Reported is, for each task, which
-part of its time its two threads spend in what, and how long both only wait. Beside it are files in
-Chrome's trace event format, which https://ui.perfetto.dev shows as a timeline: one for each task.
-Noting takes 1 to 2 µs a call, so what is called per Arrow batch, record batch or request is noted,
-and nothing per record.
+The tasks of one job record each call of some functions of the sink. For each task, the report shows
+the share of time that its two threads spend in each call, and how long both only wait. Each task
+also gets a file in Chrome's trace event format, which https://ui.perfetto.dev shows as a timeline.
+Recording takes 1 to 2 µs a call. So calls per Arrow batch, record batch or request are recorded,
+and no calls per record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WARMUPS = 2
 
 
 class Span(NamedTuple):
-    """One call. Microseconds since the task's start."""
+    """One call. Times are microseconds since the task's start."""
 
     thread: str
     name: str
@@ -43,7 +43,7 @@ class Span(NamedTuple):
 
 
 def spans_of(path: Path) -> list[Span]:
-    """What a task has noted."""
+    """Return the calls that a task has recorded."""
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     return [
         Span(event["cat"], event["name"], event["ts"], event["ts"] + event["dur"])
@@ -53,7 +53,7 @@ def spans_of(path: Path) -> list[Span]:
 
 
 def own_us(spans: list[Span]) -> dict[tuple[str, str], float]:
-    """Microseconds by thread and call, without those of calls within it."""
+    """Return microseconds by thread and call, without those of inner calls."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for thread in {span.thread for span in spans}:
         stack: list[Span] = []
@@ -70,7 +70,7 @@ def own_us(spans: list[Span]) -> dict[tuple[str, str], float]:
 
 
 def both_wait_us(spans: list[Span]) -> float:
-    """For how long every thread was in a call that only waits."""
+    """Return how long every thread was in a call that only waits."""
     waits = [span for span in spans if span.name in WAITS]
     threads = len({span.thread for span in waits})
     changes = [(span.started_us, 1) for span in waits] + [(span.ended_us, -1) for span in waits]
@@ -84,7 +84,7 @@ def both_wait_us(spans: list[Span]) -> float:
 
 
 def told(paths: list[Path]) -> Iterator[str]:
-    """The table: percent of a task's time, the mean of all tasks."""
+    """Yield the table: percent of a task's time, on average over all tasks."""
     parts: dict[tuple[str, str], list[float]] = defaultdict(list)
     both = []
     for path in paths:
@@ -103,7 +103,7 @@ def told(paths: list[Path]) -> Iterator[str]:
 def run(
     spark: SparkSession, kafka: LocalKafka, arguments: argparse.Namespace, folder: Path
 ) -> None:
-    """Warm-up jobs, which note nothing, and the one that is looked at."""
+    """Run warm-up jobs without recording, then the job for the timeline."""
     rows = min(_MOST_ROWS, _ROWS_BYTES // arguments.value_bytes)
     frame = make_rows(spark, rows, arguments.value_bytes, arguments.key).persist()
     frame.count()
@@ -119,7 +119,7 @@ def run(
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--value-bytes", type=int, default=1000)
     parser.add_argument("--codec", default="lz4")

@@ -1,9 +1,9 @@
-"""What TLS costs: this sink, Spark's JVM sink and confluent-kafka, with TLS and without, in turn.
+"""Measure the cost of TLS: this sink, Spark's JVM sink and confluent-kafka, with and without TLS.
 
     make bench-tls
 
-Values of 100 bytes and of 1 KB, lz4, two tasks, one broker that has both listeners. Reports the
-ratios of each round to the JVM sink with TLS: elapsed time, and CPU of Spark and Python together.
+Values of 100 bytes and of 1 KB, lz4, two tasks, one broker with both listeners. Reports the ratios
+of each round to the JVM sink with TLS: elapsed time, and CPU of Spark and Python together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_kafka_sink.localkafka.security import SECURED_LISTENER
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 
 ROWS = {100: 4_000_000, 1_000: 1_000_000}
-"""Of a job, by the bytes of a value."""
+"""Rows of a job, by the bytes of a value."""
 ROUNDS = 7
 QUICK_ROUNDS = 2
 QUICK_PART = 10
@@ -37,7 +37,7 @@ _SETTINGS = {**sinks.COMMON_SETTINGS, "compression.type": "lz4"}
 
 
 class OverListener:
-    """A sink through one of the two listeners. Its name says both."""
+    """A sink through one of the two listeners. Its name contains both."""
 
     def __init__(self, sink: str, listener: str, contender: Contender) -> None:
         self.name = name_of(sink, listener)
@@ -52,7 +52,7 @@ def name_of(sink: str, listener: str) -> str:
 
 
 def settings_of(kafka: LocalKafka, sink: str, listener: str) -> Mapping[str, str]:
-    """The producer's settings, with what the listener wants, under the sink's names."""
+    """Return the producer's settings with those of the listener, under the sink's names."""
     if listener != "TLS":
         return _SETTINGS
     authority = str(kafka.secured().authority_file)
@@ -65,7 +65,7 @@ def settings_of(kafka: LocalKafka, sink: str, listener: str) -> Mapping[str, str
 def measure(
     kafka: LocalKafka, spark: SparkSession, value_bytes: int, rows: int, rounds: int
 ) -> dict[str, Any]:
-    """One value size: all contenders in turn."""
+    """Measure one value size: all contenders in turn."""
     frame = make_rows(spark, rows, value_bytes)
     contenders, topics = [], []
     for sink in SINKS:
@@ -83,8 +83,10 @@ def measure(
 
 
 def ratios_of(rounds: list[dict[str, Run]]) -> dict[str, Any]:
-    """Of each contender to the JVM sink with TLS. elapsed: above 1 it is faster; cpu: below 1 it
-    needs less. tls_over_plaintext: CPU with TLS over CPU without, of each sink.
+    """Return the ratios of each contender to the JVM sink with TLS.
+
+    elapsed: above 1 the contender is faster; cpu: below 1 the contender needs less.
+    tls_over_plaintext: CPU with TLS over CPU without, of each sink.
     """
     base = name_of("jvm", "TLS")
     return {
@@ -113,7 +115,7 @@ def _note(name: str, run: Run) -> None:
 
 
 def main() -> int:
-    """Run it; 0 if ours with TLS is as much faster than the JVM sink with TLS as promised."""
+    """Run the benchmark; return 0 if ours with TLS reaches its target against the JVM sink."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few rows and rounds; no verdict")
     quick = parser.parse_args().quick

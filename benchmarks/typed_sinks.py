@@ -1,6 +1,6 @@
-"""Typed columns into Kafka: by this package's formats, and by Spark's functions before either sink.
+"""Write typed columns to Kafka: with this package's formats, and with Spark's functions.
 
-Each takes the same DataFrame of any columns. ``Target.settings`` are the Java producer's.
+Each contender takes the same DataFrame of any columns. ``Target.settings`` are the Java producer's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POLL_S = 0.1
 
 
 class Registry(NamedTuple):
-    """Where Avro's schema is, and what it is. schema_id: what the registry calls it."""
+    """The registry's address, and the Avro schema. schema_id: the schema's id in the registry."""
 
     url: str
     schema_id: int
@@ -28,7 +28,7 @@ class Registry(NamedTuple):
 
     @property
     def prefix(self) -> bytes:
-        """The five bytes of Confluent's serializers."""
+        """Return the five bytes of Confluent's serializers."""
         return b"\0" + self.schema_id.to_bytes(4, "big")
 
 
@@ -36,7 +36,7 @@ Write = Callable[[DataFrame, Target], None]
 
 
 def typed_sinks(registry: Registry) -> dict[str, Write]:
-    """By name, ours first."""
+    """Return the contenders by name, ours first."""
     return {
         "ours, json": partial(_ours, {"value.format": "json"}),
         "jvm, to_json": partial(_encoded, JVM_FORMAT, _json),
@@ -49,7 +49,7 @@ def typed_sinks(registry: Registry) -> dict[str, Write]:
 
 
 def confluent_sink(registry: Registry) -> Write:
-    """confluent-kafka and its AvroSerializer in ``mapInArrow``, a call of each per row."""
+    """Return confluent-kafka and its AvroSerializer in ``mapInArrow``, a call of each per row."""
     return partial(_confluent, registry)
 
 
@@ -95,14 +95,14 @@ def _serialize_and_produce(
     settings: Mapping[str, str],
     arrow_batches: Iterable[Any],
 ) -> Iterator[Any]:
-    """One producer per task. Yields how many rows it has written, once all are acknowledged."""
+    """Run one producer per task. Yields the number of rows once all are acknowledged."""
     from confluent_kafka import Producer
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroSerializer
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     failures: list[Any] = []
-    # Registers under its own topic's subject: one question per task.
+    # The serializer registers under its own topic's subject: one request per task.
     serialize = AvroSerializer(SchemaRegistryClient({"url": registry.url}), registry.schema)
     producer = Producer(
         {

@@ -493,7 +493,7 @@ class LocalKafka:
             return alive[name].failure(code)
         return None
 
-    # --- how -----------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
     def _running_keeper(self) -> KeeperClient:
         if self._keeper is None:
