@@ -1,1 +1,1 @@
-"""What makes a release: its files, its bill of materials, and the check of its version."""
+"""Tools for a release: its files, its bill of materials, and the check of its version."""

@@ -1,7 +1,7 @@
-"""The hook of hatchling that has the kernels' libraries made when the package is built.
+"""The hook of hatchling that builds the kernels' libraries for the package.
 
-A library of these sources that is there already is taken: wheels and environments made from an
-sdist need no compiler. Otherwise the one for this platform is made; ``make kernels`` makes all.
+An existing library of these sources is used, so wheels and environments built from an sdist need no
+compiler. Otherwise the hook builds the library of this platform; ``make kernels`` builds all.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _PACKAGE = Path("spark_kafka_sink")
 _RECORD = _PACKAGE / "record"
 _BUILD = "spark_kafka_sink.record.kernels.build"
 _EVERYWHERE = {"kernels-linux-aarch64.so", "kernels-linux-x86_64.so"}
-"""With these a wheel serves all that the project names: Linux on both processors."""
+"""A wheel with these libraries serves all supported platforms: Linux on both processors."""
 
 
 class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Makes what is missing, and says which platforms a wheel is for."""
+    """Builds missing libraries, and names the platforms of a wheel."""
 
     def dependencies(self) -> list[str]:
-        """Return the compiler's packages, where there is something to compile."""
+        """Return the compiler's packages, if the hook has to compile."""
         sources = self._sources()
         if self._own().name in self._current() or sys.version_info < sources["OLDEST_PYTHON"]:
             return []
         return list(sources["COMPILER"])
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Make the library of this platform; stop the build where that cannot be done."""
+        """Build the library of this platform; stop the build if that fails."""
         own = self._own()
         if own.name not in self._current():
             self.app.display_waiting("building kernels, about a minute")
-            # pip names the compiler's packages there.
+            # pip puts the compiler's packages on this path.
             path = os.pathsep.join(filter(None, (self.root, os.environ.get("PYTHONPATH"))))
             done = subprocess.run(
                 [sys.executable, "-m", _BUILD, own.stem.partition("-")[2]],
@@ -58,17 +58,17 @@ class KernelsHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data.update(pure_python=False, tag=f"py3-none-{here}")
 
     def _sources(self) -> dict[str, Any]:
-        """What ``sources`` of the kernels defines: the package itself cannot be imported yet."""
+        """Return the names in the kernels' ``sources``; the package cannot be imported yet."""
         return runpy.run_path(str(Path(self.root, _RECORD, "kernels", "sources.py")))
 
     def _libraries(self) -> list[Path]:
         return sorted(Path(self.root, _RECORD, "compiled").glob("kernels-*.so"))
 
     def _current(self) -> set[str]:
-        """The names of the libraries that are of these sources."""
+        """Return the names of the libraries that were built from these sources."""
         symbol = self._sources()["symbol"](Path(self.root, _RECORD)).encode()
         return {path.name for path in self._libraries() if symbol in path.read_bytes()}
 
     def _own(self) -> Path:
-        """As in ``library``, which cannot be imported yet."""
+        """Return the platform's library as ``library`` does, which cannot be imported yet."""
         return Path(f"kernels-{sys.platform}-{platform.machine().lower()}.so")

@@ -1,10 +1,10 @@
-"""``make dist``: wheel and sdist of the last commit, built twice in unlike surroundings.
+"""``make dist``: build wheel and sdist of the last commit, twice in different environments.
 
 python -m release.dist [--output dist]
 
-Whoever has the commit and the versions of the extra ``release`` can build the same bytes again:
-times in the archives are that of the commit. The first wheel is built from the sdist, the second
-from the files themselves, so that the sdist is known to hold what a build needs.
+With the commit and the versions of the extra ``release``, anyone can build the same bytes: times in
+the archives are those of the commit. The first wheel is built from the sdist, the second from the
+files themselves. This shows that the sdist contains all that a build needs.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What differs between machines, and must not show in the files.
+# Settings that differ between machines, and must not change the files.
 _SURROUNDINGS = (
     {"TZ": "UTC", "LC_ALL": "C", "PYTHONHASHSEED": "1"},
     {"TZ": "Asia/Kathmandu", "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "2"},
 )
 _UMASKS = (0o022, 0o077)
 PLATFORMS = ("linux-aarch64", "linux-x86_64")
-"""Whose kernels are in the wheel."""
+"""Platforms whose kernels the wheel contains."""
 SUMS = "SHA256SUMS"
 
 
 class ReleaseError(Exception):
-    """The files of a release cannot be made, or are not what they should be."""
+    """The files of a release cannot be built, or two builds differ."""
 
 
 def _git(*arguments: str) -> bytes:
@@ -41,13 +41,13 @@ def _git(*arguments: str) -> bytes:
 
 
 def unpack_commit(commit: str, folder: Path) -> None:
-    """The files of ``commit``, without git's own."""
+    """Unpack the files of ``commit``, without git's own files."""
     with tarfile.open(fileobj=BytesIO(_git("archive", "--format=tar", commit))) as archive:
         archive.extractall(folder, filter="data")
 
 
 def _build(source: Path, output: Path, number: int, epoch: str, *kinds: str) -> None:
-    """Run the build; no kind: an sdist, and a wheel from it."""
+    """Run the build; without kinds, build an sdist, and a wheel from the sdist."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output), *kinds]
     done = subprocess.run(
         [*command, str(source)],
@@ -62,7 +62,7 @@ def _build(source: Path, output: Path, number: int, epoch: str, *kinds: str) -> 
 
 
 def _add_kernels(source: Path) -> None:
-    """Compile the libraries that are in the wheel but not in the commit."""
+    """Compile the libraries that the wheel contains and the commit does not."""
     done = subprocess.run(
         [sys.executable, "-m", "spark_kafka_sink.record.kernels.build", *PLATFORMS],
         cwd=source,
@@ -74,7 +74,7 @@ def _add_kernels(source: Path) -> None:
 
 
 def build_twice(commit: str, folder: Path) -> list[Path]:
-    """Wheel and sdist of ``commit``, in ``folder``. Raises ReleaseError if two builds differ."""
+    """Build wheel and sdist of ``commit``. Raises ReleaseError if two builds differ."""
     epoch = _git("log", "-1", "--format=%ct", commit).decode().strip()
     outputs = []
     for number in range(2):
@@ -95,7 +95,7 @@ def build_twice(commit: str, folder: Path) -> list[Path]:
 
 
 def check_metadata(files: list[Path]) -> None:
-    """What the package index would refuse or show wrongly. Raises ReleaseError."""
+    """Raise ReleaseError if the package index would reject the files or show them wrongly."""
     names = [str(path) for path in files]
     done = subprocess.run(
         [sys.executable, "-m", "twine", "check", "--strict", *names],
@@ -108,13 +108,13 @@ def check_metadata(files: list[Path]) -> None:
 
 
 def sums(files: list[Path]) -> str:
-    """Lines as of ``sha256sum``, by name."""
+    """Return lines in the format of ``sha256sum``, sorted by name."""
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
     return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the files and their SHA-256 sums; 1 if that cannot be done."""
+    """Write the files and their SHA-256 sums; return 1 if that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--output", type=Path, default=ROOT / "dist", help="default: dist")
     output: Path = parser.parse_args(arguments).output
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         check_metadata(files)
     except ReleaseError as error:
         print(error, file=sys.stderr)
-        return 1  # the folder stays, for who wants to compare
+        return 1  # the folder stays, for a comparison
     output.mkdir(parents=True, exist_ok=True)
     for old in (*output.glob("pykafka_sink-*"), *output.glob(SUMS)):
         old.unlink()

@@ -1,9 +1,8 @@
-"""``python -m release.jar_digests [VERSION]``: the digests of Kafka's jars that the package ships.
+"""``python -m release.jar_digests [VERSION]``: write the digests of Kafka's jars for the package.
 
-Fetches what a LocalKafka of VERSION (the default one if it is not given) runs, anew and not from a
-cache, and writes a file for each set of jars. Ivy compares what it fetches with the repository's
-own checksums. A digest of a version that was released never changes: look at the difference before
-it is committed.
+Fetches the jars of a LocalKafka of VERSION (by default, the default version) without a cache, and
+writes a file for each set of jars. Ivy compares the jars with the repository's own checksums. The
+digest of a released version never changes: check the difference before you commit it.
 """
 
 from __future__ import annotations

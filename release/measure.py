@@ -1,8 +1,8 @@
-"""``python -m release.measure [--root FOLDER] [--first-job ROUNDS]``: how heavy the package is.
+"""``python -m release.measure [--root FOLDER] [--first-job ROUNDS]``: measure the package's weight.
 
-Print one JSON object: what the package consists of, what a user can set, what the processes load,
-what an installation takes, and how long a first job takes. With ``--root`` it measures another
-checkout, so that the same script gives the figures before and after a change.
+Print one JSON object: source code, options, modules that the processes load, size of an
+installation, and time of a first job. With ``--root`` it measures another checkout, so that the
+same script gives the figures before and after a change.
 
 The packages come from the environment that runs the script; it needs the extra ``dev``. The first
 jobs need Java as well.
@@ -29,9 +29,9 @@ _OTHERS = ("jobs", "release", "benchmarks", "tests")
 _CPU_ROUNDS = 21
 _MEBI = 1 << 20
 DRIVER = "import pyspark_kafka_sink, spark_kafka_sink.spark.source, spark_kafka_sink.spark.planning"
-"""What the driver's process imports to plan a write; pyspark's data sources are there before."""
+"""Imports of the driver's process to plan a write; pyspark's data sources are loaded already."""
 TASK = "import spark_kafka_sink.spark.task as task; task.load_all()"
-"""What a worker does before the first row."""
+"""Imports of a worker before the first row."""
 _SPARKS_OWN = "import pyspark.sql.datasource, pyspark.worker"
 _IMPORTS = """
 import json, sys, time
@@ -89,13 +89,13 @@ def _printed(root: Path, code: str) -> Any:
 
 
 def options(root: Path) -> dict[str, int]:
-    """Return how many names a user can set; ``own`` leaves out those under ``kafka.``."""
+    """Return how many names a user can set; ``own`` excludes those under ``kafka.``."""
     names = _printed(root, _OPTIONS)
     return {"all": len(names), "own": sum(not name.startswith("kafka.") for name in names)}
 
 
 def imported(root: Path, code: str) -> dict[str, Any]:
-    """Return what ``code`` loads besides what Spark has loaded, and the CPU seconds it takes."""
+    """Return what ``code`` loads in addition to Spark's modules, and its CPU seconds."""
     script = _IMPORTS.format(before=_SPARKS_OWN, code=code)
     runs = [_printed(root, script) for _ in range(_CPU_ROUNDS)]
     files: dict[str, str | None] = runs[-1]["files"]
@@ -117,7 +117,7 @@ def _wheel(root: Path, folder: Path) -> Path:
 
 
 def installation(wheel: Path, folder: Path) -> dict[str, Any]:
-    """Return what a new virtual environment with the wheel takes, without pyspark."""
+    """Return the size and packages of a new virtual environment with the wheel, without pyspark."""
     venv.create(folder, with_pip=False)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
     subprocess.run([*pip, "install", "--quiet", str(wheel)], check=True)
@@ -137,16 +137,16 @@ def installation(wheel: Path, folder: Path) -> dict[str, Any]:
 
 
 def _bytes_in(path: Path) -> int:
-    """As ``du`` counts: in blocks, each link once."""
+    """Return the size as ``du`` counts it: in blocks, each link once."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_blocks * 512
     return sum(_bytes_in(one) for one in path.iterdir())
 
 
 def first_jobs(root: Path, wheel: Path, rounds: int) -> dict[str, Any]:
-    """Return the seconds of first jobs with one row, each of an installation of its own.
+    """Return the seconds of first jobs with one row, each in its own installation.
 
-    In turns with the empty Python sink; the session's start is not counted.
+    The jobs take turns with the empty Python sink; the session's start is not counted.
     """
     kafka = subprocess.Popen(
         [sys.executable, "-c", _KAFKA],
@@ -184,7 +184,7 @@ def _first_job(root: Path, wheel: Path, sink: str, given: str) -> float:
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.cold", "--child", sink, given],
             cwd=folder,
-            # The cache is that of versions which compile when they run.
+            # Versions that compile at run time use this cache.
             env={**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(cache)},
             capture_output=True,
             text=True,
@@ -213,7 +213,7 @@ def measure(root: Path, rounds: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--root", type=Path, default=ROOT, help="a checkout; default: this one")
     parser.add_argument("--first-job", type=int, default=0, metavar="ROUNDS")

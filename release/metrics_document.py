@@ -1,4 +1,4 @@
-"""docs/metrics.md, written from the tables of fields and names.
+"""Write docs/metrics.md from the tables of fields and names.
 
 python -m release.metrics_document > docs/metrics.md
 """
@@ -280,7 +280,7 @@ Tasks count per record batch and request, never per record.
 
 
 def render() -> str:
-    """The whole document."""
+    """Return the whole document."""
     return "".join(
         (
             _HEAD,
@@ -343,7 +343,7 @@ def _metrics(table: Iterable[KafkaMetric]) -> str:
 
 
 def _not_given(table: dict[str, str]) -> str:
-    """A row for each reason."""
+    """Return a row for each reason."""
     reasons: dict[str, list[str]] = {}
     for name, why in table.items():
         reasons.setdefault(why, []).append(name)

@@ -1,4 +1,4 @@
-"""docs/options.md, written from the tables of options.
+"""Write docs/options.md from the tables of options.
 
 python -m release.options_document > docs/options.md
 """
@@ -38,7 +38,7 @@ driver and each Python worker.
 
 
 def render() -> str:
-    """The whole document."""
+    """Return the whole document."""
     parts = [_HEAD, "## The sink's own options\n\n", _table(SINK_OPTIONS)]
     parts += [
         "\n## Producer options: `kafka.*`\n\n",
@@ -73,7 +73,7 @@ def render() -> str:
 
 
 def _without_effect() -> Iterator[str]:
-    """A row for each reason."""
+    """Yield a row for each reason."""
     names: dict[str, list[str]] = {}
     for name, why in KEYS_WITHOUT_EFFECT.items():
         names.setdefault(why, []).append(f"`{KAFKA_PREFIX}{name}`")

@@ -1,9 +1,9 @@
-"""``make sbom``: what is installed with the wheel, as a CycloneDX bill of materials.
+"""``make sbom``: write a CycloneDX bill of materials of an installation of the wheel.
 
 python -m release.sbom dist/pykafka_sink-0.1.0-py3-none-any.whl dist/pykafka-sink.cdx.json
 
 The wheel is installed into an environment of its own, so the versions are those that an
-installation of today gets. The extra ``spark`` is left out: a cluster brings its own.
+installation of today gets. The extra ``spark`` is omitted, because a cluster brings its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from release.version import ROOT, package_version
 
 
 def write_sbom(wheel: Path, output: Path) -> None:
-    """Raises subprocess.CalledProcessError if the wheel cannot be installed or described."""
+    """Write the bill. Raises CalledProcessError if the wheel cannot be installed or described."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=False)
         python = Path(folder) / "bin" / "python"
@@ -35,7 +35,7 @@ def write_sbom(wheel: Path, output: Path) -> None:
             stdout=subprocess.PIPE,
         )
     document = json.loads(described.stdout)
-    # pyproject.toml does not have it: the build takes it from the package.
+    # pyproject.toml has no version; the build reads it from the package.
     document["metadata"]["component"]["version"] = package_version()
     output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 

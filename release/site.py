@@ -1,8 +1,9 @@
-"""What makes a site of README.md and docs/: mkdocs runs these functions (``hooks`` in mkdocs.yml).
+"""Functions that build a site from README.md and docs/, as mkdocs' hooks (``hooks`` in mkdocs.yml).
 
-The documents link to each other, and to other files of the repository, by their places there. Here
-each such file gets a place in the site, and the links are changed to it: README.md is the first
-page, other documents are pages, folders are lists, and all else can be read as text.
+The documents link to each other, and to other files of the repository, by their paths in the
+repository. These functions give each such file a place in the site, and change the links to it.
+README.md is the first page, other documents are pages, folders are lists, and all other files are
+text.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
-# What tools leave in folders.
+# Folders that tools create.
 _NOT_LISTED = ("__pycache__",)
 
 
 def place(path: str) -> str:
-    """Where a file or folder of the repository is in the site."""
+    """Return the path in the site of a file or folder of the repository."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if path == "README.md":
@@ -31,12 +32,12 @@ def place(path: str) -> str:
         return f"repository/{path}.md"
     if path in PAGES:
         return f"repository/{path.lower()}"
-    # So that browsers show it.
+    # Browsers show text files.
     return f"repository/{path}.txt"
 
 
 def relinked(text: str, path: str) -> str:
-    """The document at ``path``, with links as they must be in the site."""
+    """Return the document at ``path``, with its links changed to those of the site."""
 
     def link(found: re.Match[str]) -> str:
         target = normpath(join(dirname(path), found[2]))
@@ -46,19 +47,19 @@ def relinked(text: str, path: str) -> str:
 
 
 def linked_files(text: str, path: str) -> set[str]:
-    """Files and folders of the repository that a document links to."""
+    """Return files and folders of the repository that a document links to."""
     return {normpath(join(dirname(path), found[2])) for found in _LINK.finditer(text)}
 
 
 def _listing(folder: str) -> str:
-    """A page for a folder."""
+    """Return a page for a folder."""
     here = dirname(place(folder))
     links = ((name, relpath(place(f"{folder}/{name}"), here)) for name in sorted(_names(folder)))
     return "\n".join([f"# {folder}", "", *(f"- [{name}]({link})" for name, link in links), ""])
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what is linked to and not under docs/."""
+    """Add the linked files that are not under docs/."""
     documents = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
     waiting, added = [*PAGES, *documents], set(documents)
     while waiting:
@@ -85,7 +86,7 @@ def _file(path: str, config: Any) -> File:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Change the links of a page; those of folders' lists are right already."""
+    """Change the links of a page; the links of folders' lists need no change."""
     places = {place(path): path for path in PAGES}
     path = places.get(page.file.src_uri)
     if path is None and not page.file.src_uri.startswith("repository/"):

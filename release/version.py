@@ -1,4 +1,4 @@
-"""Whether tag, package, changelog and recipe name the same version. ``.ci/release`` runs it.
+"""Check that tag, package, changelog and recipe have the same version, for ``.ci/release``.
 
 python -m release.version v0.1.0
 """
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\.post\d+)?")
 
 
 def package_version(root: Path = ROOT) -> str:
-    """The version in ``spark_kafka_sink/__init__.py``, which the build takes."""
+    """Return the version in ``spark_kafka_sink/__init__.py``, which the build uses."""
     text = (root / "spark_kafka_sink" / "__init__.py").read_text(encoding="utf-8")
     found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     if found is None:
@@ -25,7 +25,7 @@ def package_version(root: Path = ROOT) -> str:
 
 
 def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
-    """A sentence for each place that does not fit ``tag``."""
+    """Yield a sentence for each place that does not match ``tag``."""
     version = tag.removeprefix("v")
     if not tag.startswith("v") or not _VERSION.fullmatch(version):
         yield f"the tag {tag} is not v and a version, as in v0.1.0 or v0.2.0rc1"
@@ -42,7 +42,7 @@ def problems(tag: str, root: Path = ROOT) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """0 if everything fits, else 1, with the reasons on stderr."""
+    """Return 0 if all places match, else 1, with the reasons on stderr."""
     if len(arguments) != 1:
         print("usage: python -m release.version <tag>", file=sys.stderr)
         return 2
