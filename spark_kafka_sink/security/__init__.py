@@ -1,1 +1,1 @@
-"""Stores of certificates and keys, SASL mechanisms, and where their credentials come from."""
+"""Stores of certificates and keys, SASL mechanisms, and the sources of their credentials."""

@@ -1,1 +1,1 @@
-"""Bearer tokens: where they come from, and when they are asked for anew."""
+"""Bearer tokens: their sources, and when they are renewed."""

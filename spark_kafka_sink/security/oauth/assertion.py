@@ -1,12 +1,12 @@
-"""Assertions: JWTs that this client signs, or that somebody else puts into a file.
+"""Assertions: JWTs that this client signs, or that another program writes to a file.
 
-Headers and claims come in three layers, of which a later one wins: the options, the template file
-(JSON with ``header`` and ``payload``), and what depends on the time. All files are read for each
-assertion, so a key that is replaced is used by the next one.
+Headers and claims come in three layers, of which a later layer takes precedence: the options, the
+template file (JSON with ``header`` and ``payload``), and the time-dependent claims. All files are
+read for each assertion, so the next assertion uses a replaced key.
 
 Source: KIP-1139, KIP-1258; ``DefaultAssertionCreator``, ``LayeredAssertionJwtTemplate``,
-``DynamicAssertionJwtTemplate`` of Kafka; RFC 7515, RFC 7518. Java's ES256 signs in the
-form of X.509, which RFC 7518 does not have: here it is the RFC's.
+``DynamicAssertionJwtTemplate`` of Kafka; RFC 7515, RFC 7518. Java's ES256 signatures have the X.509
+form, which RFC 7518 does not allow; this module uses the RFC's form.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NUMBER_BYTES = 32
 
 
 def assertion(config: AssertionConfig, timestamp_ms: int) -> Secret:
-    """A new assertion, or what the assertion's file holds. Raises AuthenticationError.
+    """Return a new assertion, or the content of the assertion's file. Raises AuthenticationError.
 
     config: with its references resolved
     """
@@ -116,7 +116,7 @@ def _signature(config: AssertionConfig, content: bytes) -> bytes:
 
 
 def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
-    """PEM, or as Java takes it too: PKCS#8 in base64 without the lines around it."""
+    """Return the key from PEM or, as Java does, from bare PKCS#8 in base64."""
     text = read_text(location, _KEY_FILE)
     password = None if passphrase is None else utf8(passphrase.reveal(), _PASSPHRASE)
     try:
@@ -135,7 +135,7 @@ def _private_key(location: str, passphrase: Secret | None) -> PrivateKeyTypes:
     except DamagedStoreError as error:
         what = f"cannot be read: {error}"
     except (ValueError, binascii.Error, UnsupportedAlgorithm):
-        # Without its cause: no text of a key may come from a library.
+        # Omit the cause: a library's text must not show a key.
         what = "cannot be read: it must be a private key in PEM" + (
             "" if passphrase is None else f", and {_PASSPHRASE} its password"
         )

@@ -1,12 +1,12 @@
-"""Which way a token is fetched, out of options and JAAS options, by Java's rules of which wins.
+"""Chooses how a token is fetched, from options and JAAS options, with Java's precedence.
 
     1. sasl.oauthbearer.token.provider: the user's own code
-    2. jwt.retriever.class; DefaultJwtRetriever stands for FileJwtRetriever if the URL is file:,
-       else for ClientCredentialsJwtRetriever
+    2. jwt.retriever.class; DefaultJwtRetriever means FileJwtRetriever if the URL is file:,
+       else ClientCredentialsJwtRetriever
     3. of ClientCredentialsJwtRetriever: assertion.file, else assertion.claim.iss, else the secret
 
-An option wins over the JAAS option of the same meaning. Java's unsecured tokens, which its login
-module makes up where there is no endpoint, are refused.
+An option takes precedence over the JAAS option of the same meaning. Java's unsecured tokens, which
+its login module creates if there is no endpoint, are rejected.
 
 Source: ``DefaultJwtRetriever``, ``ClientCredentialsRequestFormatterFactory``, ``ConfigOrJaas`` of
 Kafka 4.3.
@@ -40,7 +40,7 @@ _FILE_SCHEME = "file:"
 
 
 class Way(Enum):
-    """How a token is fetched."""
+    """The ways to fetch a token."""
 
     PROVIDER = "token provider"
     FILE = "file"
@@ -50,7 +50,7 @@ class Way(Enum):
 
 
 class Client(NamedTuple):
-    """Who asks the token endpoint, and for what; None where it is not said."""
+    """The client of the token endpoint, and its scope; None if not configured."""
 
     id: str | None
     secret: Secret | None
@@ -58,7 +58,7 @@ class Client(NamedTuple):
 
 
 def way_of(oauth: OAuthConfig) -> Way:
-    """Which way; the URL with its references resolved. Raises ConfigError without a URL."""
+    """Return the way, for a URL with its references resolved. Raises ConfigError without a URL."""
     if oauth.token_provider is not None:
         return Way.PROVIDER
     is_file = (oauth.token_endpoint_url or "").strip().lower().startswith(_FILE_SCHEME)
@@ -80,7 +80,7 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 
 def client_of(oauth: OAuthConfig, options: Mapping[str, str], way: Way) -> Client:
-    """Id, secret and scope, out of options, else of JAAS options. Raises ConfigError."""
+    """Return id, secret and scope from options, else from JAAS options. Raises ConfigError."""
     _check_names(options)
     client_id = _first(oauth.client_id, options.get("clientId"))
     given = None if oauth.client_secret is None else oauth.client_secret.reveal()
@@ -103,13 +103,13 @@ def client_of(oauth: OAuthConfig, options: Mapping[str, str], way: Way) -> Clien
 
 
 def _first(*texts: str | None) -> str | None:
-    """The first that is given, without blanks around it; None if that is blank."""
+    """Return the first given text, stripped of blanks; None if that text is blank."""
     given = next((text for text in texts if text is not None), "")
     return given.strip() or None
 
 
 def path_of_file_url(url: str) -> str:
-    """The path in ``file:/path`` or ``file:///path``. Raises ConfigError."""
+    """Return the path in ``file:/path`` or ``file:///path``. Raises ConfigError."""
     text = url.strip()
     if not text.lower().startswith(_FILE_SCHEME):
         raise ConfigError(f"{URL_OPTION} must begin with file: for FileJwtRetriever")
@@ -123,9 +123,9 @@ def path_of_file_url(url: str) -> str:
 
 
 def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
-    """All that is known before a token is fetched. Raises ConfigError.
+    """Check what is known before a token is fetched. Raises ConfigError.
 
-    options: of JAAS, references as they are; None if all of JAAS is a reference
+    options: of JAAS, with unresolved references; None if the whole JAAS text is a reference
     """
     url = oauth.token_endpoint_url
     if oauth.token_provider is not None:
@@ -172,7 +172,7 @@ def _check_assertion(assertion: AssertionConfig) -> None:
 
 
 def losers(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
-    """Options that are given and not used, since others win: one sentence each."""
+    """Return a sentence for each given option that another option overrides."""
     found = [
         f"{option} wins over {name} in {JAAS}, which is not used"
         for option, given, name in (
@@ -197,7 +197,7 @@ def losers(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
 
 
 def resolved(config: OAuthConfig, resolve: Resolve) -> OAuthConfig:
-    """``config`` with the references in all of its texts resolved. Raises ConfigError."""
+    """Return ``config`` with the references in all its texts resolved. Raises ConfigError."""
     changed = _resolved_texts(config, PREFIX, resolve)
     assertion = config.assertion
     changes = _resolved_texts(assertion, f"{PREFIX}assertion.", resolve)
@@ -207,7 +207,7 @@ def resolved(config: OAuthConfig, resolve: Resolve) -> OAuthConfig:
 def _resolved_texts(
     config: OAuthConfig | AssertionConfig, prefix: str, resolve: Resolve
 ) -> dict[str, Any]:
-    """The fields that are texts or secrets, by name."""
+    """Return the fields that are texts or secrets, by name."""
     changed: dict[str, Any] = {}
     for field in fields(config):
         value = getattr(config, field.name)

@@ -1,14 +1,14 @@
-"""The token endpoint: what its answers mean, and which errors pass.
+"""The token endpoint: the meaning of its responses, and its retriable errors.
 
-    answer                                        | meaning
+    response                                      | meaning
     ----------------------------------------------+---------------------------------------
     200, 201 with access_token or id_token        | a token
-    200, 201 with anything else                   | refused: it is no token endpoint
-    400 to 407, 409 to 415, 501, 505              | refused: not tried again
-    3xx                                           | refused: the URL is another one
-    any other code, no connection, no answer,     | may pass: tried again
-    an answer that is cut                         |
-    a certificate that is not trusted             | refused: not tried again, unlike in Java
+    200, 201 with anything else                   | rejected: it is no token endpoint
+    400 to 407, 409 to 415, 501, 505              | rejected, not retried
+    3xx                                           | rejected: the URL is another one
+    any other code, no connection, no response,   | retried
+    a truncated response                          |
+    an untrusted certificate                      | rejected, not retried, unlike in Java
 
 Source: ``HttpJwtRetriever``, ``JwtResponseParser`` of Kafka; RFC 6749, section 5.
 """
@@ -36,8 +36,8 @@ from spark_kafka_sink.security.oauth.choice import URL_OPTION
 from spark_kafka_sink.security.oauth.keeper import Waiting, with_retries
 
 DEFAULT_TIMEOUT_MS = 10_000
-"""Where ``sasl.login.connect.timeout.ms`` or ``.read.timeout.ms`` is not given. Java waits for as
-long as the operating system does, or forever."""
+"""Default of ``sasl.login.connect.timeout.ms`` and ``.read.timeout.ms``. Java waits as long as the
+operating system does, or forever."""
 
 _SUCCESS = (200, 201)
 _REFUSED = frozenset({*range(400, 408), *range(409, 416), 501, 505})
@@ -52,14 +52,22 @@ _TOO_LATE = (
 
 
 class Tls(NamedTuple):
-    """The endpoint's TLS. ``explain``: an error, host and port → cause and option."""
+    """The endpoint's TLS.
+
+    explain: an error, host and port -> cause and option
+    """
 
     context: Callable[[], ssl.SSLContext]
     explain: Callable[[ssl.SSLError | OSError, str, int], str]
 
 
 class TokenRequest(NamedTuple):
-    """form: the body; headers: besides the usual ones; secrets: never shown in messages."""
+    """A request to the endpoint.
+
+    form: the body
+    headers: besides the usual ones
+    secrets: never shown in messages
+    """
 
     form: str
     headers: Mapping[str, str]
@@ -70,7 +78,7 @@ class TokenRequest(NamedTuple):
 
 
 class TokenEndpoint:
-    """``sasl.oauthbearer.token.endpoint.url``, over http or https."""
+    """The endpoint ``sasl.oauthbearer.token.endpoint.url``, over http or https."""
 
     def __init__(self, url: str, tls: Tls, config: LoginConfig, waiting: Waiting) -> None:
         self._url = checked_url(url)
@@ -80,7 +88,7 @@ class TokenEndpoint:
         self.name = f"the token endpoint {shown_url(self._url.geturl())}"
 
     def fetch(self, request: TokenRequest, timeout_ms: int) -> str:
-        """A token's text. Tries again what may pass.
+        """Return a token's text. Retries retriable errors.
 
         Raises AuthenticationError; CredentialsUnavailableError when time is up.
         """
@@ -113,10 +121,10 @@ class TokenEndpoint:
         except TimeoutError:
             raise self._away(_TOO_LATE) from None
         except (OSError, UnicodeError) as error:
-            # A name of a host that cannot be one is a UnicodeError.
+            # An impossible host name raises UnicodeError.
             raise self._away(str(error)) from None
         except HTTPException as error:
-            # Its text quotes what came.
+            # Omit its text, which quotes the response.
             raise self._away(f"what answers does not speak HTTP ({type(error).__name__})") from None
 
     def _explained(self, error: ssl.SSLError) -> str:
@@ -144,7 +152,7 @@ class TokenEndpoint:
         raise CredentialsUnavailableError(what)
 
     def _token_in(self, answer: Answer) -> str:
-        """Its ``access_token``, else its ``id_token``."""
+        """Return the response's ``access_token``, else its ``id_token``."""
         fields = _json_object(answer)
         if fields is None:
             raise AuthenticationError(
@@ -177,7 +185,10 @@ _ADVICE = {
 
 
 def checked_url(text: str) -> SplitResult:
-    """An http or https URL. Raises ConfigError, without the URL, which may hold a password."""
+    """Return an http or https URL.
+
+    Raises ConfigError, without the URL, which may hold a password.
+    """
     try:
         url = urlsplit(text.strip())
     except ValueError:
@@ -191,7 +202,7 @@ def checked_url(text: str) -> SplitResult:
 
 
 def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
-    """The endpoint's own words: the two fields that OAuth has for that, and Okta's."""
+    """Return the endpoint's own words: OAuth's two fields for errors, or Okta's."""
     fields = _json_object(answer)
     if fields is None:
         return ""

@@ -1,23 +1,23 @@
-"""Keeps one token: fetches it, hands it out, and renews it in a thread of its own.
+"""Keeps one token: fetches it, returns it, and renews it in a thread of its own.
 
-The thread lives while somebody uses the token, and ends when nobody has used it since it came. It
-is a loop around ``step``, which tests call without a thread. When a token is renewed is decided by
-times only::
+The thread lives while the token is used, and ends if it was not used since it was fetched. The
+thread is a loop around ``step``, which tests call without a thread. Only times decide when a token
+is renewed::
 
-    after      | next is
+    after      | next renewal
     -----------+---------------------------------------------------------------------------
     obtained   | window.factor (and up to window.jitter more) of its life; not within
                | min.period of now, nor within buffer of its end, if there is room for both
     failed     | retry.backoff.max.ms later; the old token stays in use until it expires
-    not used   | nothing: nobody has begun a conversation since the last attempt
-    used       | as before; now, if it was not asked for lack of use
+    not used   | never: no conversation has begun since the last attempt
+    used       | unchanged; now, if the renewal was dropped for lack of use
     wanted     | now, unless an attempt has just failed
 
-Times are milliseconds since 1970-01-01 UTC, since that is what tokens hold.
+Times are milliseconds since 1970-01-01 UTC, as in tokens.
 
-An attempt is repeated while it may pass: with pauses that double, and for a limited time. Unlike in
-Kafka, the last pause is not cut short: what would be tried again after ``retry.backoff.max.ms`` is
-not, so that the error comes before that time.
+An attempt is repeated while its error is retriable, with pauses that double, and for a limited
+time. Unlike Kafka, the last pause is not shortened: a retry that would come after
+``retry.backoff.max.ms`` is dropped, so that the error comes before that time.
 
 Source: ``Retry`` of Kafka; ``ExpiringCredentialRefreshingLogin`` of Kafka, which renews forever,
 and repeats a failed login after 10 s.
@@ -37,7 +37,7 @@ from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.token import Token
 
-# --- attempts that are repeated ------------------------------------------------------------------
+# --- retries -------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Waiting(NamedTuple):
     """Time as a dependency.
 
-    pause: waits for milliseconds; raises CredentialsUnavailableError when the login is closed
+    pause: waits for milliseconds; raises CredentialsUnavailableError if the login is closed
     """
 
     clock: Clock
@@ -55,9 +55,9 @@ class Waiting(NamedTuple):
 def with_retries(
     attempt: Callable[[int], T], config: LoginConfig, waiting: Waiting, timeout_ms: int
 ) -> T:
-    """What ``attempt`` returns. It is given the milliseconds that are left.
+    """Return the result of ``attempt``, which is called with the remaining milliseconds.
 
-    Repeated after CredentialsUnavailableError only, whose last one is raised when time is up.
+    Retries after CredentialsUnavailableError only, and raises the last such error when time is up.
     """
     start_ms = waiting.clock.now_ms()
     limit_ms = start_ms + min(config.retry_backoff_max_ms, timeout_ms)
@@ -79,7 +79,7 @@ def with_retries(
 
 
 class RefreshSchedule:
-    """The next time at which a token is asked for."""
+    """The time of the next request for a token."""
 
     def __init__(self, config: LoginConfig, rng: RandomSource) -> None:
         self._config = config
@@ -90,28 +90,30 @@ class RefreshSchedule:
 
     @property
     def next_ms(self) -> int | None:
-        """When to ask; None while nobody needs a token."""
+        """The time of the next request; None if no token is needed."""
         return self._next_ms
 
     def obtained(self, token: Token, now_ms: int) -> None:
-        """A token has come."""
+        """Note that a token was obtained."""
         self._failed_at_ms = None
         self._is_used = False
         self._next_ms = self._refresh_at(token, now_ms)
 
     def failed(self, now_ms: int) -> None:
-        """An attempt has failed."""
+        """Note that an attempt has failed."""
         self._failed_at_ms = now_ms
         self._next_ms = now_ms + self._config.retry_backoff_max_ms
 
     def used(self, now_ms: int) -> None:
-        """A conversation has begun with the token; if it was not renewed for lack of use, it is."""
+        """Note a conversation with the token. Schedule a renewal that was
+        dropped for lack of use.
+        """
         self._is_used = True
         if self._next_ms is None:
             self._next_ms = now_ms
 
     def wanted(self, now_ms: int) -> None:
-        """A conversation cannot begin, for there is no token."""
+        """Note that a conversation cannot begin, because there is no token."""
         self._is_used = True
         after_failure = None
         if self._failed_at_ms is not None:
@@ -119,8 +121,9 @@ class RefreshSchedule:
         self._next_ms = now_ms if after_failure is None else max(now_ms, after_failure)
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether to ask now. Each use is good for one attempt, whatever becomes of it: without
-        another one since then, it is given up instead.
+        """Return True if it is time for a request.
+
+        Each use permits one attempt, successful or not. Without a new use, the renewal is dropped.
         """
         if self._next_ms is None or now_ms < self._next_ms:
             return False
@@ -147,17 +150,20 @@ class RefreshSchedule:
 logger = logging.getLogger(__name__)
 
 REFRESH_TIMEOUT_MS = 60_000
-"""How long one renewal may take."""
+"""Time limit of one renewal."""
 _SHORTEST_SLEEP_MS = 100
 LONGEST_SLEEP_MS = 30_000
-"""The thread looks at the clock that often: a machine that was suspended has another time."""
+"""Longest time between two looks at the clock, which jumps when a suspended machine resumes."""
 
 Fetch = Callable[[int], Token]
-"""A new token within so many milliseconds. Raises AuthenticationError."""
+"""Returns a new token within so many milliseconds. Raises AuthenticationError."""
 
 
 class Surroundings(NamedTuple):
-    """Time and chance, and whether ``TokenKeeper`` may start a thread."""
+    """Clock and random numbers.
+
+    has_thread: whether ``TokenKeeper`` may start a thread
+    """
 
     clock: Clock
     rng: RandomSource
@@ -165,7 +171,7 @@ class Surroundings(NamedTuple):
 
 
 class TokenKeeper:
-    """The token of one login. Any thread may call it."""
+    """The token of one login. Thread-safe."""
 
     def __init__(self, fetch: Fetch, config: LoginConfig, surroundings: Surroundings) -> None:
         self._fetch = fetch
@@ -182,14 +188,14 @@ class TokenKeeper:
 
     @property
     def next_refresh_ms(self) -> int | None:
-        """When it is renewed, since 1970-01-01 UTC; None while nobody uses it."""
+        """The time of the next renewal, since 1970-01-01 UTC; None while the token is unused."""
         with self._lock:
             return self._schedule.next_ms
 
     def prepare(self, timeout_ms: int) -> None:
-        """Waits until there is a token that has not expired.
+        """Wait until there is a token that has not expired.
 
-        Raises AuthenticationError; CredentialsUnavailableError if it may be tried again.
+        Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
         """
         start_ms = self._clock.now_ms()
         if self._use() is not None:
@@ -197,7 +203,7 @@ class TokenKeeper:
         if not self._fetching.acquire(timeout=wait_seconds(timeout_ms)):
             raise self._missing()
         try:
-            # Another thread may have fetched it meanwhile.
+            # Another thread may have fetched the token meanwhile.
             if self._use() is None:
                 self._obtain(max(timeout_ms - (self._clock.now_ms() - start_ms), 1))
                 self._use()
@@ -205,10 +211,10 @@ class TokenKeeper:
             self._fetching.release()
 
     def token(self) -> Secret:
-        """The token. Does not wait: one that is missing is asked for by the thread.
+        """Return the token without waiting; the thread fetches a missing token.
 
-        Raises CredentialsUnavailableError while it is not there, and AuthenticationError when the
-        last attempt to get one was refused.
+        Raises CredentialsUnavailableError while there is no token, and AuthenticationError if the
+        last attempt was rejected.
         """
         token = self._use()
         if token is not None:
@@ -220,9 +226,9 @@ class TokenKeeper:
         raise self._missing()
 
     def step(self) -> int | None:
-        """Renews the token if it is time. Returns in how many milliseconds to look again.
+        """Renew the token if it is time, and return the milliseconds until the next step.
 
-        None: nobody uses it, or it is closed; the thread ends.
+        None if the token is unused, or the keeper is closed; then the thread ends.
         """
         with self._lock:
             is_due = not self._is_closed and self._schedule.is_due(self._clock.timestamp_ms())
@@ -237,7 +243,7 @@ class TokenKeeper:
             return min(max(left_ms, _SHORTEST_SLEEP_MS), LONGEST_SLEEP_MS)
 
     def _renew(self) -> None:
-        """Unless ``prepare`` is at it in another thread."""
+        """Renew the token, unless ``prepare`` does so in another thread."""
         if not self._fetching.acquire(blocking=False):
             return
         try:
@@ -248,13 +254,13 @@ class TokenKeeper:
             self._fetching.release()
 
     def close(self) -> None:
-        """Stops renewing. The token that is there can still be used."""
+        """Stop renewing. The present token stays usable."""
         with self._lock:
             self._is_closed = True
         self._wake.set()
 
     def _use(self) -> Token | None:
-        """The token, if it has not expired; that it is used keeps the thread alive."""
+        """Return the token if it has not expired. Its use keeps the thread alive."""
         with self._lock:
             now_ms = self._clock.timestamp_ms()
             if self._token is None or not self._token.is_valid(now_ms):
@@ -264,7 +270,7 @@ class TokenKeeper:
             return self._token
 
     def _obtain(self, timeout_ms: int) -> None:
-        """Fetches a token, by whoever holds ``_fetching``."""
+        """Fetch a token. The caller holds ``_fetching``."""
         try:
             token = self._fetch(timeout_ms)
         except AuthenticationError as error:
@@ -288,10 +294,10 @@ class TokenKeeper:
         return AuthenticationError(text)
 
     def _ensure_thread(self) -> None:
-        """Called with the lock held."""
+        """Start the thread if necessary. The caller holds the lock."""
         if not self._has_thread or self._is_closed:
             return
-        # One that is not alive is the parent's, of a process that was forked.
+        # In a forked process, the parent's thread is not alive.
         if self._thread is None or not self._thread.is_alive():
             name = "pykafka-sink-token"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)

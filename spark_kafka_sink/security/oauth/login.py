@@ -1,12 +1,12 @@
 """The login of OAUTHBEARER: one token, kept and renewed, and the extensions of JAAS.
 
-A token is fetched by the way that the options ask for. Every reference and file is read anew.
+The options choose how a token is fetched. Every reference and file is read again for each token.
 
 The user's own code, ``kafka.sasl.oauthbearer.token.provider``, is a callable without arguments. It
-returns a JWT, or any token together with the time at which it expires, in seconds since 1970-01-01
-UTC, as confluent-kafka's ``oauth_cb`` does. An example stands in docs/your-own-code.md. It is
-called on the driver and in Spark's Python workers, in a thread of its own, whenever a token is
-needed. What it raises is an error that is tried again.
+returns a JWT, or any token together with its expiry in seconds since 1970-01-01 UTC, as
+confluent-kafka's ``oauth_cb`` does. docs/your-own-code.md has an example. The sink calls it on the
+driver and in Spark's Python workers, in a thread of its own, whenever a token is needed. If it
+raises, the sink retries.
 
 Source: ``ClientSecretRequestFormatter``, ``ClientAssertionRequestFormatter``,
 ``JwtBearerRequestFormatter`` of Kafka; RFC 6749, RFC 7523.
@@ -62,15 +62,15 @@ from spark_kafka_sink.security.references import read_text, resolve
 
 OPTION = "kafka.sasl.oauthbearer.token.provider"
 
-# 2001 and 5138: what is before the one is a duration, what is after the other is milliseconds.
+# The years 2001 and 5138: a smaller number is a duration, a larger one is in milliseconds.
 _LEAST_SECONDS, _MOST_SECONDS = 1e9, 1e11
 
 
 def provided_token(entry_point: str, names: ClaimNames) -> Token:
-    """What the callable ``package.module:name`` returns, checked.
+    """Return the checked result of the callable ``package.module:name``.
 
     Raises ConfigError (it cannot be loaded), CredentialsUnavailableError (it raised) or
-    AuthenticationError (what it returned is no token).
+    AuthenticationError (its result is no token).
     """
     provider = load(entry_point, OPTION)
     try:
@@ -110,14 +110,14 @@ def _type_of(value: Any) -> str:
     return "nothing" if value is None else f"a value of type {type(value).__name__}"
 
 
-# --- what is asked of a token endpoint, for each grant -------------------------------------------
+# --- requests to a token endpoint, for each grant ------------------------------------------------
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
-    """client_credentials with id and secret in the Authorization header."""
+    """Return the request for client_credentials with id and secret in the Authorization header."""
     if client.id is None or client.secret is None:
         raise AuthenticationError("the client's id and secret are needed for client credentials")
     name, secret = client.id, client.secret.reveal()
@@ -132,7 +132,7 @@ def secret_request(client: Client, header_urlencode: bool) -> TokenRequest:
 
 
 def assertion_request(client: Client, assertion: Secret) -> TokenRequest:
-    """client_credentials with a signed assertion in place of the secret."""
+    """Return the request for client_credentials with a signed assertion instead of the secret."""
     text = assertion.reveal()
     form = (
         f"client_assertion_type={_encoded(CLIENT_ASSERTION)}&client_assertion={_encoded(text)}"
@@ -144,7 +144,7 @@ def assertion_request(client: Client, assertion: Secret) -> TokenRequest:
 
 
 def jwt_bearer_request(client: Client, assertion: Secret) -> TokenRequest:
-    """jwt-bearer: the assertion is what is granted for."""
+    """Return the request for jwt-bearer, where the assertion is the grant."""
     text = assertion.reveal()
     form = f"grant_type={_encoded(JWT_BEARER)}&assertion={_encoded(text)}"
     return TokenRequest(form + _scope(client), {}, (text,))
@@ -155,7 +155,7 @@ def _scope(client: Client) -> str:
 
 
 def _encoded(text: str) -> str:
-    """As Java's ``URLEncoder``: a blank becomes +, and * stays."""
+    """Encode as Java's ``URLEncoder`` does: a blank becomes +, and * stays."""
     return quote_plus(text, safe="*", errors="surrogateescape").replace("~", "%7E")
 
 
@@ -168,7 +168,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class TokenRetrieval:
-    """Tokens for one SaslConfig with mechanism OAUTHBEARER."""
+    """Fetches tokens for one SaslConfig with mechanism OAUTHBEARER."""
 
     def __init__(
         self,
@@ -185,9 +185,9 @@ class TokenRetrieval:
         self._has_warned = False
 
     def fetch(self, timeout_ms: int) -> Token:
-        """A new token. Waits for it.
+        """Return a new token, and wait for it.
 
-        Raises AuthenticationError; CredentialsUnavailableError if it may be tried again.
+        Raises AuthenticationError; CredentialsUnavailableError if a retry may succeed.
         """
         try:
             options = login_options(self._config, self._resolve)
@@ -224,7 +224,7 @@ class TokenRetrieval:
     def _request(self, way: Way, client: Client, oauth: OAuthConfig) -> TokenRequest:
         if way is Way.SECRET:
             return secret_request(client, oauth.header_urlencode)
-        # Here, for only assertions need the package cryptography.
+        # Imported here because only assertions need the package cryptography.
         from spark_kafka_sink.security.oauth.assertion import assertion
 
         signed: Secret = assertion(oauth.assertion, self._waiting.clock.timestamp_ms())
@@ -233,7 +233,7 @@ class TokenRetrieval:
         return assertion_request(client, signed)
 
     def _tls_of(self, options: Mapping[str, str]) -> Tls:
-        """Kept while the options stay the same: it looks after its files itself."""
+        """Return the TLS of these options, cached because it checks its files itself."""
         config = endpoint_ssl(options)
         if config not in self._tls:
             self._tls = {config: self._make_tls(config)}
@@ -252,7 +252,7 @@ class TokenRetrieval:
 
 
 def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
-    """TLS of the token endpoint, which has the JAAS options ``ssl.*``. Raises ConfigError.
+    """Return the token endpoint's TLS, from the JAAS options ``ssl.*``. Raises ConfigError.
 
     options: with their references resolved
     """
@@ -270,7 +270,7 @@ def endpoint_ssl(options: Mapping[str, str]) -> SslConfig:
 
 
 def sends_in_clear(oauth: OAuthConfig) -> bool:
-    """Whether credentials leave this machine without TLS."""
+    """Return True if credentials leave this machine without TLS."""
     if oauth.token_provider is not None or oauth.token_endpoint_url is None:
         return False
     try:
@@ -284,7 +284,10 @@ def sends_in_clear(oauth: OAuthConfig) -> bool:
 
 
 class TokenLogin:
-    """OAUTHBEARER. ``on_close``: ends the pauses of a retrieval."""
+    """Login with OAUTHBEARER.
+
+    on_close: ends the pauses of a retrieval
+    """
 
     mechanism = "OAUTHBEARER"
 
@@ -306,7 +309,7 @@ class TokenLogin:
     def converse(self, host: str) -> Conversation:
         token = self._keeper.token()
         try:
-            # Those alone: a secret that cannot be read now is needed for the next token only.
+            # Resolve extensions only: an unreadable secret matters for the next token only.
             options = login_options(self._config, prefix=EXTENSION_PREFIX)
             extensions = extensions_of(options)
         except ConfigError as error:
@@ -314,7 +317,7 @@ class TokenLogin:
         return OAuthBearerConversation(token, extensions)
 
     def identity(self) -> None:
-        """Nothing that is replaced from outside."""
+        """Return None: tokens are renewed, not replaced from outside."""
 
     def close(self) -> None:
         self._keeper.close()
@@ -322,7 +325,7 @@ class TokenLogin:
 
 
 def endpoint_tls(config: SslConfig) -> Tls:
-    """TLS as the token endpoint's own options have it."""
+    """Return the TLS of the token endpoint's own options."""
     from spark_kafka_sink.security.tls import TlsContext
     from spark_kafka_sink.security.tls_errors import TOKEN_ENDPOINT
 
@@ -331,12 +334,12 @@ def endpoint_tls(config: SslConfig) -> Tls:
 
 
 def _as_it_is(text: str, _: str) -> str:
-    """For TLS of the token endpoint: the references of JAAS options are resolved before."""
+    """Return ``text``: the references of JAAS options are already resolved."""
     return text
 
 
 def check_token_options(config: SaslConfig) -> None:
-    """All that is known before a token is fetched. Raises ConfigError."""
+    """Check what is known before a token is fetched. Raises ConfigError."""
     entry = known_entry(config)
     has_jaas = config.jaas_config is not None
     options = entry.options if entry is not None else None if has_jaas else {}

@@ -1,8 +1,8 @@
-"""A bearer token, and what can be read of it without a key: only the brokers check signatures.
+"""A bearer token, and its claims, read without a key: only the brokers check signatures.
 
-As Java's default validator does it, a token must be a JWT of three parts whose claims hold ``exp``
-and the subject. One that says nothing of itself (an opaque token) cannot be taken from an endpoint
-or a file: nobody would know when to renew it. A token provider may give one with its expiry.
+As in Java's default validator, a token must be a JWT of three parts whose claims hold ``exp`` and
+the subject. An opaque token from an endpoint or a file is rejected, because its expiry is unknown.
+A token provider may return an opaque token with its expiry.
 
 Source: ``ClientJwtValidator``, ``ClaimValidationUtils``, ``SerializedJwt`` of Kafka; RFC 7519.
 """
@@ -19,32 +19,36 @@ from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.secret import Secret
 
 _NEVER = 1e14
-"""In seconds since 1970: three million years."""
+"""Seconds since 1970: three million years."""
 
 
 class Token(NamedTuple):
-    """value: what is sent; issued_at_ms, expires_at_ms: since 1970-01-01 UTC."""
+    """A token to send.
+
+    value: its text
+    issued_at_ms, expires_at_ms: since 1970-01-01 UTC
+    """
 
     value: Secret
     issued_at_ms: int | None
     expires_at_ms: int
 
     def is_valid(self, timestamp_ms: int) -> bool:
-        """Whether it has not expired."""
+        """Return True if the token has not expired."""
         return timestamp_ms < self.expires_at_ms
 
 
 class ClaimNames(NamedTuple):
-    """``sasl.oauthbearer.scope.claim.name`` and ``sasl.oauthbearer.sub.claim.name``."""
+    """The options ``sasl.oauthbearer.scope.claim.name`` and ``sasl.oauthbearer.sub.claim.name``."""
 
     scope: str = "scope"
     subject: str = "sub"
 
 
 def token_of_jwt(text: str, names: ClaimNames, source: str) -> Token:
-    """The token ``text``, which must be a JWT.
+    """Return the token of ``text``, which must be a JWT.
 
-    source: where it comes from, for messages, which show nothing of the token
+    source: its origin, for messages, which show nothing of the token
 
     Raises AuthenticationError.
     """
@@ -81,7 +85,7 @@ def _claims(text: str, source: str) -> Mapping[str, object]:
         payload = base64.b64decode(parts[1].encode("ascii") + b"==", altchars=b"-_", validate=False)
         claims = json.loads(payload)
     except (UnicodeError, binascii.Error, ValueError, RecursionError):
-        # Without its cause, which quotes the claims.
+        # Omit the cause, which quotes the claims.
         raise _wrong(source, "is not a JWT: its second part is not JSON in base64") from None
     if not isinstance(claims, dict):
         raise _wrong(source, "is not a JWT: its claims are not a JSON object")
