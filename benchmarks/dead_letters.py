@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import ArrowBatch
 from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka

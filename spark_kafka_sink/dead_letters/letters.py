@@ -21,7 +21,7 @@ from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.base.printable import MOST_SHOWN
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
-from spark_kafka_sink.columns.faults import CAUSES
+from spark_kafka_sink.columns.dead_letters import CAUSES
 from spark_kafka_sink.protocol.messages import inspection
 from spark_kafka_sink.record.record_reader import ReadBatch, Record, read_batches
 from spark_kafka_sink.transactions.log_partition import LogPartition, bytes_of

@@ -16,9 +16,14 @@ from spark_kafka_sink.base.entry_points import Hook, HookError, run
 from spark_kafka_sink.base.printable import printable
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
-from spark_kafka_sink.columns import faults
+from spark_kafka_sink.columns.dead_letters import (
+    NOT_ENCODABLE,
+    Row,
+    changed_rows,
+    is_legal,
+    row_batch,
+)
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.rows import Row, changed_rows, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 from spark_kafka_sink.dead_letters.letters import DeadLetter
@@ -49,7 +54,7 @@ def why_not_to(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
 
     Raises BrokerError.
     """
-    if not faults.is_legal(topic):
+    if not is_legal(topic):
         return "no topic can have this name"
     deadline_ms = admin.deadline_in(timeout_ms)
     (described,) = admin.metadata([topic], False, deadline_ms).topics
@@ -94,11 +99,11 @@ class Replay:
             return "its partition is no number; --without-partition leaves it to the key"
         if self._mend is not None:
             return None
-        if letter.cause == faults.NOT_ENCODABLE:
+        if letter.cause == NOT_ENCODABLE:
             return "its value is the row's columns as JSON, which only a function of yours can mend"
         if letter.is_cut:
             return "a part of the row is missing: it was cut off"
-        if self._to_topic is None and not faults.is_legal(letter.topic or ""):
+        if self._to_topic is None and not is_legal(letter.topic or ""):
             return "no topic is known that it was to go to"
         if self._to_topic is None and letter.topic == self._read_from:
             return (

@@ -27,9 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_kafka_sink.base.errors import RecordError, SchemaError
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.faults import NOT_ENCODABLE, RowFaults, is_null, rows_of
-from spark_kafka_sink.columns.headers import with_constant_headers
+from spark_kafka_sink.columns.dead_letters import (
+    NOT_ENCODABLE,
+    RowFaults,
+    is_null,
+    rows_of,
+    with_constant_headers,
+)
+from spark_kafka_sink.columns.record_columns import ArrowBatch
 from spark_kafka_sink.formats.avro_layout import avro_root
 from spark_kafka_sink.formats.avro_schema import parsed_schema
 from spark_kafka_sink.formats.layout import (

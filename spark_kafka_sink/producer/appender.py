@@ -22,8 +22,7 @@ import numpy.typing as npt
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import BufferExhaustedError, RecordError, RecordTooLargeError
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.faults import (
+from spark_kafka_sink.columns.dead_letters import (
     NULL_KEY,
     TOO_LARGE,
     RowFaults,
@@ -33,7 +32,7 @@ from spark_kafka_sink.columns.faults import (
     is_null,
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import ArrowRecords, key_value_headers
+from spark_kafka_sink.columns.record_columns import ArrowBatch, ArrowRecords, key_value_headers
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator

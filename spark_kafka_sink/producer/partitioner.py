@@ -29,7 +29,7 @@ import pyarrow as pa
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import TopicError
 from spark_kafka_sink.base.model import ZERO_UUID
-from spark_kafka_sink.columns.faults import BAD_PARTITION, PARTITIONER, RowFaults
+from spark_kafka_sink.columns.dead_letters import BAD_PARTITION, PARTITIONER, RowFaults
 from spark_kafka_sink.columns.record_columns import ArrowRecords
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import RecordAccumulator

@@ -29,14 +29,13 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import PreparedTransaction, UnusedToken
 from spark_kafka_sink.base.node_metrics import NodesMetrics
 from spark_kafka_sink.client.admin import AdminClient, bootstrap_addresses, create_missing
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.faults import (
+from spark_kafka_sink.columns.dead_letters import (
     Readable,
     content_faults,
     rows_of,
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records, highest_partitions
+from spark_kafka_sink.columns.record_columns import ArrowBatch, arrow_records, highest_partitions
 from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient

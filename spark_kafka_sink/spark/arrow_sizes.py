@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
+from spark_kafka_sink.columns.record_columns import ArrowBatch
 
 LARGE_BYTES = 32 << 20
 """Half of Spark's default of ``spark.sql.execution.arrow.maxBytesPerBatch``."""

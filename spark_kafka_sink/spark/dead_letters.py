@@ -18,19 +18,21 @@ import numpy as np
 
 from spark_kafka_sink.base.entry_points import HookError, RefusedRowsError
 from spark_kafka_sink.base.errors import RecordError, TopicError
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.dead_letters import DeadLetterColumns, Origin, positions_of
-from spark_kafka_sink.columns.faults import (
+from spark_kafka_sink.columns.dead_letters import (
     AS_GOT,
     CAUSES,
     INTERCEPTOR,
+    DeadLetterColumns,
     Fault,
     Int64Array,
+    Origin,
     RowFaults,
     content_faults,
+    positions_of,
     rows_of,
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import ArrowBatch
 from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.faults import AN_ARROW_BATCH, AS_RETURNED
+from spark_kafka_sink.columns.dead_letters import AN_ARROW_BATCH, AS_RETURNED
+from spark_kafka_sink.columns.record_columns import ArrowBatch
 
 OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
 """Takes an Arrow batch as an interceptor got it and, by row, why rows of it are refused."""

@@ -11,11 +11,17 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import DeliveryError
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.dead_letters import positions_of
-from spark_kafka_sink.columns.faults import BAD_TIMESTAMP, REFUSED, TOO_LARGE, Fault
+from spark_kafka_sink.columns.dead_letters import (
+    BAD_TIMESTAMP,
+    REFUSED,
+    TOO_LARGE,
+    Fault,
+    Row,
+    positions_of,
+    row_batch,
+)
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.rows import Row, row_batch
+from spark_kafka_sink.columns.record_columns import ArrowBatch
 from spark_kafka_sink.producer.refusals import (
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,

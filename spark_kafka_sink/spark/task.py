@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import UnusedToken
-from spark_kafka_sink.columns.arrow_types import ArrowBatch
-from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import ArrowBatch, RowsDigest
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import RowsPlan

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import RowsDigest
 from tests import twin
 
 # Of wyhash's own tests, final version 4; the seed is the position.

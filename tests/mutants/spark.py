@@ -33,7 +33,7 @@ _DECISION_LOG = (
         '("topic",)',
         _OPTIONS,
     ),
-    Mutant("columns/faults.py", ' and topic not in (".", "..")', "", _NAMES),
+    Mutant("columns/dead_letters.py", ' and topic not in (".", "..")', "", _NAMES),
 )
 
 _CALLS = (
@@ -156,7 +156,7 @@ _DRIVER = (
 
 _COLUMNS = (
     Mutant(
-        "columns/arrow_types.py",
+        "columns/record_columns.py",
         "        and entry.num_fields == 2\n",
         "",
         ("unit/test_record_columns.py::test_a_type_that_cannot_be_read_is_an_error",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.columns.digest import RowsDigest
+from spark_kafka_sink.columns.record_columns import RowsDigest
 from spark_kafka_sink.formats.plan import FormatPlan, PartPlan, PlannedField, RowsPlan
 from spark_kafka_sink.spark import task
 from tests.simulation.test_typed_rows import DEAD, MADE, POSITIONS, STRICT, Task, columns, faulty

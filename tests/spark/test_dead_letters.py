@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_sink.columns import faults
+from spark_kafka_sink.columns import dead_letters as faults
 from spark_kafka_sink.localkafka import LocalKafka
 from tests.patience import PATIENCE_S
 from tests.reading import Read, read_topic

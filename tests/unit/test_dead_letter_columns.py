@@ -13,12 +13,13 @@ from spark_kafka_sink.columns.dead_letters import (
     KEY_SIZE,
     MESSAGE,
     MOST_TOLD,
+    NOT_ENCODABLE,
     PREFIX,
     VALUE_SIZE,
     DeadLetterColumns,
+    Fault,
     Origin,
 )
-from spark_kafka_sink.columns.faults import NOT_ENCODABLE, Fault
 from spark_kafka_sink.columns.positions import ColumnPositions
 
 POSITIONS = ColumnPositions(value=0, key=1, headers=2, topic_option="t")

@@ -12,7 +12,7 @@ from spark_kafka_sink.base.entry_points import Hook, HookError
 from spark_kafka_sink.base.printable import MOST_SHOWN
 from spark_kafka_sink.cli.dead_letters import _most as most_frequent
 from spark_kafka_sink.cli.dead_letters import _time as time_text
-from spark_kafka_sink.columns.rows import Row, row_batch
+from spark_kafka_sink.columns.dead_letters import Row, row_batch
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.dead_letters.letters import DeadLetter, Wanted, grouped
 from spark_kafka_sink.dead_letters.replay import POSITIONS, Replay

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_sink.columns.digest import RowsDigest
 from spark_kafka_sink.columns.positions import ColumnPositions
+from spark_kafka_sink.columns.record_columns import RowsDigest
 from spark_kafka_sink.transactions.rows import Rows
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -77,11 +77,11 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.encodable": {"config", "formats", "spark.row_planning", "spark.versions"},
     "spark.descriptors": {"config", "formats.plan", "formats.protobuf_descriptors"},
     "spark.json_schemas": {"config", "formats"},
-    "spark.interceptors": {"columns.arrow_types", "columns.faults"},
+    "spark.interceptors": {"columns.dead_letters", "columns.record_columns"},
     "spark.registration": {"spark.source"},
     "spark.calls": {"transactions.model"},
     "spark.commands": {"config"},
-    "spark.arrow_sizes": {"columns.arrow_types"},
+    "spark.arrow_sizes": {"columns.record_columns"},
     "spark.timed_input": {"producer.metrics"},
     "spark.logs": {"config.sink_options"},
     "spark.commit": {

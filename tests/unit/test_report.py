@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.columns.faults import CAUSES
+from spark_kafka_sink.columns.dead_letters import CAUSES
 from spark_kafka_sink.metrics.line import CAUSES_OF_DEAD_LETTERS
 from spark_kafka_sink.report import collecting, reading
 from spark_kafka_sink.report.advice import findings, overall

@@ -7,10 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.columns.arrow_types import shown_texts
-from spark_kafka_sink.columns.faults import INVALID_TOPIC, content_faults, is_legal
+from spark_kafka_sink.columns.dead_letters import INVALID_TOPIC, content_faults, is_legal
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.columns.record_columns import arrow_records
+from spark_kafka_sink.columns.record_columns import arrow_records, shown_texts
 
 POSITIONS = ColumnPositions(value=1, topic=0)
 NOW_MS = 1_700_000_000_000
