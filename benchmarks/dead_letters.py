@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch
-from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage

@@ -26,7 +26,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.java_client import for_java_client
+from spark_kafka_sink.config.security_config import for_java_client
 from spark_kafka_sink.jobs.session import open_session
 from spark_kafka_sink.jobs.settings import JobArguments, JobSettings
 from spark_kafka_sink.jobs.streams import declare_stream, report, run_stream

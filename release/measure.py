@@ -43,11 +43,12 @@ files = {{n: getattr(m, "__file__", None) for n, m in list(sys.modules.items()) 
 print(json.dumps({{"cpu_s": cpu, "files": files}}))
 """
 _OPTIONS = """
-import json
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
-from spark_kafka_sink.config.security_keys import PROTOCOL_CONFIG, SASL_CONFIG, SSL_CONFIG
-from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
-tables = (SINK_OPTIONS, PRODUCER_CONFIG, PROTOCOL_CONFIG, SSL_CONFIG, SASL_CONFIG)
+import importlib, json, pkgutil
+from spark_kafka_sink import config
+from spark_kafka_sink.config.config_def import ConfigDef
+names = [f"{config.__name__}.{module.name}" for module in pkgutil.iter_modules(config.__path__)]
+found = [one for name in names for one in vars(importlib.import_module(name)).values()]
+tables = [one for one in found if isinstance(one, ConfigDef)]
 print(json.dumps(sorted({key.full_name for table in tables for key in table.keys.values()})))
 """
 _KAFKA = """

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from spark_kafka_sink.config.config_def import REQUIRED, ConfigDef, ConfigKey
-from spark_kafka_sink.config.java_keys import JAVA_CLASS_KEYS, KEYS_WITHOUT_EFFECT
-from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS
-from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.config_def import KAFKA_PREFIX, REQUIRED, ConfigDef, ConfigKey
+from spark_kafka_sink.config.option_names import (
+    JAVA_CLASS_KEYS,
+    KEYS_WITHOUT_EFFECT,
+    LIBRDKAFKA_KEYS,
+)
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.security_keys import PROTOCOL_CONFIG, SASL_CONFIG, SSL_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 

@@ -15,10 +15,8 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.check import cluster, rows, topics
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import ACKS_ALL
-from spark_kafka_sink.config.sink_keys import NONE
+from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig
+from spark_kafka_sink.config.sink_keys import NONE, MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.security.security import Security

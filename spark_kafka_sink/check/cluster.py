@@ -20,9 +20,10 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.check.finding import Finding, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.security_config import PLAINTEXT, SecurityConfig
+from spark_kafka_sink.config.security_config import SecurityConfig
+from spark_kafka_sink.config.security_keys import PLAINTEXT
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.inspection import (
     MATCH_DEFAULT,
     MATCH_EXACT,

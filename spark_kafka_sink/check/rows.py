@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.check.finding import Finding, failed, passed, warned
-from spark_kafka_sink.config.format_keys import AVRO, JSON, PROTOBUF
-from spark_kafka_sink.config.formats import GivenSchema, PartOptions
-from spark_kafka_sink.config.registry import SchemaOptions
-from spark_kafka_sink.config.registry_keys import TOPIC_NAME
+from spark_kafka_sink.config.formats import AVRO, JSON, PROTOBUF, GivenSchema, PartOptions
+from spark_kafka_sink.config.registry import TOPIC_NAME, SchemaOptions
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.registry.client import NOT_FOUND, RegistryClient, RegistryRefusedError, Schema
 from spark_kafka_sink.registry.schemas import version_of

@@ -15,10 +15,8 @@ from spark_kafka_sink.base.errors import KafkaSinkError, advice_for, error_for_c
 from spark_kafka_sink.base.model import NO_NODE_ID
 from spark_kafka_sink.check.finding import Finding, Outcome, failed, passed, unknown, warned
 from spark_kafka_sink.client.admin import AdminClient, configs_or_reason
-from spark_kafka_sink.config.dead_letters import DeadLetterConfig
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import ACKS_ALL
-from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.config.producer_config import ACKS_ALL, ProducerConfig, TopicCreation
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig
 from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponsePartition
 
 _MIN_ISR = "min.insync.replicas"

@@ -111,7 +111,7 @@ def _options(arguments: argparse.Namespace) -> SinkOptions:
 
 
 def _parsed(arguments: argparse.Namespace) -> SinkOptions:
-    from spark_kafka_sink.config.properties import read_properties
+    from spark_kafka_sink.config.config_def import read_properties
     from spark_kafka_sink.config.sink_options import SinkOptions
     from spark_kafka_sink.jobs.settings import JOB_PREFIX, JobArguments
 

@@ -248,8 +248,8 @@ def _check_address(admin: AdminClient, timeout_ms: int) -> None:
 
 def producer_config(arguments: argparse.Namespace) -> ProducerConfig:
     """Of ``--command-config``, if there is one. What has no effect is told on stderr."""
-    from spark_kafka_sink.config.command_config import read_command_config
     from spark_kafka_sink.config.producer_config import ProducerConfig
+    from spark_kafka_sink.config.sink_options import read_command_config
 
     if arguments.command_config is None:
         return ProducerConfig.parse({"bootstrap.servers": arguments.bootstrap_servers})

@@ -22,9 +22,12 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.blocking import BlockingClient, Call
-from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.topic_creation import BROKER_DEFAULT, TopicCreation
+from spark_kafka_sink.config.producer_config import (
+    BROKER_DEFAULT,
+    ProducerConfig,
+    TopicCreation,
+    parse_bootstrap_servers,
+)
 from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.resolver import canonical_addresses

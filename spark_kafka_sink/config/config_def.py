@@ -1,21 +1,33 @@
-"""Options as a table: name, type, default, validator, importance, documentation.
+"""Describe options as a table: name, type, default, validator, importance, documentation.
 
-Parsing, validation, error messages and docs/options.md all come from the table.
+Parsing, validation, error messages and docs/options.md all come from the table. Values may be
+references, ``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``: here is how they are
+written; what they stand for is read in the process that needs it, by ``security/references.py``.
 
-Source: ``ConfigDef`` of Kafka's clients.
+``config.providers`` of Java gives the three kinds of references other names:
+``config.providers=secrets`` with ``config.providers.secrets.class=…FileConfigProvider`` makes
+``${secrets:/path:key}`` one. Here ``env``, ``file`` and ``dir`` are always known; other names are
+rewritten.
+
+Java classes that options name have a counterpart here, or an answer. Databricks ships Kafka's
+client and Amazon's library under other names, ``kafkashaded.org.apache.kafka…`` and
+``shadedmskiam.software.amazon…``: the same. Properties files of Java are ``name=value`` lines with
+comments, escapes and continued lines.
+
+Source: ``ConfigDef``, ``ConfigTransformer``, ``AbstractConfig.instantiateConfigProviders`` of Kafka
+4.3; ``java.util.Properties.load``.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple, Optional
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import HIDDEN, Secret
-from spark_kafka_sink.config.reference_syntax import has_reference, problem_of_references
 
 Validator = Callable[[Any], Optional[str]]
 """Returns what is wrong with a parsed value, or None."""
@@ -41,6 +53,13 @@ class Importance(Enum):
     HIGH = "high"
     MEDIUM = "medium"
     LOW = "low"
+
+
+BOOLEAN, SHORT, INT, LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
+DOUBLE, STRING, LIST = ConfigType.DOUBLE, ConfigType.STRING, ConfigType.LIST
+CLASS, PASSWORD = ConfigType.CLASS, ConfigType.PASSWORD
+HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+KAFKA_PREFIX = "kafka."
 
 
 class Required:
@@ -219,3 +238,275 @@ class ConfigDef:
         """The nearest of the names in the table and of ``others``, all without the prefix."""
         near = difflib.get_close_matches(name, [*self.keys, *others], n=1, cutoff=0.6)
         return near[0] if near else None
+
+
+ENV, FILE, DIR = "env", "file", "dir"
+HOW_TO_WRITE = "${env:NAME}, ${file:/path:key} or ${dir:/path:file}"
+
+REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+# Anything else before the first colon cannot be meant as a provider's name: it stays as it is.
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+
+
+class Reference(NamedTuple):
+    """provider: ENV, FILE or DIR, or what else is written there. path: None for ENV."""
+
+    provider: str
+    path: str | None
+    key: str
+
+
+def reference_of(match: re.Match[str]) -> Reference | None:
+    """What a match of REFERENCE is; None for what only looks alike."""
+    return Reference(match[1], match[2], match[3]) if _WORD.fullmatch(match[1]) else None
+
+
+def references_in(text: str) -> list[Reference]:
+    """All references, in order."""
+    found = (reference_of(match) for match in REFERENCE.finditer(text))
+    return [reference for reference in found if reference is not None]
+
+
+def has_reference(text: str) -> bool:
+    """Whether part of the text stands somewhere else."""
+    return bool(references_in(text))
+
+
+def problem_of_references(text: str) -> str | None:
+    """What is wrong with the way references are written; None if nothing is.
+
+    Shows nothing of the text: it may hold a secret.
+    """
+    for reference in references_in(text):
+        if reference.provider not in (ENV, FILE, DIR):
+            return (
+                "it holds a reference of a kind that is not known here: write "
+                f"{HOW_TO_WRITE}; a text that holds ${{ itself must be given by reference"
+            )
+        has_path = bool(reference.path)
+        if not reference.key or has_path is (reference.provider == ENV):
+            return f"it holds a reference that is not complete: write {HOW_TO_WRITE}"
+    return None
+
+
+_PROVIDERS = "config.providers"
+_PREFIX = f"{_PROVIDERS}."
+_CLASS, _PARAM = ".class", ".param."
+_PACKAGE = "org.apache.kafka.common.config.provider."
+RECIPES = "docs/security.md (pykafka-sink docs security)"
+_INSTEAD = (
+    "let your platform put the secret into a file or an environment variable, and write "
+    f"${{env:NAME}}, ${{file:/path:key}} or ${{dir:/path:file}}; {RECIPES} tells how"
+)
+KINDS_OF_JAVA = {
+    f"{_PACKAGE}EnvVarConfigProvider": ENV,
+    f"{_PACKAGE}FileConfigProvider": FILE,
+    f"{_PACKAGE}DirectoryConfigProvider": DIR,
+}
+
+
+def is_of_providers(key: str) -> bool:
+    """Whether a key, without ``kafka.``, is ``config.providers`` or belongs to one of them."""
+    return key == _PROVIDERS or (
+        key.startswith(_PREFIX) and (key.endswith(_CLASS) or _PARAM in key)
+    )
+
+
+def notes_on_providers(keys: Iterable[str]) -> Iterator[str]:
+    """Sentences about parameters of providers, for the log."""
+    for key in keys:
+        if is_of_providers(key) and _PARAM in key:
+            yield (
+                f"option 'kafka.{key}' has no effect: references are read from wherever the "
+                "process may read"
+            )
+
+
+def without_providers(values: Mapping[str, str]) -> dict[str, str]:
+    """``values`` without the keys of providers, and with references by the names known here.
+
+    Raises ConfigError for a provider that is none of the three.
+    """
+    kinds = {
+        name: _kind(name, values)
+        for name in (text.strip().lower() for text in values.get(_PROVIDERS, "").split(","))
+        if name
+    }
+    others = {key: text for key, text in values.items() if not is_of_providers(key)}
+    if not kinds:
+        return others
+
+    def renamed(match: re.Match[str]) -> str:
+        kind = kinds.get(match[1].lower())
+        return match[0] if kind is None else match[0].replace(match[1], kind, 1)
+
+    return {key: REFERENCE.sub(renamed, text) for key, text in others.items()}
+
+
+def _kind(name: str, values: Mapping[str, str]) -> str:
+    key = f"{_PREFIX}{name}{_CLASS}"
+    java_class = values.get(key)
+    if java_class is None:
+        raise ConfigError(f"kafka.{_PROVIDERS} names '{name}', but kafka.{key} is missing")
+    kind = KINDS_OF_JAVA.get(without_shade(java_class.strip()))
+    if kind is None:
+        problem = not_a_class_here(KINDS_OF_JAVA, _INSTEAD)
+        raise ConfigError(f"Invalid value {java_class} for configuration kafka.{key}: {problem}")
+    return kind
+
+
+SHADED = ("kafkashaded.", "shadedmskiam.")
+_KAFKA = "org.apache.kafka.common."
+_OAUTH = f"{_KAFKA}security.oauthbearer."
+
+OAUTH_LOGIN_HANDLER = "OAuthBearerLoginCallbackHandler"
+IAM_LOGIN_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
+IAM_CLIENT_HANDLER = "IAMClientCallbackHandler"
+RETRIEVERS = (
+    "DefaultJwtRetriever",
+    "ClientCredentialsJwtRetriever",
+    "FileJwtRetriever",
+    "JwtBearerJwtRetriever",
+)
+VALIDATORS = ("DefaultJwtValidator", "ClientJwtValidator")
+
+# Full name -> simple name, by which the rest of the code knows it.
+LOGIN_HANDLERS = {
+    f"{_OAUTH}{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
+    f"{_OAUTH}secured.{OAUTH_LOGIN_HANDLER}": OAUTH_LOGIN_HANDLER,
+    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
+}
+CLIENT_HANDLERS = {
+    f"software.amazon.msk.auth.iam.{IAM_CLIENT_HANDLER}": IAM_CLIENT_HANDLER,
+    f"software.amazon.msk.auth.iam.{IAM_LOGIN_HANDLER}": IAM_LOGIN_HANDLER,
+}
+JWT_RETRIEVERS = {f"{_OAUTH}{name}": name for name in RETRIEVERS}
+JWT_VALIDATORS = {f"{_OAUTH}{name}": name for name in VALIDATORS}
+LOGIN_CLASSES = {
+    f"{_OAUTH}internals.OAuthBearerRefreshingLogin": "OAuthBearerRefreshingLogin",
+    f"{_KAFKA}security.authenticator.DefaultLogin": "DefaultLogin",
+    f"{_KAFKA}security.kerberos.KerberosLogin": "KerberosLogin",
+}
+ENGINE_FACTORIES = {f"{_KAFKA}security.ssl.DefaultSslEngineFactory": "DefaultSslEngineFactory"}
+
+TOKENS_OF_YOUR_OWN = (
+    "tokens of a token endpoint need no class, but kafka.sasl.oauthbearer.token.endpoint.url; "
+    "tokens of your own come from a Python callable, "
+    "kafka.sasl.oauthbearer.token.provider=package.module:callable. For the clouds' and Strimzi's "
+    f"classes, {RECIPES} has recipes"
+)
+
+
+def without_shade(java_class: str) -> str:
+    """The name that the class has elsewhere."""
+    for shade in SHADED:
+        java_class = java_class.removeprefix(shade)
+    return java_class
+
+
+def simple_name(known: Mapping[str, str]) -> Callable[[str], str]:
+    """For ``ConfigKey.convert``: the simple name of a class that is known, else the text as is."""
+    return lambda value: known.get(without_shade(value), value)
+
+
+def one_of_classes(known: Mapping[str, str], instead: str) -> Callable[[str], str | None]:
+    """For ``ConfigKey.validator``, after ``simple_name``. instead: of a class that is not known."""
+
+    def problem(value: str) -> str | None:
+        if value in known.values():
+            return None
+        return not_a_class_here(known, instead) if value else "is empty: leave it out"
+
+    return problem
+
+
+def not_a_class_here(known: Iterable[str], instead: str) -> str:
+    """Why a class is refused that is none of the ``known`` ones, and what to do."""
+    return (
+        f"names a Java class, and there is no JVM here. Instead: {instead}. Taken by name: "
+        f"{', '.join(known)}"
+    )
+
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_NAME = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.|$)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class Property(NamedTuple):
+    """line: where it begins, counted from 1."""
+
+    name: str
+    value: str
+    line: int
+
+
+def parse_properties(text: str, where: str) -> list[Property]:
+    """All properties of a text, in order; of those with the same name, the last one counts.
+
+    where: names the text in errors. Raises ConfigError, which names the line and shows none of it.
+    """
+    return [_property(line, number, where) for number, line in _logical_lines(text)]
+
+
+def read_properties(path: str) -> list[Property]:
+    """Those of a file in UTF-8. Raises OSError, and ConfigError as ``parse_properties``."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return parse_properties(data.decode("utf-8-sig"), path)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: not in UTF-8") from None
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with what is continued on the next ones, without comments and empty ones."""
+    whole, begins_at, is_continued = "", 0, False
+    for number, natural in enumerate(_LINE_END.split(text), 1):
+        line = natural.lstrip(_BLANKS)
+        if not whole:  # also after a line of a backslash alone, as in Java
+            if not line or line[0] in "#!":
+                is_continued = False
+                continue
+            begins_at = number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        is_continued = backslashes % 2 == 1
+        whole += line[:-1] if is_continued else line
+        if not is_continued:
+            yield begins_at, whole
+            whole = ""
+    if is_continued:
+        yield begins_at, whole
+
+
+def _property(line: str, number: int, where: str) -> Property:
+    match = _NAME.match(line)
+    assert match is not None, "the pattern matches the empty text"
+    separator = _SEPARATOR.match(line, match.end())
+    assert separator is not None, "the pattern matches the empty text"
+    try:
+        return Property(_unescaped(match[0]), _unescaped(line[separator.end() :]), number)
+    except ValueError:
+        raise ConfigError(
+            f"{where}, line {number}: \\u without four hexadecimal digits after it; a backslash is "
+            "written \\\\"
+        ) from None
+
+
+def _unescaped(text: str) -> str:
+    r"""Characters outside the basic plane are two escapes, as in Java: ``\ud83d\ude00``."""
+    units = _ESCAPE.sub(_character, text).encode("utf-16-le", "surrogatepass")
+    return units.decode("utf-16-le", "replace")
+
+
+def _character(match: re.Match[str]) -> str:
+    escaped: str = match[1]
+    if escaped == "u":
+        raise ValueError("not a character")
+    if len(escaped) > 1:
+        return chr(int(escaped[1:], 16))
+    return _CONTROLS.get(escaped, escaped)

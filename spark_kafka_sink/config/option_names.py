@@ -1,29 +1,168 @@
-"""Names that are no option of the sink: which of them are typing errors.
+"""Judge names of options: typing errors, names of other clients, and options without effect.
 
 Spark gives a sink every option of the writer, also those that are meant for Spark itself or for
 another sink. So an unknown name is only told in the log; but one that is close to an option of this
 sink is refused, for what was asked for would not happen. With value.format or key.format so is one
 by which Spark's functions or Confluent's serializers know an option of this sink.
+
+Keys of the Java client that are no row of a table are refused, or have no effect here; keys of
+librdkafka that Java spells otherwise have an answer. Notes for the log tell of options for
+connections and registries that have no effect, or a doubtful one, or that others can read.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from spark_kafka_sink.config.format_keys import FORMAT_KEYS
-from spark_kafka_sink.config.java_classes import RECIPES
-from spark_kafka_sink.config.java_keys import (
-    JAVA_CLASS_KEYS,
-    KEYS_WITHOUT_EFFECT,
-    REFUSED_KEYS,
+from spark_kafka_sink.config.config_def import KAFKA_PREFIX, RECIPES, is_of_providers
+from spark_kafka_sink.config.formats import AVRO, FORMAT_KEYS, FormatOptions, PartOptions
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, protocols_in
+from spark_kafka_sink.config.registry import (
+    REGISTRY_KEYS,
+    SASL_INHERIT,
+    TOPIC_NAME,
+    URL,
+    RegistryConfig,
+    RegistryOptions,
+    SchemaOptions,
+    sends_in_clear,
+    split_url,
 )
-from spark_kafka_sink.config.librdkafka_keys import LIBRDKAFKA_KEYS, OTHER_NAMES
-from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
-from spark_kafka_sink.config.reference_providers import is_of_providers
-from spark_kafka_sink.config.registry_keys import REGISTRY_KEYS
-from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
+from spark_kafka_sink.config.security_config import SecurityConfig, shown_by_spark, warning_of_shown
+from spark_kafka_sink.config.security_keys import (
+    AWS_MSK_IAM,
+    OAUTHBEARER,
+    OLD_PROTOCOLS,
+    PLAIN,
+    SASL_CONFIG,
+    SASL_PLAINTEXT,
+    SECURITY_CONFIG,
+    SECURITY_PROTOCOLS,
+    SSL_CONFIG,
+)
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+
+REFUSED_KEYS = {
+    "key.serializer": "Kafka option 'kafka.key.serializer' is not supported as keys are serialized "
+    "with ByteArraySerializer.",
+    "value.serializer": "Kafka option 'kafka.value.serializer' is not supported as value are "
+    "serialized with ByteArraySerializer.",
+    "transactional.id": "Kafka option 'kafka.transactional.id' is not supported: tasks of a query "
+    "would fence each other. Use delivery.guarantee=exactly-once with transactional.id.prefix, "
+    "from which each task gets an id of its own.",
+}
+
+# Keys that name Java classes, which no Python worker can load: what to use instead.
+JAVA_CLASS_KEYS = {
+    "partitioner.class": "kafka.partitioner=round-robin, murmur3, crc32 or package.module:name, or "
+    "a 'partition' column",
+    "interceptor.classes": "interceptors=package.module:Class",
+    "metric.reporters": "every batch's metrics are logged as JSON, and written to metrics.path",
+    "security.providers": "leave it out; TLS and cryptography are OpenSSL's, as in Python",
+}
+
+# Those of them that are lists: an empty one is valid in Java, and says nothing.
+LISTS_OF_JAVA_CLASSES = ("interceptor.classes", "metric.reporters", "security.providers")
+
+# Java partitioners that have a counterpart here.
+JAVA_PARTITIONERS = {
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": {"partitioner": "round-robin"},
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": {
+        "partitioner.ignore.keys": "true"
+    },
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": {"partitioner": "default"},
+}
+
+_IN_A_JVM = "it chooses among parts of a JVM, and there is none here"
+_KINIT = "kinit is not called: a key tab is used anew, a ticket cache is read anew"
+_BROKERS_CHECK = "what it sets is how brokers check tokens"
+_OF_CONSUMERS = "it is a consumer's option, and this is a writer"
+_OF_ADMINS = "it is an option of admin clients, and this is a writer"
+
+# Names of ConsumerConfig, ShareConsumerConfig and AdminClientConfig of Kafka 4.3 that are no
+# producer's: jobs give one set of options to Spark's reader and to the writer.
+_CONSUMER_KEYS = (
+    *("allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "check.crcs"),
+    *("default.api.timeout.ms", "enable.auto.commit", "exclude.internal.topics"),
+    *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.min.bytes", "group.id", "group.instance.id"),
+    *("group.protocol", "group.remote.assignor", "heartbeat.interval.ms", "isolation.level"),
+    *("key.deserializer", "max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records"),
+    *("partition.assignment.strategy", "session.timeout.ms", "share.acknowledgement.mode"),
+    *("share.acquire.mode", "value.deserializer"),
+)
+_ADMIN_KEYS = ("bootstrap.controllers",)
+
+# The Java client's own keys that have no effect here: accepted, and reported in the log.
+KEYS_WITHOUT_EFFECT = {
+    "auto.include.jmx.reporter": "there is no JMX here",
+    "metrics.num.samples": "metrics are counted per batch, not sampled",
+    "metrics.recording.level": "metrics are counted per batch, not sampled",
+    "metrics.sample.window.ms": "metrics are counted per batch, not sampled",
+    "ssl.provider": _IN_A_JVM,
+    "ssl.keymanager.algorithm": _IN_A_JVM,
+    "ssl.trustmanager.algorithm": _IN_A_JVM,
+    "ssl.secure.random.implementation": _IN_A_JVM,
+    "sasl.kerberos.kinit.cmd": _KINIT,
+    "sasl.kerberos.ticket.renew.window.factor": _KINIT,
+    "sasl.kerberos.ticket.renew.jitter": _KINIT,
+    "sasl.oauthbearer.clock.skew.seconds": _BROKERS_CHECK,
+    "sasl.oauthbearer.expected.audience": _BROKERS_CHECK,
+    "sasl.oauthbearer.expected.issuer": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.url": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKERS_CHECK,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKERS_CHECK,
+    **dict.fromkeys(_CONSUMER_KEYS, _OF_CONSUMERS),
+    **dict.fromkeys(_ADMIN_KEYS, _OF_ADMINS),
+}
+
+
+_PEM_KEY_STORE = (
+    "kafka.ssl.keystore.location, one PEM file with the private key and the certificate chain, or "
+    "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain, PEM texts such as "
+    "${dir:/run/secrets/kafka:tls.key}"
+)
+_IN_JAAS = "kafka.sasl.jaas.config with Krb5LoginModule"
+
+LIBRDKAFKA_KEYS = {
+    "sasl.mechanisms": "kafka.sasl.mechanism",
+    "ssl.ca.location": "kafka.ssl.truststore.location, which takes PEM files, too",
+    "ssl.ca.pem": "kafka.ssl.truststore.certificates",
+    "ssl.crl.location": "leave it out; as in Java, certificates are not looked up in revocation "
+    "lists",
+    "ssl.certificate.location": _PEM_KEY_STORE,
+    "ssl.key.location": _PEM_KEY_STORE,
+    "ssl.certificate.pem": "kafka.ssl.keystore.certificate.chain, with kafka.ssl.keystore.key",
+    "ssl.key.pem": "kafka.ssl.keystore.key, with kafka.ssl.keystore.certificate.chain",
+    "enable.ssl.certificate.verification": "a trust store with the brokers' authority, "
+    "kafka.ssl.truststore.location; certificates are always checked",
+    "sasl.kerberos.principal": f"principal in {_IN_JAAS}",
+    "sasl.kerberos.keytab": f"useKeyTab and keyTab in {_IN_JAAS}",
+    "sasl.oauthbearer.client.id": "kafka.sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.secret": "kafka.sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.extensions": 'extension_<name>="value" in kafka.sasl.jaas.config',
+    "sasl.oauthbearer.method": "kafka.sasl.oauthbearer.token.endpoint.url: with it, tokens are "
+    "fetched as by method oidc",
+}
+"""Without ``kafka.`` -> the options of Java that do it."""
+
+OTHER_NAMES = {
+    "sasl.enabled.mechanisms": "kafka.sasl.mechanism",
+    **dict.fromkeys(
+        ("ssl.ca.cert", "ssl.ca.file", "ssl.cafile"), LIBRDKAFKA_KEYS["ssl.ca.location"]
+    ),
+    **dict.fromkeys(
+        ("ssl.truststore", "ssl.truststore.file", "ssl.truststore.path"),
+        "kafka.ssl.truststore.location",
+    ),
+    **dict.fromkeys(
+        ("ssl.keystore", "ssl.keystore.file", "ssl.keystore.path"), "kafka.ssl.keystore.location"
+    ),
+}
+"""The same for names of brokers and of other tools, which are written by mistake."""
+
 
 PASSED_BY_SPARK = frozenset(
     {
@@ -209,3 +348,214 @@ def near_option(name: str) -> str | None:
     as_long = [c for c in candidates if abs(len(c) - len(name)) <= _MOST_ERRORS]
     near = difflib.get_close_matches(name, as_long, n=1, cutoff=_SIMILARITY)
     return candidates[near[0]] if near else None
+
+
+_IN_CLEAR = {PLAIN: "password", OAUTHBEARER: "token", AWS_MSK_IAM: "token"}
+"""Mechanism -> what it sends as it is. SCRAM and GSSAPI send proofs."""
+
+
+def notes_on_security(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
+    """Sentences for the log. given: Kafka's keys without ``kafka.``, and their texts."""
+    yield from _unused(given, security)
+    named = sorted({*protocols_in(given.get("bootstrap.servers", ""))} & {*SECURITY_PROTOCOLS})
+    if named and named != [security.protocol]:
+        yield (
+            f"{' and '.join(named)} before an address in kafka.bootstrap.servers has no effect: "
+            f"kafka.security.protocol={security.protocol} is used"
+        )
+    if security.ssl is not None:
+        algorithm = given.get("ssl.endpoint.identification.algorithm", "")
+        if algorithm.strip().lower() == "none":
+            yield (
+                "kafka.ssl.endpoint.identification.algorithm=none is librdkafka's way to write it, "
+                "taken as empty: brokers' host names are not checked"
+            )
+        old = [name for name in OLD_PROTOCOLS if name in _items(given, "ssl.enabled.protocols")]
+        if old:
+            yield (
+                f"kafka.ssl.enabled.protocols: {', '.join(old)} has no effect: only TLSv1.2 and "
+                "TLSv1.3 are spoken"
+            )
+    mechanism = None if security.sasl is None else security.sasl.mechanism
+    crossing = None if mechanism is None else _IN_CLEAR.get(mechanism)
+    if security.protocol == SASL_PLAINTEXT and crossing is not None:
+        yield (
+            f"kafka.sasl.mechanism={mechanism} with kafka.security.protocol=SASL_PLAINTEXT: the "
+            f"{crossing} crosses the network unencrypted. SASL_SSL encrypts it"
+        )
+
+
+def notes_on_secrets(given: Mapping[str, str]) -> Iterator[str]:
+    """Sentences for the log, of all options as they were given."""
+    shown = shown_by_spark(given)
+    if shown:
+        yield warning_of_shown(shown)
+
+
+def _unused(given: Mapping[str, str], security: SecurityConfig) -> Iterator[str]:
+    """Options of what the protocol does not use: the protocol was probably forgotten."""
+    sasl = [KAFKA_PREFIX + name for name in given if name in SASL_CONFIG.keys]
+    if sasl and security.sasl is None:
+        yield (
+            f"{_have_no_effect(sasl)} with kafka.security.protocol={security.protocol}, which does "
+            "not authenticate by SASL: set kafka.security.protocol to SASL_SSL or SASL_PLAINTEXT"
+        )
+    ssl = [KAFKA_PREFIX + name for name in given if name in SSL_CONFIG.keys]
+    if ssl and security.ssl is None:
+        wanted = "SASL_SSL" if sasl else "SSL"
+        yield (
+            f"{_have_no_effect(ssl)} with kafka.security.protocol={security.protocol}, which does "
+            f"not encrypt: set kafka.security.protocol to {wanted}"
+        )
+
+
+def _have_no_effect(names: list[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return (
+        f"option {listed} has no effect" if len(names) == 1 else f"options {listed} have no effect"
+    )
+
+
+def _items(given: Mapping[str, str], name: str) -> list[str]:
+    return [item.strip() for item in given.get(name, "").split(",")]
+
+
+_NAMES = frozenset(key.name for key in REGISTRY_KEYS)
+_LATEST = ("use.latest.version", "use.latest.with.metadata")
+_BASIC, _BEARER = "schema.registry.basic.auth.", "schema.registry.bearer.auth."
+_OF_ISSUER = tuple(
+    _BEARER + name for name in ("issuer.endpoint.url", "client.id", "client.secret", "scope")
+)
+
+
+def notes_on_registry(
+    options: RegistryOptions | None,
+    formats: FormatOptions | None,
+    sink: Mapping[str, Any],
+    own: Iterable[str],
+) -> Iterator[str]:
+    """Sentences about options without effect. sink: parsed options; own: names that were given"""
+    given = frozenset(own)
+    if options is None:
+        for name in own:
+            if name in _NAMES:
+                yield (
+                    f"option '{name}' has no effect without a schema: set value.format to avro "
+                    "or protobuf, or value.schema.id.prefix to true"
+                )
+    else:
+        found = [part for part in (options.value, options.key) if part is not None]
+        yield from (_without(n, why) for n, why in _on_choice(found, sink) if n in given)
+    if formats is not None:
+        asked = _by_part(options, formats)
+        for part, schema in asked:
+            noted = _on_part(part.part, schema, bool(sink["schema_registry_url"]))
+            told = () if options is not None else _NAMES
+            yield from (_without(n, why) for n, why in noted if n in given and n not in told)
+        yield from (_without(n, why) for n, why in _on_names(asked) if n in given)
+        if options is not None and options.config is None:
+            yield from (_on_unknown_kind(part) for part, schema in asked if _is_raw(part, schema))
+    if options is not None and options.config is not None:
+        yield from _on_credentials(options.config, sink, given)
+
+
+def _is_raw(part: PartOptions, schema: SchemaOptions | None) -> bool:
+    """Whether bytes that are encoded already get an id."""
+    return schema is not None and not part.has_fields
+
+
+def _on_unknown_kind(part: PartOptions) -> str:
+    return (
+        f"{part.part}.schema.id.prefix=true without schema.registry.url: five bytes are put before "
+        f"each {part.part}, which is all for Avro and JSON. Consumers of Protobuf need the index "
+        "of the message behind them: of Protobuf set schema.registry.url"
+    )
+
+
+def _without(name: str, why: str) -> str:
+    return f"option '{name}' has no effect {why}"
+
+
+def _by_part(
+    options: RegistryOptions | None, formats: FormatOptions
+) -> list[tuple[PartOptions, SchemaOptions | None]]:
+    if options is None:
+        return [(formats.value, None), (formats.key, None)]
+    return [(formats.value, options.value), (formats.key, options.key)]
+
+
+def _on_choice(found: list[SchemaOptions], sink: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Of options for all parts. found: what goes with values and keys"""
+    if all(one.schema_id is not None for one in found):
+        for name in (*_LATEST, "latest.compatibility.strict"):
+            yield name, "beside use.schema.id, which says the schema"
+    elif not any(one.is_latest for one in found):
+        yield "latest.compatibility.strict", f"without {' or '.join(_LATEST)}"
+    if not any(one.schema_id is not None for one in found):
+        yield "id.compatibility.strict", "without use.schema.id or key.use.schema.id"
+    if all(one.is_latest or one.schema_id is not None for one in found):
+        chosen = "use.latest.*" if any(one.is_latest for one in found) else "use.schema.id"
+        if sink["auto_register_schemas"]:
+            yield "auto.register.schemas", f"beside {chosen}: nothing is registered"
+        yield "normalize.schemas", f"beside {chosen}: nothing is registered"
+
+
+def _on_part(part: str, schema: SchemaOptions | None, has_url: bool) -> Iterator[tuple[str, str]]:
+    strategy = f"{part}.subject.name.strategy"
+    schema_id = "use.schema.id" if part == "value" else "key.use.schema.id"
+    if schema is None:
+        why = f"for no id of a schema goes with {part}s"
+        needed = f"{part}.schema.id.prefix=true" if has_url else "schema.registry.url"
+        for name in (
+            f"{part}.schema.id.location",
+            strategy,
+            schema_id,
+            f"{part}.schema.references",
+        ):
+            yield name, f"{why}: this needs {needed}"
+    elif schema.schema_id is not None:
+        yield strategy, f"beside {schema_id}, which says the schema"
+
+
+def _on_names(
+    asked: list[tuple[PartOptions, SchemaOptions | None]],
+) -> Iterator[tuple[str, str]]:
+    """Of names that derived schemas have."""
+    why = "where the schema is given, or is one of the registry"
+    of_avro = [pair for pair in asked if pair[0].format == AVRO]
+    if of_avro and not any(p.avro_schema is None and _names(s) for p, s in of_avro):
+        yield "avro.record.name", why
+        yield "avro.namespace", why
+
+
+def _names(schema: SchemaOptions | None) -> bool:
+    """Whether the name of a derived schema is registered, or in the name of a subject."""
+    if schema is None:
+        return True
+    return schema.schema_id is None and (not schema.is_latest or schema.strategy != TOPIC_NAME)
+
+
+def _on_credentials(
+    config: RegistryConfig, sink: Mapping[str, Any], given: frozenset[str]
+) -> Iterator[str]:
+    source = sink["schema_registry_basic_auth_credentials_source"]
+    name = f"{_BASIC}user.info"
+    if name in given and source in (URL, SASL_INHERIT):
+        yield _without(name, f"beside {_BASIC}credentials.source={source}")
+    if config.bearer is not None and config.bearer.token is not None:
+        for name in _OF_ISSUER:
+            if name in given:
+                yield _without(name, f"beside {_BEARER}token, which is taken")
+    elif config.bearer is not None and f"{_BEARER}token" in given:
+        name = f"{_BEARER}token"
+        yield _without(name, f"beside {_BEARER}credentials.source=OAUTHBEARER")
+    parts = [split_url(url.reveal()) for url in config.urls]
+    is_in_url = any(one is not None and one.username is not None for one in parts)
+    if is_in_url and (config.bearer is not None or config.user_info is not None):
+        beside = f"{_BEARER}*" if config.bearer is not None else f"{_BASIC}*"
+        yield f"user and password in schema.registry.url have no effect beside {beside}"
+    if sends_in_clear(config):
+        yield (
+            "schema.registry.url begins with http:, so the credentials can be read by whoever is "
+            "on the way: use https:"
+        )

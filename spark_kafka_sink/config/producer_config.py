@@ -1,30 +1,512 @@
-"""The producer's configuration, parsed, with the rules that go across keys.
+"""List the producer's options and parse them, with the rules that go across keys.
 
-Source: ``ProducerConfig`` of Kafka 4.3.
+Names are Kafka's. Defaults are the Java client's, unless a sink that writes in bulk needs others.
+``bootstrap.servers`` is a list of addresses as text; ``TopicCreation`` says how topics that do not
+exist are created, if the user wants that.
+
+Source: ``ProducerConfig``, ``CommonClientConfigs``, ``ClientUtils.parseAndValidateAddresses``,
+``Utils.HOST_PORT_PATTERN`` of Kafka 4.3.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
-from spark_kafka_sink.config.producer_keys import (
-    ACKS,
-    ACKS_ALL,
-    LEAST_MEMORY,
-    PRODUCER_CONFIG,
+from spark_kafka_sink.config.config_def import (
+    BOOLEAN,
+    HIGH,
+    INT,
+    KAFKA_PREFIX,
+    LIST,
+    LONG,
+    LOW,
+    MEDIUM,
+    REQUIRED,
+    STRING,
+    ConfigDef,
+    ConfigKey,
+    at_least,
+    between,
+    in_usual_case,
+    one_of,
+    without_providers,
 )
-from spark_kafka_sink.config.reference_providers import without_providers
-from spark_kafka_sink.config.security_config import SecurityConfig
+from spark_kafka_sink.config.security_config import SecurityConfig, parse_security
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
-from spark_kafka_sink.config.security_rules import parse_security
-from spark_kafka_sink.config.topic_creation import TopicCreation
+
+_ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^\[\]:]+)):(?P<port>[0-9]+)")
+_PROTOCOL = re.compile(r"(?P<name>[0-9A-Za-z%._-]*)://")
+_MAX_PORT = 65535
+
+
+def parse_bootstrap_servers(text: str, option: str = "bootstrap.servers") -> list[tuple[str, int]]:
+    """Hosts and ports of ``"host:port,[::1]:9092"``, in order, each once.
+
+    A protocol before an address, as in ``SASL_SSL://host:9092``, means nothing, as in Java.
+
+    Raises ConfigError, which names the ``option`` and the entry, for whatever is not ``host:port``.
+    """
+    entries = [entry.strip() for entry in text.split(",")]
+    addresses = [_parse_address(entry, option) for entry in entries if entry]
+    if not addresses:
+        raise ConfigError(f"{option} names no broker: expected host:port,host:port")
+    return list(dict.fromkeys(addresses))
+
+
+def _parse_address(entry: str, option: str) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(entry, _start(entry))
+    if match is None or "/" in match[0] or any(character.isspace() for character in entry):
+        raise ConfigError(f"{option}: '{entry}' is not host:port{_hint(entry[_start(entry) :])}")
+    port = int(match["port"])
+    if not 0 < port <= _MAX_PORT:
+        raise ConfigError(f"{option}: '{entry}' has a port outside 1 to {_MAX_PORT}")
+    return match["bracketed"] or match["plain"], port
+
+
+def protocols_in(text: str) -> list[str]:
+    """The protocols that stand before addresses in a list of them, in upper case."""
+    found = (_PROTOCOL.match(entry.strip()) for entry in text.split(","))
+    return [match["name"].upper() for match in found if match is not None]
+
+
+def _start(entry: str) -> int:
+    """Where the address begins."""
+    match = _PROTOCOL.match(entry)
+    return 0 if match is None else match.end()
+
+
+def _hint(entry: str) -> str:
+    """What is most likely wrong with ``entry``."""
+    if "/" in entry:
+        return ": a broker address has no path"
+    if any(character in entry for character in "; \t\n"):
+        return ": separate addresses with commas"
+    if entry.count(":") > 1 and "[" not in entry:
+        return ": write an IPv6 address in brackets, like [::1]:9092"
+    if ":" not in entry.rpartition("]")[2]:
+        return f": the port is missing, write {entry}:9092 if the broker uses Kafka's usual port"
+    if entry.startswith(":"):
+        return ": the host is missing"
+    return ": the port must be a number"
+
+
+BROKER_DEFAULT = -1
+# Replicas are counted in 16 bits on the wire.
+MOST_REPLICAS = 2**15 - 1
+
+
+def problem_of_replicas(value: int) -> str | None:
+    """What is wrong with a replication factor, if anything is."""
+    if value == BROKER_DEFAULT or 1 <= value <= MOST_REPLICAS:
+        return None
+    return f"must be -1 or between 1 and {MOST_REPLICAS}"
+
+
+class TopicCreation(NamedTuple):
+    """The ``topic.creation.*`` options. BROKER_DEFAULT leaves a number to the brokers (KIP-464).
+
+    asked_by, replicas_by: options that want the topic, and that give its replicas, for messages
+    """
+
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: tuple[tuple[str, str], ...] = ()
+    asked_by: str = "topic.creation.enable"
+    replicas_by: str = "topic.creation.replication.factor"
+
+
+def parse_topic_configs(text: str) -> tuple[tuple[str, str], ...]:
+    """``"retention.ms=1000,cleanup.policy=compact,delete"`` as pairs.
+
+    An item without ``=`` belongs to the value before it. Raises ConfigError when there is none.
+    """
+    pairs: list[tuple[str, str]] = []
+    for item in text.split(","):
+        name, separator, value = item.strip().partition("=")
+        if separator and name.strip():
+            pairs.append((name.strip(), value.strip()))
+        elif pairs and name:
+            pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{name}")
+        elif name or separator:
+            raise ConfigError(f"topic.creation.configs: '{item.strip()}' is not name=value")
+    return tuple(pairs)
+
+
+# A tebibyte: more is a typing error, and would be found out in the tasks only.
+_MOST_MEMORY = 1 << 40
+# 16 of the smallest pages that the buffer is cut into.
+LEAST_MEMORY = 1 << 16
+ACKS_ALL = -1
+PARTITIONERS = ("default", "round-robin", "murmur3", "crc32")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
+_INT_MAX = 2**31 - 1
+
+
+def _gzip_level(value: int) -> str | None:
+    return None if value == -1 or 1 <= value <= 9 else "must be -1 or between 1 and 9"
+
+
+def _partitioner(value: str) -> str | None:
+    if value in PARTITIONERS or ":" in value:
+        return None
+    return f"must be one of {', '.join(PARTITIONERS)}, or package.module:callable"
+
+
+PRODUCER_CONFIG = ConfigDef(
+    [
+        ConfigKey(
+            "bootstrap.servers",
+            LIST,
+            REQUIRED,
+            None,
+            HIGH,
+            "Brokers to begin with, as host:port, separated by commas. The rest of the cluster is "
+            "learned from them.",
+        ),
+        ConfigKey(
+            "acks",
+            STRING,
+            "all",
+            one_of(*ACKS),
+            LOW,
+            "Who must have a record before it counts as written: 0 nobody, 1 the leader, all (-1) "
+            "every in-sync replica. Idempotence needs all.",
+            convert=in_usual_case(*ACKS),
+        ),
+        ConfigKey(
+            "batch.size",
+            INT,
+            131072,
+            at_least(0),
+            MEDIUM,
+            "Bytes of a record batch as it is sent, that is, after compression (estimated while "
+            "rows are appended). A single larger record makes a batch of its own.",
+            16384,
+            "A task writes in bulk: eight times fewer batches to compress, send and store.",
+        ),
+        ConfigKey(
+            "linger.ms",
+            LONG,
+            5,
+            at_least(0),
+            MEDIUM,
+            "How long the input may pause before batches that are not full are sent. While rows "
+            "keep coming, a batch waits to be filled, for at most a second (or "
+            "kafka.linger.ms, if longer); at the end of the task everything goes at once.",
+        ),
+        ConfigKey(
+            "buffer.memory",
+            LONG,
+            33554432,
+            between(0, _MOST_MEMORY),
+            HIGH,
+            "Bytes for records that are not acknowledged yet. When they are used up, the task "
+            "waits for the brokers, at most kafka.max.block.ms. Less than 65536 is taken as 65536.",
+        ),
+        ConfigKey(
+            "max.block.ms",
+            LONG,
+            60000,
+            at_least(0),
+            MEDIUM,
+            "How long a task waits for buffer memory, or for the metadata of a topic.",
+        ),
+        ConfigKey(
+            "max.request.size",
+            INT,
+            1048576,
+            at_least(0),
+            MEDIUM,
+            "Largest produce request, and with it the largest record, in bytes before compression. "
+            "The topic's max.message.bytes must allow it too.",
+        ),
+        ConfigKey(
+            "request.timeout.ms",
+            INT,
+            30000,
+            at_least(0),
+            MEDIUM,
+            "How long to wait for a broker's answer before the connection is given up and the "
+            "request retried.",
+        ),
+        ConfigKey(
+            "delivery.timeout.ms",
+            INT,
+            120000,
+            at_least(0),
+            MEDIUM,
+            "From a batch being finished to its acknowledgement, retries included. When it has "
+            "passed, the task fails. At least kafka.linger.ms + kafka.request.timeout.ms.",
+        ),
+        ConfigKey(
+            "retries",
+            INT,
+            _INT_MAX,
+            between(0, _INT_MAX),
+            HIGH,
+            "How often a batch is sent again after a retriable error. Leave it, and bound the time "
+            "with kafka.delivery.timeout.ms.",
+        ),
+        ConfigKey(
+            "retry.backoff.ms",
+            LONG,
+            100,
+            at_least(0),
+            LOW,
+            "Pause before the first retry; doubles with each further one.",
+        ),
+        ConfigKey(
+            "retry.backoff.max.ms",
+            LONG,
+            1000,
+            at_least(0),
+            LOW,
+            "Longest pause before a retry.",
+        ),
+        ConfigKey(
+            "max.in.flight.requests.per.connection",
+            INT,
+            5,
+            at_least(1),
+            LOW,
+            "Requests to one broker that wait for their answer. At most 5 with idempotence; "
+            "without it, more than 1 may reorder records when a request is retried.",
+        ),
+        ConfigKey(
+            "enable.idempotence",
+            BOOLEAN,
+            True,
+            None,
+            LOW,
+            "Let brokers recognise a batch that is sent again, so that the producer's own retries "
+            "neither double nor reorder records. Needs kafka.acks=all and kafka.retries.",
+        ),
+        ConfigKey(
+            "compression.type",
+            STRING,
+            "none",
+            one_of(*CODECS),
+            HIGH,
+            "Codec of record batches: none, gzip, snappy, lz4 or zstd.",
+            convert=in_usual_case(*CODECS),
+        ),
+        ConfigKey(
+            "compression.gzip.level",
+            INT,
+            -1,
+            _gzip_level,
+            MEDIUM,
+            "1 (fast) to 9 (small), -1 for the default. Levels up to 3, and the default, use "
+            "ISA-L's much faster deflate.",
+        ),
+        ConfigKey(
+            "compression.lz4.level",
+            INT,
+            9,
+            between(1, 17),
+            MEDIUM,
+            "9 is LZ4's fast compressor, as in the Java client; any other level is LZ4 HC.",
+        ),
+        ConfigKey(
+            "compression.zstd.level",
+            INT,
+            3,
+            between(-131072, 22),
+            MEDIUM,
+            "Negative (fast) to 22 (small).",
+        ),
+        ConfigKey(
+            "partitioner.ignore.keys",
+            BOOLEAN,
+            False,
+            None,
+            MEDIUM,
+            "Spread records over partitions regardless of their key.",
+        ),
+        ConfigKey(
+            "partitioner",
+            STRING,
+            "default",
+            _partitioner,
+            MEDIUM,
+            "How rows without an explicit partition find one: default (murmur2 of the key, sticky "
+            "without key, as the Java producer), round-robin, murmur3 (mmh3 of the key), crc32 (as "
+            "librdkafka's consistent_random), or package.module:callable, which gets the Arrow "
+            "columns key and value and the number of partitions, and returns an int32 Arrow array.",
+            "partitioner.class",
+            "A Java class cannot run here.",
+            in_usual_case(*PARTITIONERS),
+        ),
+        ConfigKey(
+            "partitioner.adaptive.partitioning.enable",
+            BOOLEAN,
+            True,
+            None,
+            LOW,
+            "Rows without key prefer partitions whose brokers keep up: those with fewer batches "
+            "waiting.",
+        ),
+        ConfigKey(
+            "partitioner.availability.timeout.ms",
+            LONG,
+            0,
+            at_least(0),
+            LOW,
+            "Rows without key avoid partitions whose broker has kept batches waiting for so long. "
+            "0: never.",
+        ),
+        ConfigKey(
+            "metadata.max.age.ms",
+            LONG,
+            300000,
+            at_least(0),
+            LOW,
+            "After how long cluster metadata is refreshed although nothing has failed.",
+        ),
+        ConfigKey(
+            "metadata.max.idle.ms",
+            LONG,
+            300000,
+            at_least(5000),
+            LOW,
+            "After how long without a row a topic's metadata is forgotten.",
+        ),
+        ConfigKey(
+            "metadata.recovery.strategy",
+            STRING,
+            "rebootstrap",
+            one_of("rebootstrap", "none"),
+            LOW,
+            "Whether kafka.bootstrap.servers is asked again when no known broker can be reached.",
+            convert=in_usual_case("rebootstrap", "none"),
+        ),
+        ConfigKey(
+            "metadata.recovery.rebootstrap.trigger.ms",
+            LONG,
+            300000,
+            at_least(0),
+            LOW,
+            "After how long without metadata kafka.bootstrap.servers is asked again in any case.",
+        ),
+        ConfigKey(
+            "client.dns.lookup",
+            STRING,
+            "use_all_dns_ips",
+            one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+            MEDIUM,
+            "use_all_dns_ips tries all addresses of a name in turn; "
+            "resolve_canonical_bootstrap_servers_only replaces each bootstrap address by the "
+            "canonical names behind it, as Kerberos needs.",
+        ),
+        ConfigKey(
+            "transaction.timeout.ms",
+            INT,
+            60000,
+            at_least(1),
+            LOW,
+            "How long the brokers wait for a transaction to end before they abort it: longer than "
+            "any batch, and than the driver may be away in the middle of a commit. Only for "
+            "exactly-once delivery, where it is 900000 unless it is given.",
+        ),
+        ConfigKey(
+            "client.id",
+            STRING,
+            "pykafka-sink",
+            None,
+            MEDIUM,
+            "Name of the client in the broker's logs, metrics and quotas.",
+            "producer-N",
+            "Tasks are short: with a number per producer, each would be another client for quotas.",
+        ),
+        ConfigKey(
+            "connections.max.idle.ms",
+            LONG,
+            540000,
+            None,
+            MEDIUM,
+            "Close a connection that was not used for so long. -1: never.",
+        ),
+        ConfigKey(
+            "reconnect.backoff.ms",
+            LONG,
+            50,
+            at_least(0),
+            LOW,
+            "Pause before a lost connection is tried again; doubles with each failure.",
+        ),
+        ConfigKey(
+            "reconnect.backoff.max.ms",
+            LONG,
+            1000,
+            at_least(0),
+            LOW,
+            "Longest pause before a lost connection is tried again.",
+        ),
+        ConfigKey(
+            "socket.connection.setup.timeout.ms",
+            LONG,
+            10000,
+            at_least(1),
+            MEDIUM,
+            "How long a connection may take to be set up: TCP, the handshake of TLS, SASL. "
+            "Doubles with each failure.",
+        ),
+        ConfigKey(
+            "socket.connection.setup.timeout.max.ms",
+            LONG,
+            30000,
+            at_least(1),
+            MEDIUM,
+            "Longest time a connection may take to be set up.",
+        ),
+        ConfigKey(
+            "send.buffer.bytes",
+            INT,
+            -1,
+            at_least(-1),
+            MEDIUM,
+            "TCP send buffer. -1: the operating system decides.",
+            131072,
+            "The operating system lets it grow with the connection: a request of 1 MiB goes out "
+            "in fewer pieces, which saves a fifth of a task's CPU, and distance costs less time.",
+        ),
+        ConfigKey(
+            "receive.buffer.bytes",
+            INT,
+            32768,
+            at_least(-1),
+            MEDIUM,
+            "TCP receive buffer. -1: the operating system decides.",
+        ),
+        ConfigKey(
+            "enable.metrics.push",
+            BOOLEAN,
+            True,
+            None,
+            LOW,
+            "Push metrics of each task's producer to the brokers, where they have a plugin that "
+            "takes them and a subscription that asks for them (KIP-714). Others are asked nothing.",
+        ),
+        ConfigKey(
+            "client.rack",
+            STRING,
+            "",
+            None,
+            LOW,
+            "Rack or zone of the executors, which pushed metrics are labelled with. Nothing else "
+            "depends on it.",
+        ),
+    ],
+    KAFKA_PREFIX,
+)
+
 
 _MAX_IN_FLIGHT_FOR_IDEMPOTENCE = 5
-_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,54 @@
-"""How connections are secured, as it was asked for: TLS, SASL, and where credentials come from.
+"""Say how connections are secured: TLS, SASL, and where credentials come from.
 
-Texts may hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``); they are
-resolved where and when they are needed, in the process that connects.
+``parse_security`` makes it of Kafka's keys and texts, with the rules that go across keys. Texts may
+hold references (``${env:NAME}``, ``${file:/path:key}``, ``${dir:/path:file}``); they are resolved
+where and when they are needed, in the process that connects.
 
-Source: ``SslConfigs``, ``SaslConfigs`` of Kafka 4.3.
+Spark shows options and its own configuration in plans, in its UI and in event logs, and hides a
+value whose name or whose text matches ``spark.redaction.regex``. Not every secret does:
+``shown_by_spark`` finds those that it shows. ``for_java_client`` writes the same options as Java's
+client understands them, for a job that reads with Spark's own Kafka source from the cluster that it
+writes to.
+
+Source: ``SslConfigs``, ``SaslConfigs``, ``DefaultSslEngineFactory``, ``SaslChannelBuilder``,
+``JaasContext`` of Kafka 4.3; ``Utils.redact`` of Spark.
 """
 
 from __future__ import annotations
 
-from spark_kafka_sink.base.dataclass import dataclass
-from spark_kafka_sink.base.secret import Secret
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
-PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
-SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
+from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.config_def import (
+    IAM_CLIENT_HANDLER,
+    IAM_LOGIN_HANDLER,
+    KAFKA_PREFIX,
+    KINDS_OF_JAVA,
+    OAUTH_LOGIN_HANDLER,
+    REFERENCE,
+    ConfigType,
+    has_reference,
+    is_of_providers,
+)
+from spark_kafka_sink.config.security_keys import (
+    AWS_MSK_IAM,
+    OAUTHBEARER,
+    PLAINTEXT,
+    SASL_PLAINTEXT,
+    SASL_SSL,
+    SECRET_KEYS,
+    SECURITY_CONFIG,
+    SSL,
+    TLS_1_2,
+    TLS_1_3,
+    WITH_PASSWORD,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +173,351 @@ class SecurityConfig:
     protocol: str = PLAINTEXT
     ssl: SslConfig | None = None
     sasl: SaslConfig | None = None
+
+
+WITH_TLS = (SSL, SASL_SSL)
+WITH_SASL = (SASL_PLAINTEXT, SASL_SSL)
+_PEM = "PEM"
+_STORES = {"truststore": "trust store", "keystore": "key store"}
+
+
+def parse_security(values: Mapping[str, str]) -> SecurityConfig:
+    """From Kafka's keys, all of them of SECURITY_CONFIG, and texts. Raises ConfigError.
+
+    What the protocol does not use is parsed all the same, as Java does: a wrong value is told.
+    """
+    parsed = SECURITY_CONFIG.parse(values)
+    protocol = parsed["security_protocol"]
+    return SecurityConfig(
+        protocol,
+        ssl=parse_ssl(parsed) if protocol in WITH_TLS else None,
+        sasl=_sasl(parsed, "sasl.mechanism" in values) if protocol in WITH_SASL else None,
+    )
+
+
+def parse_ssl(parsed: Mapping[str, Any]) -> SslConfig:
+    """From the values of SSL_CONFIG by their fields' names. Raises ConfigError."""
+    enabled = tuple(v for v in parsed["ssl_enabled_protocols"] if v in (TLS_1_2, TLS_1_3))
+    if parsed["ssl_protocol"] == TLS_1_2 and enabled == (TLS_1_3,):
+        raise ConfigError(
+            "kafka.ssl.protocol=TLSv1.2 forbids the only version in kafka.ssl.enabled.protocols, "
+            "TLSv1.3: no version of TLS is left"
+        )
+    return SslConfig(
+        protocol=parsed["ssl_protocol"],
+        enabled_protocols=enabled,
+        cipher_suites=tuple(parsed["ssl_cipher_suites"]),
+        checks_host_name=parsed["ssl_endpoint_identification_algorithm"] == "https",
+        truststore=_trust_store(parsed),
+        keystore=_key_store(parsed),
+    )
+
+
+def _trust_store(parsed: Mapping[str, Any]) -> StoreConfig:
+    certificates: Secret | None = parsed["ssl_truststore_certificates"]
+    _check_store(parsed, "truststore", "certificates" if certificates is not None else None)
+    return StoreConfig(
+        location=parsed["ssl_truststore_location"],
+        password=parsed["ssl_truststore_password"],
+        type=parsed["ssl_truststore_type"],
+        certificates=None if certificates is None else certificates.reveal(),
+    )
+
+
+def _key_store(parsed: Mapping[str, Any]) -> StoreConfig:
+    chain: Secret | None = parsed["ssl_keystore_certificate_chain"]
+    key: Secret | None = parsed["ssl_keystore_key"]
+    if (chain is None) != (key is None):
+        raise ConfigError(
+            "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain belong together: "
+            f"the {'chain' if chain is None else 'key'} is missing"
+        )
+    _check_store(parsed, "keystore", "key" if key is not None else None)
+    location, password = parsed["ssl_keystore_location"], parsed["ssl_keystore_password"]
+    if (
+        location is not None
+        and password is None
+        and parsed["ssl_keystore_type"] in ("JKS", "PKCS12")
+    ):
+        raise ConfigError(
+            f"kafka.ssl.keystore.location with kafka.ssl.keystore.type="
+            f"{parsed['ssl_keystore_type']} needs kafka.ssl.keystore.password"
+        )
+    return StoreConfig(
+        location=location,
+        password=password,
+        type=parsed["ssl_keystore_type"],
+        certificates=None if chain is None else chain.reveal(),
+        key=key,
+        key_password=parsed["ssl_key_password"],
+    )
+
+
+def _check_store(parsed: Mapping[str, Any], store: str, text_key: str | None) -> None:
+    """What goes for both stores. text_key: of the option that holds PEM text, if it is given."""
+    prefix, name = f"kafka.ssl.{store}.", _STORES[store]
+    has_location = parsed[f"ssl_{store}_location"] is not None
+    has_password = parsed[f"ssl_{store}_password"] is not None
+    store_type = parsed[f"ssl_{store}_type"]
+    if text_key is not None and store_type not in (None, _PEM):
+        raise ConfigError(f"{prefix}{text_key} holds PEM text, but {prefix}type is {store_type}")
+    if text_key is not None and has_location:
+        raise ConfigError(
+            f"Both {prefix}location and {prefix}{text_key} are given: leave one of them out"
+        )
+    if has_password and (text_key is not None or store_type == _PEM):
+        advice = (
+            ". The password of the key is kafka.ssl.key.password" if store == "keystore" else ""
+        )
+        raise ConfigError(
+            f"SSL {name} password cannot be specified for PEM format: leave {prefix}password out"
+            f"{advice}"
+        )
+    if has_password and not has_location:
+        raise ConfigError(
+            f"SSL {name} is not specified, but {name} password is specified: {prefix}location is "
+            "missing"
+        )
+
+
+def _sasl(parsed: Mapping[str, Any], has_mechanism: bool) -> SaslConfig:
+    mechanism = parsed["sasl_mechanism"]
+    handlers = [parsed[f"sasl_{side}_callback_handler_class"] for side in ("login", "client")]
+    if IAM_LOGIN_HANDLER in handlers and mechanism == OAUTHBEARER:
+        mechanism = AWS_MSK_IAM
+    chosen = mechanism if has_mechanism else f"{mechanism}, which is the default"
+    _check_handlers(mechanism, chosen, parsed)
+    _check_password(mechanism, chosen, parsed)
+    return SaslConfig(
+        mechanism=mechanism,
+        jaas_config=parsed["sasl_jaas_config"],
+        username=parsed["sasl_username"],
+        password=parsed["sasl_password"],
+        login=LoginConfig(**_fields(LoginConfig, parsed, "sasl_login_")),
+        kerberos=KerberosConfig(
+            parsed["sasl_kerberos_service_name"], parsed["sasl_kerberos_min_time_before_relogin"]
+        ),
+        oauth=OAuthConfig(
+            token_endpoint_url=parsed["sasl_oauthbearer_token_endpoint_url"],
+            client_id=parsed["sasl_oauthbearer_client_credentials_client_id"],
+            client_secret=parsed["sasl_oauthbearer_client_credentials_client_secret"],
+            scope=parsed["sasl_oauthbearer_scope"],
+            header_urlencode=parsed["sasl_oauthbearer_header_urlencode"],
+            retriever=parsed["sasl_oauthbearer_jwt_retriever_class"],
+            scope_claim_name=parsed["sasl_oauthbearer_scope_claim_name"],
+            sub_claim_name=parsed["sasl_oauthbearer_sub_claim_name"],
+            assertion=AssertionConfig(
+                **_fields(AssertionConfig, parsed, "sasl_oauthbearer_assertion_")
+            ),
+            token_provider=parsed["sasl_oauthbearer_token_provider"],
+        ),
+    )
+
+
+def _fields(made: type[Any], parsed: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The values of a dataclass whose fields are called as the keys, without the prefix."""
+    return {field.name: parsed[prefix + field.name] for field in fields(made)}
+
+
+def _check_handlers(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
+    """Raise ConfigError for Java's class of another mechanism than the one that is chosen.
+
+    chosen: the mechanism for messages
+    """
+    client_handler = parsed["sasl_client_callback_handler_class"]
+    login_handler = parsed["sasl_login_callback_handler_class"]
+    for option, handler, wanted in (
+        ("client", client_handler in (IAM_CLIENT_HANDLER, IAM_LOGIN_HANDLER), AWS_MSK_IAM),
+        ("login", login_handler == OAUTH_LOGIN_HANDLER, OAUTHBEARER),
+        ("login", login_handler == IAM_LOGIN_HANDLER, AWS_MSK_IAM),
+    ):
+        if handler and mechanism != wanted:
+            raise ConfigError(
+                f"kafka.sasl.{option}.callback.handler.class is for kafka.sasl.mechanism={wanted}, "
+                f"but the mechanism is {chosen}"
+            )
+
+
+def _check_password(mechanism: str, chosen: str, parsed: Mapping[str, Any]) -> None:
+    """Rules of ``sasl.username`` and ``sasl.password``."""
+    user, password = parsed["sasl_username"], parsed["sasl_password"]
+    if user is None and password is None:
+        return
+    if parsed["sasl_jaas_config"] is not None:
+        raise ConfigError(
+            "Both kafka.sasl.jaas.config and kafka.sasl.username or kafka.sasl.password are given: "
+            "leave one of them out"
+        )
+    if mechanism not in WITH_PASSWORD:
+        raise ConfigError(
+            f"kafka.sasl.username and kafka.sasl.password are for kafka.sasl.mechanism="
+            f"{', '.join(WITH_PASSWORD)}, but the mechanism is {chosen}"
+        )
+    if user is None or password is None:
+        missing = "kafka.sasl.username" if user is None else "kafka.sasl.password"
+        raise ConfigError(
+            f"kafka.sasl.username and kafka.sasl.password belong together: {missing} is missing"
+        )
+
+
+REGEX_OPTION = "spark.redaction.regex"
+DEFAULT_REGEX = "(?i)secret|password|token|access[.]?key"
+SUGGESTED_REGEX = (
+    f"{DEFAULT_REGEX}|passphrase|keystore[.]key|jaas[.]config|otlp[.]headers|user[.]info"
+    "|://.*@|[?&].*key="
+)
+REFERENCE_HINT = "a reference, ${file:/path:key}, ${env:NAME} or ${dir:/path:file}"
+
+_REGISTRY = "schema.registry."
+_OWN_SECRETS = frozenset(
+    {
+        "metrics.otlp.headers",
+        f"{_REGISTRY}basic.auth.user.info",
+        f"{_REGISTRY}bearer.auth.token",
+        f"{_REGISTRY}bearer.auth.client.secret",
+        *(_REGISTRY + key for key in SECRET_KEYS if key.startswith("ssl.")),
+    }
+)
+# Whose values hold a secret sometimes: as user:password@, or as ?api_key=.
+_URLS = frozenset(
+    {
+        "metrics.otlp.endpoint",
+        "metrics.prometheus.push.url",
+        f"{_REGISTRY}url",
+        f"{_REGISTRY}bearer.auth.issuer.endpoint.url",
+        f"{KAFKA_PREFIX}sasl.oauthbearer.token.endpoint.url",
+    }
+)
+_SECRET_IN_URL = re.compile(
+    r"(?i)://\S*@|[?&][^=&\s]*(key|token|secret|pass|auth|sig|credential)[^=&\s]*="
+)
+_JAAS = "sasl.jaas.config"
+# Options of login modules whose values are secrets; those of Kerberos name files.
+_SECRET_IN_JAAS = re.compile(r"""(?i)(password|secret|passphrase)\s*=\s*["']?([^"'\s;]*)""")
+
+
+def clear_secrets(options: Mapping[str, str]) -> list[str]:
+    """Names, in lower case, of the options that hold a secret and no reference."""
+    found = []
+    for name, value in options.items():
+        lowered = name.lower()
+        key = lowered.removeprefix(KAFKA_PREFIX)
+        is_secret = (
+            lowered in _OWN_SECRETS
+            or (lowered in _URLS and _SECRET_IN_URL.search(value) is not None)
+            or (key in SECRET_KEYS and key != lowered)
+        )
+        if is_secret and _is_clear(key, value):
+            found.append(lowered)
+    return sorted(found)
+
+
+def shown_by_spark(
+    options: Mapping[str, str], regex: str = DEFAULT_REGEX, prefix: str = ""
+) -> list[str]:
+    """Those of ``clear_secrets`` that Spark does not hide.
+
+    regex: of ``spark.redaction.regex``; prefix: what stands before the names where Spark has them
+    """
+    hides = _compiled(regex)
+    values = {name.lower(): value for name, value in options.items()}
+    return [
+        name
+        for name in clear_secrets(options)
+        if not (hides.search(prefix + name) or hides.search(values[name]))
+    ]
+
+
+def _compiled(regex: str) -> re.Pattern[str]:
+    """Java's expression as Python's; the default for one that Python does not know."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of what a later Python may read anew
+            return re.compile(regex)
+    except re.error:
+        return re.compile(DEFAULT_REGEX)
+
+
+def warning_of_shown(names: list[str], regex: str = DEFAULT_REGEX) -> str:
+    """What is said of them, with what to do."""
+    default = " the default of" if regex == DEFAULT_REGEX else ""
+    return (
+        f"{', '.join(names)}: a secret in clear text, which Spark shows in its UI, plans and event "
+        f"logs, for{default} {REGEX_OPTION} does not match. Write {REFERENCE_HINT}, instead; or "
+        f"start Spark with {REGEX_OPTION}={SUGGESTED_REGEX}"
+    )
+
+
+def _is_clear(key: str, value: str) -> bool:
+    if key == _JAAS:
+        return any(match[2] for match in _SECRET_IN_JAAS.finditer(REFERENCE.sub("", value)))
+    return bool(value.strip()) and not has_reference(value)
+
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_NOT_OF_JAVA = ("sasl.username", "sasl.password", "sasl.oauthbearer.token.provider")
+_PEM_FILES = (".pem", ".crt", ".cer", ".key")
+
+
+def for_java_client(options: Mapping[str, str]) -> dict[str, str]:
+    """Those of the sink's ``options`` that secure connections, with ``kafka.`` before their names.
+
+    A user name and a password become a JAAS text, PEM files are named as such, words are put as
+    Java compares them, and references get Java's configuration providers. What Java has nothing for
+    (a token provider) is left out.
+    """
+    lowered = {name.lower(): value for name, value in options.items()}
+    given = {
+        name.removeprefix(KAFKA_PREFIX): value
+        for name, value in lowered.items()
+        if name.startswith(KAFKA_PREFIX)
+    }
+    taken = {
+        name: _as_java_writes(name, value)
+        for name, value in given.items()
+        if is_of_providers(name) or (name in SECURITY_CONFIG.keys and name not in _NOT_OF_JAVA)
+    }
+    taken.update(_jaas(given))
+    taken.update(_store_types(given))
+    if any(has_reference(value) for value in taken.values()) and "config.providers" not in taken:
+        taken["config.providers"] = ",".join(KINDS_OF_JAVA.values())
+        for java_class, kind in KINDS_OF_JAVA.items():
+            taken[f"config.providers.{kind}.class"] = java_class
+    return {KAFKA_PREFIX + name: value for name, value in taken.items()}
+
+
+def _as_java_writes(name: str, value: str) -> str:
+    """Of words that the sink takes in upper and lower case, the one that Java knows."""
+    key = SECURITY_CONFIG.keys.get(name)
+    # A class stays as it is: the sink shortens its name, which Java looks up.
+    if key is None or key.type is not ConfigType.STRING or key.convert is None:
+        return value
+    return value if has_reference(value) else str(key.convert(value.strip()))
+
+
+def _jaas(given: Mapping[str, str]) -> dict[str, str]:
+    user, password = given.get("sasl.username"), given.get("sasl.password")
+    module = _LOGIN_MODULES.get(given.get("sasl.mechanism", "").upper().partition("-")[0])
+    if user is None or password is None or module is None:
+        return {}
+    entry = f'{module} required username="{_quoted(user)}" password="{_quoted(password)}";'
+    return {"sasl.jaas.config": entry}
+
+
+def _quoted(text: str) -> str:
+    """As it stands between quotes in a JAAS text; Java resolves references before it parses."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _store_types(given: Mapping[str, str]) -> dict[str, str]:
+    """Java takes a store for JKS or PKCS12 if nothing is said."""
+    found = {}
+    for store, text in (("truststore", "certificates"), ("keystore", "certificate.chain")):
+        location = given.get(f"ssl.{store}.location", "").lower()
+        is_pem = f"ssl.{store}.{text}" in given or location.endswith(_PEM_FILES)
+        if is_pem and f"ssl.{store}.type" not in given:
+            found[f"ssl.{store}.type"] = "PEM"
+    return found

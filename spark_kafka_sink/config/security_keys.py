@@ -1,21 +1,626 @@
-"""The table of all keys that secure a connection."""
+"""List the options that secure connections: ``security.protocol``, ``ssl.*`` and ``sasl.*``.
+
+``sasl.oauthbearer.*`` are those of KIP-768, KIP-1139 and KIP-1258.
+
+Source: ``SslConfigs``, ``SaslConfigs`` of Kafka 4.3.
+"""
 
 from __future__ import annotations
 
+import re
+
 from spark_kafka_sink.config.config_def import (
+    BOOLEAN,
+    CLASS,
+    CLIENT_HANDLERS,
+    DOUBLE,
+    ENGINE_FACTORIES,
+    HIGH,
+    INT,
+    JWT_RETRIEVERS,
+    JWT_VALIDATORS,
+    KAFKA_PREFIX,
+    LIST,
+    LOGIN_CLASSES,
+    LOGIN_HANDLERS,
+    LONG,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    RETRIEVERS,
+    SHORT,
+    STRING,
+    TOKENS_OF_YOUR_OWN,
+    VALIDATORS,
     ConfigDef,
     ConfigKey,
     ConfigType,
     Importance,
+    at_least,
+    between,
     in_usual_case,
+    non_empty,
     one_of,
+    one_of_classes,
+    simple_name,
 )
-from spark_kafka_sink.config.oauth_keys import OAUTH_KEYS
-from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX
-from spark_kafka_sink.config.sasl_keys import SASL_KEYS
-from spark_kafka_sink.config.security_config import PLAINTEXT, SECURITY_PROTOCOLS
-from spark_kafka_sink.config.ssl_keys import SSL_KEYS
 
+TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
+OLD_PROTOCOLS = ("TLSv1.1", "TLSv1", "SSLv3", "SSLv2Hello")
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
+NO_CHECK = ("", "none")
+"""Values of ssl.endpoint.identification.algorithm: Java's, and librdkafka's."""
+
+_ANY_VERSION = ("TLS", "SSL")
+_BY_CONTENT = "The type of a file is recognised by its first bytes."
+# The TLS 1.3 suites have no _WITH_; the last ones are signals, which no list needs.
+_SUITE = re.compile(r"(TLS|SSL)_[A-Z0-9_]+")
+
+
+def _suites(names: list[str]) -> str | None:
+    for name in names:
+        if not _SUITE.fullmatch(name):
+            return (
+                f"'{name}' is not one of IANA's names, such as "
+                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384; OpenSSL's names are not taken"
+            )
+    return None
+
+
+def _protocols(names: list[str]) -> str | None:
+    known = (TLS_1_2, TLS_1_3, *OLD_PROTOCOLS)
+    for name in names:
+        if name not in known:
+            return f"'{name}' is not one of {', '.join(known)}"
+    if names and not {TLS_1_2, TLS_1_3} & set(names):
+        return f"must contain {TLS_1_2} or {TLS_1_3}: older ones are not spoken"
+    return None
+
+
+def _tls_version(text: str) -> str:
+    """Java's names TLS and SSL are of contexts with every version that the JVM has."""
+    usual: str = in_usual_case(TLS_1_2, TLS_1_3, *_ANY_VERSION)(text)
+    return TLS_1_3 if usual in _ANY_VERSION else usual
+
+
+def _type_of(name: str) -> ConfigKey:
+    """The row of a store's type."""
+    return ConfigKey(
+        name,
+        STRING,
+        None,
+        one_of(*STORE_TYPES),
+        MEDIUM,
+        "JKS, PKCS12 or PEM.",
+        "JKS",
+        _BY_CONTENT,
+        convert=in_usual_case(*STORE_TYPES),
+    )
+
+
+SSL_KEYS = [
+    ConfigKey(
+        "ssl.truststore.location",
+        STRING,
+        None,
+        non_empty,
+        HIGH,
+        "File with the certificates of the authorities that brokers are trusted by, PEM, PKCS12 or "
+        "JKS, on every machine that runs the driver or a task. A name without a folder is also "
+        "looked for among the files of spark-submit --files. Without a trust store, the system's "
+        "authorities are trusted.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "ssl.truststore.password",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "Password of a trust store file in PKCS12 or JKS. A JKS file is also read without, but "
+        "then it is not checked whether it was altered. PEM files have none.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "ssl.truststore.certificates",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "The certificates themselves, as PEM text, instead of a file. Line ends may be blanks or "
+        "\\n, as properties files leave them.",
+        takes_references=True,
+    ),
+    _type_of("ssl.truststore.type"),
+    ConfigKey(
+        "ssl.keystore.location",
+        STRING,
+        None,
+        non_empty,
+        HIGH,
+        "File with this client's private key and certificate chain, if the brokers want one: "
+        "PKCS12, JKS, or PEM with key and chain in one file. Read again when it has changed: the "
+        "next connection uses what is in it then, and from the next task on all do.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "ssl.keystore.password",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "Password of a key store file in PKCS12 or JKS. PEM files have none.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "ssl.keystore.key",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "The private key itself, as PEM text of PKCS#8, instead of a file; with "
+        "kafka.ssl.keystore.certificate.chain. Encrypted or not.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "ssl.keystore.certificate.chain",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "The certificate chain that belongs to kafka.ssl.keystore.key, as PEM text.",
+        takes_references=True,
+    ),
+    _type_of("ssl.keystore.type"),
+    ConfigKey(
+        "ssl.key.password",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "Password of the private key itself. Without it, the key store's is tried.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "ssl.endpoint.identification.algorithm",
+        STRING,
+        "https",
+        one_of("https", ""),
+        LOW,
+        "https: a broker's certificate must be for the host name that is connected to. Empty: the "
+        "chain is checked, the name is not. librdkafka's none is taken as empty.",
+        convert=lambda text: "" if text.lower() in NO_CHECK else in_usual_case("https")(text),
+    ),
+    ConfigKey(
+        "ssl.protocol",
+        STRING,
+        TLS_1_3,
+        lambda value: (
+            None
+            if value in (TLS_1_3, TLS_1_2)
+            else "must be one of " + ", ".join((TLS_1_3, TLS_1_2, *_ANY_VERSION))
+        ),
+        MEDIUM,
+        "The newest version that may be spoken: TLSv1.3, or TLSv1.2, which forbids 1.3 even if it "
+        "is enabled. TLS and SSL stand for TLSv1.3.",
+        convert=_tls_version,
+    ),
+    ConfigKey(
+        "ssl.enabled.protocols",
+        LIST,
+        [TLS_1_2, TLS_1_3],
+        _protocols,
+        MEDIUM,
+        "Versions that may be spoken. Empty: both. Older versions in the list are left out.",
+    ),
+    ConfigKey(
+        "ssl.cipher.suites",
+        LIST,
+        [],
+        _suites,
+        LOW,
+        "Cipher suites that may be used, by IANA's names as in Java, such as "
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384. Empty: OpenSSL's defaults.",
+    ),
+    ConfigKey(
+        "ssl.engine.factory.class",
+        ConfigType.CLASS,
+        None,
+        one_of_classes(ENGINE_FACTORIES, "the other kafka.ssl.* options"),
+        LOW,
+        "A Java class: only Kafka's own DefaultSslEngineFactory is taken, which changes nothing.",
+        convert=simple_name(ENGINE_FACTORIES),
+    ),
+]
+
+
+PLAIN, OAUTHBEARER, GSSAPI, AWS_MSK_IAM = "PLAIN", "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI, AWS_MSK_IAM)
+WITH_PASSWORD = (PLAIN, *SCRAM)
+
+SASL_KEYS = [
+    ConfigKey(
+        "sasl.mechanism",
+        STRING,
+        GSSAPI,
+        one_of(*MECHANISMS),
+        MEDIUM,
+        "How to prove who this client is: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI "
+        "(Kerberos) or AWS_MSK_IAM. As in Java, GSSAPI is meant where nothing is said.",
+        convert=in_usual_case(*MECHANISMS),
+    ),
+    ConfigKey(
+        "sasl.jaas.config",
+        PASSWORD,
+        None,
+        None,
+        HIGH,
+        "Credentials as a JAAS entry, as in Java: the login module, a flag, options, a semicolon; "
+        "e.g. org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="alice" password="${env:KAFKA_PASSWORD}"; '
+        "Databricks' names (kafkashaded.org.apache.kafka…) are taken, too.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.username",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "User of PLAIN or SCRAM, instead of kafka.sasl.jaas.config. Not an option of Java's; as in "
+        "librdkafka.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.password",
+        PASSWORD,
+        None,
+        None,
+        MEDIUM,
+        "The password that belongs to kafka.sasl.username.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.kerberos.service.name",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "The first part of the brokers' Kerberos principal, usually kafka; needed with GSSAPI, "
+        "here or as serviceName in kafka.sasl.jaas.config.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.kerberos.min.time.before.relogin",
+        LONG,
+        60_000,
+        at_least(0),
+        LOW,
+        "Milliseconds that a Kerberos login is kept at least before there is another one.",
+    ),
+    ConfigKey(
+        "sasl.client.callback.handler.class",
+        CLASS,
+        None,
+        one_of_classes(
+            CLIENT_HANDLERS,
+            "kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config, with "
+            "references such as ${file:/path:key}",
+        ),
+        MEDIUM,
+        "A Java class: only software.amazon.msk.auth.iam.IAMClientCallbackHandler and "
+        "IAMOAuthBearerLoginCallbackHandler are taken, for MSK, which needs no such option here.",
+        convert=simple_name(CLIENT_HANDLERS),
+    ),
+    ConfigKey(
+        "sasl.login.callback.handler.class",
+        CLASS,
+        None,
+        one_of_classes(LOGIN_HANDLERS, TOKENS_OF_YOUR_OWN),
+        MEDIUM,
+        "A Java class: Kafka's OAuthBearerLoginCallbackHandler is taken, by its names of before "
+        "and since Kafka 4.0, and software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler, "
+        "which stands for mechanism AWS_MSK_IAM. OAUTHBEARER needs no such option here.",
+        convert=simple_name(LOGIN_HANDLERS),
+    ),
+    ConfigKey(
+        "sasl.login.class",
+        CLASS,
+        None,
+        one_of_classes(LOGIN_CLASSES, "leave it out"),
+        MEDIUM,
+        "A Java class: only Kafka's own are taken, which changes nothing.",
+        convert=simple_name(LOGIN_CLASSES),
+    ),
+    ConfigKey(
+        "sasl.login.refresh.window.factor",
+        DOUBLE,
+        0.8,
+        between(0.5, 1.0),
+        LOW,
+        "After which part of its life a token of OAUTHBEARER is fetched anew.",
+    ),
+    ConfigKey(
+        "sasl.login.refresh.window.jitter",
+        DOUBLE,
+        0.05,
+        between(0.0, 0.25),
+        LOW,
+        "Up to which part of its life, by chance, that is later.",
+    ),
+    ConfigKey(
+        "sasl.login.refresh.min.period.seconds",
+        SHORT,
+        60,
+        between(0, 900),
+        LOW,
+        "Seconds between two fetches at least. Together with "
+        "kafka.sasl.login.refresh.buffer.seconds longer than the token's remaining life: both are "
+        "ignored.",
+    ),
+    ConfigKey(
+        "sasl.login.refresh.buffer.seconds",
+        SHORT,
+        300,
+        between(0, 3600),
+        LOW,
+        "Seconds before its end at which a token is fetched anew at the latest.",
+    ),
+    ConfigKey(
+        "sasl.login.connect.timeout.ms",
+        INT,
+        None,
+        at_least(1),
+        LOW,
+        "How long a connection to the token endpoint may take to come about; 10 s if nothing is "
+        "said, where Java waits for as long as the operating system does.",
+    ),
+    ConfigKey(
+        "sasl.login.read.timeout.ms",
+        INT,
+        None,
+        at_least(1),
+        LOW,
+        "How long the token endpoint may take to answer, until all of the answer is there; 10 s if "
+        "nothing is said, where Java waits for ever.",
+    ),
+    ConfigKey(
+        "sasl.login.retry.backoff.ms",
+        LONG,
+        100,
+        at_least(0),
+        LOW,
+        "Pause before the token endpoint is asked again, after an error that may pass; doubles "
+        "with each.",
+    ),
+    ConfigKey(
+        "sasl.login.retry.backoff.max.ms",
+        LONG,
+        10_000,
+        at_least(0),
+        LOW,
+        "How long the token endpoint is asked again and again, and the longest pause.",
+    ),
+]
+
+
+_ALGORITHMS = ("RS256", "ES256")
+_SCHEMES = ("https://", "http://", "file:")
+_ASSERTION = "sasl.oauthbearer.assertion."
+
+
+def _url(text: str) -> str | None:
+    return (
+        None if text.lower().startswith(_SCHEMES) else "must begin with https://, http:// or file:"
+    )
+
+
+def _entry_point(text: str) -> str | None:
+    module, separator, name = text.partition(":")
+    return None if separator and module and name else "must be package.module:callable"
+
+
+OAUTH_KEYS = [
+    ConfigKey(
+        "sasl.oauthbearer.token.endpoint.url",
+        STRING,
+        None,
+        _url,
+        MEDIUM,
+        "Where tokens come from: the URL of the provider's token endpoint, or file:/path of a file "
+        "that holds a token.",
+        takes_references=True,
+        hides_value=True,  # a URL may hold a password
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.id",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "This client's id at the provider. Wins over clientId in kafka.sasl.jaas.config.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        PASSWORD,
+        None,
+        None,
+        MEDIUM,
+        "The secret that belongs to the client's id. Wins over clientSecret in "
+        "kafka.sasl.jaas.config.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.scope",
+        STRING,
+        None,
+        None,
+        MEDIUM,
+        "Scopes to ask for, separated by blanks. Wins over scope in kafka.sasl.jaas.config.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.token.provider",
+        STRING,
+        None,
+        _entry_point,
+        MEDIUM,
+        "Your own code that gives tokens, as package.module:callable, instead of everything else. "
+        "Not an option of Java's.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.header.urlencode",
+        BOOLEAN,
+        False,
+        None,
+        LOW,
+        "Encode id and secret for URLs before they are put into the Authorization header, as RFC "
+        "6749 has it and not every provider.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.jwt.retriever.class",
+        CLASS,
+        RETRIEVERS[0],
+        one_of_classes(JWT_RETRIEVERS, TOKENS_OF_YOUR_OWN),
+        MEDIUM,
+        "How a token is asked for, by the name of Kafka's class: ClientCredentialsJwtRetriever, "
+        "JwtBearerJwtRetriever, FileJwtRetriever; DefaultJwtRetriever chooses the last for a file: "
+        "URL and the first otherwise.",
+        convert=simple_name(JWT_RETRIEVERS),
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.jwt.validator.class",
+        CLASS,
+        VALIDATORS[0],
+        one_of_classes(JWT_VALIDATORS, "leave it out: the brokers check the signature"),
+        MEDIUM,
+        "How a token is looked at before it is sent, by the name of Kafka's class: "
+        "DefaultJwtValidator or ClientJwtValidator, which here are the same. Only the brokers "
+        "check the signature.",
+        convert=simple_name(JWT_VALIDATORS),
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.scope.claim.name",
+        STRING,
+        "scope",
+        non_empty,
+        LOW,
+        "The claim of a token that holds its scopes.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.sub.claim.name",
+        STRING,
+        "sub",
+        non_empty,
+        LOW,
+        "The claim of a token that holds the principal.",
+    ),
+    ConfigKey(
+        f"{_ASSERTION}algorithm",
+        STRING,
+        "RS256",
+        one_of(*_ALGORITHMS),
+        MEDIUM,
+        "How an assertion is signed: RS256 or ES256.",
+        convert=in_usual_case(*_ALGORITHMS),
+    ),
+    ConfigKey(
+        f"{_ASSERTION}claim.aud",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "Claim aud of an assertion: for whom it is made.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        f"{_ASSERTION}claim.exp.seconds",
+        INT,
+        300,
+        between(0, 86_400),
+        LOW,
+        "Seconds that an assertion is valid for.",
+    ),
+    ConfigKey(
+        f"{_ASSERTION}claim.iss",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "Claim iss of an assertion: who makes it. With ClientCredentialsJwtRetriever, this makes a "
+        "signed assertion take the place of the client's secret.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        f"{_ASSERTION}claim.jti.include",
+        BOOLEAN,
+        False,
+        None,
+        MEDIUM,
+        "Give each assertion an id of its own, claim jti.",
+    ),
+    ConfigKey(
+        f"{_ASSERTION}claim.nbf.seconds",
+        INT,
+        60,
+        between(0, 3_600),
+        LOW,
+        "Seconds before now from which an assertion is valid, for clocks that differ.",
+    ),
+    ConfigKey(
+        f"{_ASSERTION}claim.sub",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "Claim sub of an assertion: whom it speaks of.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        f"{_ASSERTION}file",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "File with an assertion that something else makes; wins over the other options of "
+        "assertions. Read again when it has changed.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        f"{_ASSERTION}private.key.file",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "File with the private key that assertions are signed with, in PEM. Read again when it has "
+        "changed.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        f"{_ASSERTION}private.key.passphrase",
+        PASSWORD,
+        None,
+        None,
+        MEDIUM,
+        "Password of that private key, if it is encrypted.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        f"{_ASSERTION}template.file",
+        STRING,
+        None,
+        non_empty,
+        MEDIUM,
+        "File with more headers and claims for assertions, in JSON.",
+        takes_references=True,
+    ),
+]
+
+
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+SECURITY_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 _HORTONWORKS = "PLAINTEXTSASL"
 
 

@@ -1,10 +1,21 @@
-"""The table of the sink's own options.
+"""List the sink's own options: topics, guarantees, dead letters, metrics, logs.
 
-Producer options have the prefix ``kafka.`` and a table of their own, ``producer_keys``.
+``DeadLetterConfig``, ``MetricsOutputs`` and ``ExactlyOnceConfig`` are what those of one subject
+come to, once they are known to fit each other. Producer options have the prefix ``kafka.`` and a
+table of their own in ``producer_config``; formats and registries have theirs beside their rules.
+
+Source of the names ``errors.*``: Kafka Connect (KIP-298).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.config_def import (
     ConfigDef,
     ConfigKey,
@@ -16,15 +27,471 @@ from spark_kafka_sink.config.config_def import (
     non_empty,
     one_of,
 )
-from spark_kafka_sink.config.dead_letter_keys import DEAD_LETTER_KEYS
-from spark_kafka_sink.config.format_keys import FORMAT_KEYS
-from spark_kafka_sink.config.metrics_keys import METRICS_KEYS
-from spark_kafka_sink.config.registry_keys import REGISTRY_KEYS
-from spark_kafka_sink.config.topic_creation import (
+from spark_kafka_sink.config.formats import FORMAT_KEYS
+from spark_kafka_sink.config.producer_config import (
     BROKER_DEFAULT,
     MOST_REPLICAS,
+    TopicCreation,
     problem_of_replicas,
 )
+from spark_kafka_sink.config.registry import REGISTRY_KEYS
+
+TOLERATE_NONE = "none"
+TOLERATE_ALL = "all"
+DEFAULT_MAX_RATIO = 0.01
+
+DEAD_LETTER_KEYS = (
+    ConfigKey(
+        "errors.tolerance",
+        ConfigType.STRING,
+        TOLERATE_NONE,
+        one_of(TOLERATE_NONE, TOLERATE_ALL),
+        Importance.MEDIUM,
+        "What happens with a row that cannot be written, such as one that is too large: none fails "
+        "the task, all writes the row to errors.deadletterqueue.topic.name, as a dead letter: "
+        "docs/dead-letters.md.",
+        convert=in_usual_case(TOLERATE_NONE, TOLERATE_ALL),
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.topic.name",
+        ConfigType.STRING,
+        None,
+        non_empty,
+        Importance.MEDIUM,
+        "The topic of dead letters; required for errors.tolerance=all. Created if it is missing, "
+        "with topic.creation.partitions.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.topic.replication.factor",
+        ConfigType.INT,
+        BROKER_DEFAULT,
+        problem_of_replicas,
+        Importance.MEDIUM,
+        "Replicas of that topic when it is created. -1: the brokers' default.replication.factor, "
+        "which needs Kafka 2.4 or newer. Kafka Connect's default is 3.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.context.headers.enable",
+        ConfigType.BOOLEAN,
+        True,
+        None,
+        Importance.MEDIUM,
+        "Whether a dead letter says in headers, __connect.errors.*, why it is one and where it was "
+        "to go. Without them replay needs --cause unknown and --to-topic. Kafka Connect's default "
+        "is false.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.max.ratio",
+        ConfigType.DOUBLE,
+        DEFAULT_MAX_RATIO,
+        between(0, 1),
+        Importance.MEDIUM,
+        "Which part of a task's rows may be dead letters, rounded up to whole rows: with more the "
+        "task fails, and says how many there are of each cause.",
+    ),
+    ConfigKey(
+        "errors.deadletterqueue.max.rows",
+        ConfigType.LONG,
+        None,
+        at_least(0),
+        Importance.LOW,
+        "How many dead letters a task may have at most, whatever their ratio: the task fails as "
+        "soon as there are more.",
+    ),
+    ConfigKey(
+        "errors.log.enable",
+        ConfigType.BOOLEAN,
+        False,
+        None,
+        Importance.LOW,
+        "Log, in the task, each time there are dead letters, how many of each cause, with an "
+        "example of each. Keys, values and headers are not logged.",
+    ),
+)
+
+_SENT_AGAIN = (
+    "records are sent again for kafka.delivery.timeout.ms, and a task as Spark's settings say"
+)
+NAMES_OF_CONNECT = {
+    "errors.log.include.messages": "keys, values and headers are not logged. The dead letter has "
+    "them: pykafka-sink dead-letters show",
+    "errors.retry.timeout": _SENT_AGAIN,
+    "errors.retry.delay.max.ms": _SENT_AGAIN,
+}
+"""The other names of KIP-298, in lower case, and why they are not there."""
+
+
+TOLERATES = "errors.tolerance=all"
+_TOPIC_NAME = "errors.deadletterqueue.topic.name"
+_TOLERANCE = "errors.tolerance"
+
+
+class RowRules(NamedTuple):
+    """What the brokers accept of one topic's rows, as far as the driver has found out.
+
+    max_message_bytes: the topic's ``max.message.bytes``, None where it is not known
+    needs_key: the topic is compacted, so that a record without a key is refused
+    """
+
+    max_message_bytes: int | None = None
+    needs_key: bool = False
+
+
+UNKNOWN_RULES = RowRules()
+
+
+class DeadLetterConfig(NamedTuple):
+    """The options ``errors.*`` with a tolerance of all.
+
+    max_rows: None for no absolute limit
+    creation: of the topic, where it is missing
+    target, own: what is accepted by the topic of the ``topic`` option, and by the topic of dead
+    letters; found out on the driver, before the first task
+    """
+
+    topic: str
+    has_context_headers: bool
+    max_ratio: float
+    max_rows: int | None
+    is_logged: bool
+    creation: TopicCreation
+    target: RowRules = UNKNOWN_RULES
+    own: RowRules = UNKNOWN_RULES
+
+
+def dead_letters_of(sink: Mapping[str, Any]) -> DeadLetterConfig | None:
+    """From parsed options; None where no error is tolerated. Raises ConfigError."""
+    if sink["errors_tolerance"] != TOLERATE_ALL:
+        return None
+    topic = sink["errors_deadletterqueue_topic_name"]
+    if topic is None:
+        raise ConfigError(
+            f"{TOLERATES} needs option '{_TOPIC_NAME}': rows that cannot be written would vanish"
+        )
+    if topic == sink["topic"]:
+        raise ConfigError(
+            f"'{_TOPIC_NAME}' is '{topic}', the topic of all rows: dead letters need one of their "
+            "own"
+        )
+    replicas = sink["errors_deadletterqueue_topic_replication_factor"]
+    return DeadLetterConfig(
+        topic,
+        sink["errors_deadletterqueue_context_headers_enable"],
+        sink["errors_deadletterqueue_max_ratio"],
+        sink["errors_deadletterqueue_max_rows"],
+        sink["errors_log_enable"],
+        TopicCreation(
+            sink["topic_creation_partitions"],
+            replicas,
+            asked_by=_TOPIC_NAME,
+            replicas_by="errors.deadletterqueue.topic.replication.factor",
+        ),
+    )
+
+
+def notes_on_dead_letters(sink: Mapping[str, Any], own: Iterable[str]) -> Iterator[str]:
+    """Sentences about options without effect. ``own``: names that were given."""
+    if sink["errors_tolerance"] != TOLERATE_ALL:
+        names = {key.name for key in DEAD_LETTER_KEYS} - {_TOLERANCE}
+        for name in own:
+            if name in names:
+                yield f"option '{name}' has no effect without {TOLERATES}"
+
+
+OTLP_METRICS, OTLP_TRACES = "metrics", "traces"
+OTLP_SIGNALS = (OTLP_METRICS, OTLP_TRACES)
+
+# RFC 9110, "token".
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def _problem_of_endpoint(url: str) -> str | None:
+    if not url.lower().startswith(("http://", "https://")):
+        return "must begin with http:// or https://"
+    if "@" in url:
+        return (
+            "no user and password can be given: Spark would show them. Give them with "
+            "metrics.otlp.headers, as Authorization=${env:OTLP_AUTHORIZATION}, where that variable "
+            "is Basic%20 and USER:PASSWORD in base64"
+        )
+    if "?" in url or "#" in url:
+        return (
+            "must be as http://HOST:4318 or https://HOST, with a path at most. Give a key with "
+            "metrics.otlp.headers, as api-key=${env:OTLP_KEY}"
+        )
+    if url.rstrip("/").endswith(tuple(f"/v1/{signal}" for signal in OTLP_SIGNALS)):
+        return "leave /v1/metrics and /v1/traces away: they are added"
+    return None
+
+
+def _problem_of_path(path: str) -> str | None:
+    """Shows nothing of the path."""
+    from urllib.parse import urlsplit  # here: all that parse options would load it
+
+    if "://" not in path:
+        return None
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return None  # of brackets: whoever opens it says so
+    # Of an access key, which may have a / that nobody has escaped, urlsplit finds only a part.
+    has_part = ":" in parts.netloc and "@" in path and parts.scheme not in ("hdfs", "viewfs")
+    if parts.password is not None or has_part:
+        return (
+            "no password can be given in the URI: Spark would show it. Leave it to where pyarrow "
+            "looks on the driver: for S3 AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, "
+            "or the machine's role"
+        )
+    return None
+
+
+def _problem_of_gateway(url: str) -> str | None:
+    """Shows nothing of the address."""
+    from urllib.parse import urlsplit  # here: all that parse options would load it
+
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # of brackets, or of the port
+        is_one = False
+    if "@" in url:
+        return (
+            "no user and password can be given: Spark would show them. Name an address that "
+            "takes metrics without them, such as that of a proxy on the driver's machine that "
+            "adds them; or use metrics.otlp.endpoint with metrics.otlp.headers"
+        )
+    if not is_one or parts.query or parts.fragment:
+        return "must be as http://HOST:9091 or https://HOST, with a path at most"
+    return None
+
+
+def _problem_of_signals(signals: list[str]) -> str | None:
+    is_known = signals and set(signals) <= set(OTLP_SIGNALS)
+    return None if is_known else f"must be one or more of {', '.join(OTLP_SIGNALS)}"
+
+
+def _problem_of_headers(text: Secret) -> str | None:
+    """Shows nothing of the text."""
+    for number, part in enumerate(text.reveal().split(","), 1):
+        name, separator, _ = part.partition("=")
+        if not separator or not _HEADER_NAME.fullmatch(name.strip()):
+            return f"its part {number} is not as name=value; parts are separated by commas"
+    return None
+
+
+METRICS_KEYS = (
+    ConfigKey(
+        "metrics.log",
+        ConfigType.BOOLEAN,
+        True,
+        None,
+        Importance.LOW,
+        "Log a JSON line for every committed batch on the driver. Aborts are always logged. "
+        "A line in the log has at most 16 KiB: with many partitions, only the extremes.",
+    ),
+    ConfigKey(
+        "metrics.path",
+        ConfigType.STRING,
+        None,
+        _problem_of_path,
+        Importance.MEDIUM,
+        "File on the driver to which the JSON line of every committed or aborted batch is "
+        "appended, besides the log, with all partitions: docs/metrics.md. Or the URI of a "
+        "folder, as s3://bucket/folder, in which each line becomes a file of its own: of any "
+        "file system that pyarrow.fs knows on the driver.",
+        hides_value=True,
+    ),
+    ConfigKey(
+        "metrics.path.max.bytes",
+        ConfigType.LONG,
+        0,
+        at_least(0),
+        Importance.LOW,
+        "A file metrics.path that would become larger is renamed to metrics.path.1 first, and "
+        "that to .2, and so on; five of these are kept. 0 is never.",
+    ),
+    ConfigKey(
+        "metrics.prometheus.push.url",
+        ConfigType.STRING,
+        None,
+        _problem_of_gateway,
+        Importance.LOW,
+        "Address of a Prometheus push gateway that is told the metrics after each batch, as "
+        "http://host:9091: for batch jobs. Needs the extra metrics.",
+        hides_value=True,
+    ),
+    ConfigKey(
+        "metrics.prometheus.push.job",
+        ConfigType.STRING,
+        "pykafka-sink",
+        non_empty,
+        Importance.LOW,
+        "The label job of what is pushed. Two jobs with the same one replace each other's "
+        "metrics there.",
+    ),
+    ConfigKey(
+        "metrics.otlp.enable",
+        ConfigType.BOOLEAN,
+        None,
+        None,
+        Importance.LOW,
+        "Send the metrics and a trace of each batch by OpenTelemetry's protocol, OTLP over HTTP: "
+        "docs/metrics.md. By default true with metrics.otlp.endpoint, else false. What is not set "
+        "here comes from OpenTelemetry's variables, OTEL_EXPORTER_OTLP_*, in the driver's "
+        "environment. Needs the extra otel.",
+    ),
+    ConfigKey(
+        "metrics.otlp.endpoint",
+        ConfigType.STRING,
+        None,
+        _problem_of_endpoint,
+        Importance.LOW,
+        "Address of the collector, as http://collector:4318, to which /v1/metrics and /v1/traces "
+        "are added. Without it OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.",
+        hides_value=True,
+    ),
+    ConfigKey(
+        "metrics.otlp.headers",
+        ConfigType.PASSWORD,
+        None,
+        _problem_of_headers,
+        Importance.LOW,
+        "Headers of each request, as name=value,name=value, their values percent-encoded, e.g. "
+        "Authorization=${env:OTLP_AUTHORIZATION}. Without them OTEL_EXPORTER_OTLP_HEADERS.",
+        takes_references=True,
+    ),
+    ConfigKey(
+        "metrics.otlp.signals",
+        ConfigType.LIST,
+        list(OTLP_SIGNALS),
+        _problem_of_signals,
+        Importance.LOW,
+        "What is sent: metrics, traces, or both.",
+    ),
+    ConfigKey(
+        "metrics.otlp.service.name",
+        ConfigType.STRING,
+        None,
+        non_empty,
+        Importance.LOW,
+        "The resource's service.name. Without it OTEL_SERVICE_NAME, else pykafka-sink.",
+    ),
+    ConfigKey(
+        "metrics.otlp.timeout.ms",
+        ConfigType.INT,
+        None,
+        at_least(1),
+        Importance.LOW,
+        "For how long sending metrics, or a trace, is tried; and how long the end of a job, or of "
+        "a batch that failed, waits for it, 10 seconds at most. Micro-batches do not wait. Without "
+        "it OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds as OpenTelemetry's specification has it, "
+        "else 3000.",
+    ),
+)
+
+
+_OTLP = "metrics.otlp."
+_PATH = "metrics.path"
+BACKUPS = 5
+"""How many renamed files of ``metrics.path`` are kept."""
+_PUSH_URL, _PUSH_JOB = "metrics.prometheus.push.url", "metrics.prometheus.push.job"
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpOutput:
+    """Where OpenTelemetry's signals go. What is None comes from the environment's variables."""
+
+    endpoint: str | None = None
+    headers: Secret | None = None
+    signals: tuple[str, ...] = OTLP_SIGNALS
+    service_name: str | None = None
+    timeout_ms: int | None = None
+
+    @classmethod
+    def of(cls, sink: Mapping[str, Any]) -> OtlpOutput | None:
+        """From the parsed table of the sink's options; None if it was not asked for."""
+        is_enabled = sink["metrics_otlp_enable"]
+        if is_enabled is None:
+            is_enabled = sink["metrics_otlp_endpoint"] is not None
+        if not is_enabled:
+            return None
+        return cls(
+            sink["metrics_otlp_endpoint"],
+            sink["metrics_otlp_headers"],
+            tuple(sink["metrics_otlp_signals"]),
+            sink["metrics_otlp_service_name"],
+            sink["metrics_otlp_timeout_ms"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsOutputs:
+    """path: a local file, or the URI of a folder, that gets each line
+
+    max_bytes: a local file that would be larger is renamed, and ``BACKUPS`` are kept; 0: never
+    push_url, push_job: a push gateway, and under which job it is told
+    otlp: None unless it was asked for
+    """
+
+    path: str | None = None
+    max_bytes: int = 0
+    push_url: str | None = None
+    push_job: str = "pykafka-sink"
+    otlp: OtlpOutput | None = None
+
+    @classmethod
+    def of(cls, sink: Mapping[str, Any]) -> MetricsOutputs:
+        """From the parsed table of the sink's options."""
+        return cls(
+            sink["metrics_path"],
+            sink["metrics_path_max_bytes"],
+            sink["metrics_prometheus_push_url"],
+            sink["metrics_prometheus_push_job"],
+            OtlpOutput.of(sink),
+        )
+
+    @property
+    def has_traces(self) -> bool:
+        """Whether a trace of each batch is sent."""
+        return self.otlp is not None and OTLP_TRACES in self.otlp.signals
+
+
+def notes_on_outputs(outputs: MetricsOutputs, own: Iterable[str]) -> Iterator[str]:
+    """Sentences about options without the effect that was meant. ``own``: names that were given."""
+    names = {key.name for key in METRICS_KEYS if key.name.startswith(_OTLP)}
+    for name in own:
+        if outputs.otlp is None and name in names and not name.endswith(".enable"):
+            yield f"option '{name}' has no effect without metrics.otlp.enable=true"
+        elif outputs.path is None and name.startswith(f"{_PATH}."):
+            yield f"option '{name}' has no effect without {_PATH}"
+        elif outputs.push_url is None and name == _PUSH_JOB:
+            yield f"option '{name}' has no effect without {_PUSH_URL}"
+
+
+LONGEST_TIMEOUT_MS = 900_000
+"""The brokers' default of transaction.max.timeout.ms, and ours of transaction.timeout.ms: as long
+as possible, for it is also how long a restart may take in the middle of a commit."""
+
+
+class ExactlyOnceConfig(NamedTuple):
+    """prefix: ``transactional.id.prefix``; log_*: of the decision log's topic.
+
+    accepts_missing_record: a prefix or query that is not new may begin without a record in the log
+    drops_replays: what comes again of a micro-batch that is committed may have other rows
+    """
+
+    prefix: str
+    transaction_timeout_ms: int
+    log_topic: str
+    log_replication_factor: int
+    accepts_missing_record: bool = False
+    drops_replays: bool = False
+
+    @property
+    def log_min_isr(self) -> int:
+        """Return the fewest in-sync replicas that may acknowledge a decision."""
+        return min(2, self.log_replication_factor)
+
 
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"

@@ -1,41 +1,67 @@
-"""Spark's options → what the sink does: ``topic``, ``kafka.*`` and the sink's own.
+"""Parse what a process is asked to do: Spark's options of a write, or the command line's file.
 
-Names are case-insensitive, as everywhere in Spark. Nothing under ``kafka.`` is ignored silently:
-a key is used, or refused with an alternative, or reported as having no effect here and why.
+Spark's options are ``topic``, ``kafka.*`` and the sink's own. Names are case-insensitive, as
+everywhere in Spark. Nothing under ``kafka.`` is ignored silently: a key is used, or refused with an
+alternative, or reported as having no effect here and why.
+
+``--command-config FILE`` says how a client of the command line connects, as with Kafka's own tools.
+The file is one of Java's properties files, with Kafka's names, without ``kafka.`` before them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letter_keys import NAMES_OF_CONNECT
-from spark_kafka_sink.config.dead_letters import (
-    DeadLetterConfig,
-    dead_letters_of,
-    notes_on_dead_letters,
+from spark_kafka_sink.config.config_def import (
+    KAFKA_PREFIX,
+    Property,
+    is_of_providers,
+    notes_on_providers,
+    read_properties,
 )
-from spark_kafka_sink.config.exactly_once import LONGEST_TIMEOUT_MS, ExactlyOnceConfig
 from spark_kafka_sink.config.formats import FormatOptions, formats_of, notes_on_formats
-from spark_kafka_sink.config.java_keys import (
+from spark_kafka_sink.config.option_names import (
     JAVA_PARTITIONERS,
     KEYS_WITHOUT_EFFECT,
+    LIBRDKAFKA_KEYS,
     LISTS_OF_JAVA_CLASSES,
+    answer,
+    is_unknown,
+    near_option,
+    notes_on_registry,
+    notes_on_secrets,
+    notes_on_security,
+    refusal,
 )
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, notes_on_outputs
-from spark_kafka_sink.config.option_names import is_unknown, refusal
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, LEAST_MEMORY
-from spark_kafka_sink.config.reference_providers import notes_on_providers
+from spark_kafka_sink.config.producer_config import (
+    ACKS_ALL,
+    LEAST_MEMORY,
+    PRODUCER_CONFIG,
+    ProducerConfig,
+    TopicCreation,
+    parse_topic_configs,
+)
 from spark_kafka_sink.config.registry import RegistryOptions, registry_of
-from spark_kafka_sink.config.registry_notes import notes_on_registry
-from spark_kafka_sink.config.security_notes import notes_on_secrets, notes_on_security
-from spark_kafka_sink.config.sink_keys import EXACTLY_ONCE, NONE, SINK_OPTIONS
-from spark_kafka_sink.config.topic_creation import TopicCreation, parse_topic_configs
+from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
+from spark_kafka_sink.config.sink_keys import (
+    EXACTLY_ONCE,
+    LONGEST_TIMEOUT_MS,
+    NAMES_OF_CONNECT,
+    NONE,
+    SINK_OPTIONS,
+    DeadLetterConfig,
+    ExactlyOnceConfig,
+    MetricsOutputs,
+    dead_letters_of,
+    notes_on_dead_letters,
+    notes_on_outputs,
+)
 
 _ASKED_FOR = "delivery.guarantee=exactly-once"
 _EXACTLY_ONCE_ONLY = (
@@ -276,3 +302,114 @@ def _exactly_once(sink: Mapping[str, Any], producer: ProducerConfig) -> ExactlyO
         accepts_missing_record=sink["transaction_log_missing"] == "accept",
         drops_replays=sink["transaction_replay"] == "drop",
     )
+
+
+_OF_PRODUCER = (
+    "batch.size",
+    "linger.ms",
+    "buffer.memory",
+    "max.in.flight.requests.per.connection",
+    "max.request.size",
+)
+
+
+def told_settings(options: SinkOptions) -> dict[str, str]:
+    """Values as they are in force, given or not, by the names that users write."""
+    producer = options.producer
+    told = {
+        "delivery.guarantee": options.delivery_guarantee,
+        "kafka.acks": "all" if producer.acks == ACKS_ALL else str(producer.acks),
+        "kafka.enable.idempotence": str(producer.enable_idempotence).lower(),
+        **_compression(producer),
+    }
+    for name in _OF_PRODUCER:
+        told[f"kafka.{name}"] = str(getattr(producer, name.replace(".", "_")))
+    if producer.max_bytes_per_second is not None:
+        told["max.bytes.per.second.per.task"] = str(producer.max_bytes_per_second)
+    return told
+
+
+def _compression(producer: ProducerConfig) -> dict[str, str]:
+    codec, level = producer.compression_type, producer.compression_level
+    told = {"kafka.compression.type": codec}
+    return told if level is None else {**told, f"kafka.compression.{codec}.level": str(level)}
+
+
+_NAMES = "|".join(
+    re.escape(name) for name in [*PRODUCER_CONFIG.keys, *SECURITY_CONFIG.keys, *LIBRDKAFKA_KEYS]
+)
+_FULL_NAME = re.compile(rf"(?<![\w.])kafka\.((?:{_NAMES})(?![\w-]|\.\w)|config\.providers[\w.]*)")
+
+
+class CommandConfig(NamedTuple):
+    """notes: sentences about what has no effect, for stderr."""
+
+    producer: ProducerConfig
+    notes: tuple[str, ...]
+
+
+def read_command_config(
+    path: str, bootstrap_servers: str, defaults: Mapping[str, str]
+) -> CommandConfig:
+    """What the file at ``path`` asks for; the servers win over those in the file.
+
+    defaults: Kafka's keys and texts where the file has none. Raises ConfigError, which names file
+    and line, and shows no secret.
+    """
+    servers = {"bootstrap.servers": bootstrap_servers}
+    try:
+        found = read_properties(path)
+    except OSError as error:
+        raise ConfigError(f"--command-config: cannot read {path}: {error.strerror}") from None
+    lines = {name: line for name, _, line in found}
+    for name, line in lines.items():
+        _check_name(name, f"{path}, line {line}")
+    values = {name: value for name, value, _ in found if _is_used(name)}
+    try:
+        producer = ProducerConfig.parse({**defaults, **values, **servers})
+    except ConfigError as error:
+        raise ConfigError(_in_file(str(error), path, lines)) from None
+    return CommandConfig(producer, tuple(_notes_on_file(path, found, values, producer)))
+
+
+def _is_used(name: str) -> bool:
+    return name in PRODUCER_CONFIG.keys or name in SECURITY_CONFIG.keys or is_of_providers(name)
+
+
+def _check_name(name: str, where: str) -> None:
+    """Raise ConfigError for a typing error, and for what would have to have an effect.
+
+    Names that are like no other are those of other tools that use the same file.
+    """
+    if name.startswith(KAFKA_PREFIX) and _is_used(name.removeprefix(KAFKA_PREFIX)):
+        raise ConfigError(f"{where}: write {name.removeprefix(KAFKA_PREFIX)}, without kafka.")
+    if _is_used(name) or name in KEYS_WITHOUT_EFFECT:
+        return
+    full_name = KAFKA_PREFIX + name
+    near = near_option(full_name)
+    if name in LIBRDKAFKA_KEYS or (near == full_name and name.startswith(("ssl.", "sasl."))):
+        raise ConfigError(f"{where}: {_without_prefix(refusal(full_name) or '')}")
+    if near is not None and near.startswith(KAFKA_PREFIX) and near != full_name:
+        told = _without_prefix(answer(near)).replace(f"'{KAFKA_PREFIX}", "'")
+        raise ConfigError(f"{where}: there is no '{name}'. {told}")
+
+
+def _notes_on_file(
+    path: str, found: list[Property], values: Mapping[str, str], producer: ProducerConfig
+) -> Iterator[str]:
+    for name, _, line in found:
+        if not _is_used(name):
+            yield f"{path}, line {line}: {name} has no effect here"
+    for note in (*notes_on_providers(values), *notes_on_security(values, producer.security)):
+        yield f"{path}: {_without_prefix(note)}"
+
+
+def _in_file(message: str, path: str, lines: Mapping[str, int]) -> str:
+    """``message`` with the place of the first option that it names."""
+    named = [match[1] for match in _FULL_NAME.finditer(message) if match[1] in lines]
+    where = f"{path}, line {lines[named[0]]}" if named else path
+    return f"{where}: {_without_prefix(message)}"
+
+
+def _without_prefix(message: str) -> str:
+    return _FULL_NAME.sub(lambda match: match[1], message)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from spark_kafka_sink.config.redaction import REGEX_OPTION, SUGGESTED_REGEX
+from spark_kafka_sink.config.security_config import REGEX_OPTION, SUGGESTED_REGEX
 
 _DEFAULTS = {
     REGEX_OPTION: SUGGESTED_REGEX,

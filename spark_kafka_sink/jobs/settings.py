@@ -20,7 +20,7 @@ from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.option_names import is_unknown, refusal
-from spark_kafka_sink.config.redaction import (
+from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
     REFERENCE_HINT,
     REGEX_OPTION,

@@ -65,8 +65,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.latencies import count_up_to
 from spark_kafka_sink.base.printable import shown, shown_url
-from spark_kafka_sink.config.metrics_keys import OTLP_METRICS, OTLP_TRACES
-from spark_kafka_sink.config.metrics_outputs import OtlpOutput
+from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, Told
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements
 from spark_kafka_sink.metrics.otlp_settings import short_timeouts, timeout_s_of

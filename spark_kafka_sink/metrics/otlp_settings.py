@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from urllib.parse import unquote
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.metrics_outputs import OtlpOutput
+from spark_kafka_sink.config.sink_keys import OtlpOutput
 from spark_kafka_sink.security.references import resolve
 
 logger = logging.getLogger(__name__)

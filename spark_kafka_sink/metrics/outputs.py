@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.metrics_outputs import BACKUPS, MetricsOutputs, OtlpOutput
+from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics.background import Send, Sender, reason_of, send_behind, wait_if_last
 from spark_kafka_sink.metrics.line import Line
 

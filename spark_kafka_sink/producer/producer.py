@@ -36,8 +36,8 @@ from spark_kafka_sink.columns.dead_letters import (
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, arrow_records, highest_partitions
-from spark_kafka_sink.config.dead_letters import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_keys import UNKNOWN_RULES, RowRules
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.transport import SelectorNetwork, open_channel_of

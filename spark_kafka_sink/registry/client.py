@@ -44,8 +44,12 @@ from spark_kafka_sink.base.errors import ConfigError, CredentialsUnavailableErro
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port, speaks_tls
 from spark_kafka_sink.base.printable import shown, shown_url
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.registry import BearerConfig, RegistryConfig, check_credentials_in
-from spark_kafka_sink.config.registry_keys import split_url
+from spark_kafka_sink.config.registry import (
+    BearerConfig,
+    RegistryConfig,
+    check_credentials_in,
+    split_url,
+)
 from spark_kafka_sink.config.security_config import LoginConfig, OAuthConfig, SaslConfig, SslConfig
 from spark_kafka_sink.security.references import resolve
 from spark_kafka_sink.security.tls import TlsContext

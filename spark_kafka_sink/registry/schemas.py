@@ -49,9 +49,14 @@ from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.json_text import parse_json
 from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder, read_own
 from spark_kafka_sink.base.process import identity_of
-from spark_kafka_sink.config.format_keys import HEADER
-from spark_kafka_sink.config.registry import Reference, RegistryConfig, SchemaOptions
-from spark_kafka_sink.config.registry_keys import RECORD_NAME, TOPIC_NAME
+from spark_kafka_sink.config.formats import HEADER
+from spark_kafka_sink.config.registry import (
+    RECORD_NAME,
+    TOPIC_NAME,
+    Reference,
+    RegistryConfig,
+    SchemaOptions,
+)
 from spark_kafka_sink.registry.client import (
     INCOMPATIBLE,
     INVALID,

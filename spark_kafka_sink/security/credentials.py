@@ -23,9 +23,9 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.reference_syntax import REFERENCE, has_reference, references_in
-from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
+from spark_kafka_sink.config.config_def import REFERENCE, has_reference, references_in
 from spark_kafka_sink.config.security_config import SaslConfig
+from spark_kafka_sink.config.security_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, SCRAM
 from spark_kafka_sink.security.mechanisms import ScramUser
 from spark_kafka_sink.security.references import resolve as resolve_text
 

@@ -23,9 +23,15 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.config.reference_syntax import has_reference
-from spark_kafka_sink.config.sasl_keys import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, PLAIN, WITH_PASSWORD
+from spark_kafka_sink.config.config_def import has_reference
 from spark_kafka_sink.config.security_config import SaslConfig
+from spark_kafka_sink.config.security_keys import (
+    AWS_MSK_IAM,
+    GSSAPI,
+    OAUTHBEARER,
+    PLAIN,
+    WITH_PASSWORD,
+)
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import (
     LOGIN_MODULES,

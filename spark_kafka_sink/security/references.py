@@ -23,13 +23,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
-from spark_kafka_sink.config.properties import read_properties
-from spark_kafka_sink.config.reference_syntax import (
+from spark_kafka_sink.config.config_def import (
     DIR,
     ENV,
     FILE,
     REFERENCE,
     problem_of_references,
+    read_properties,
     reference_of,
 )
 

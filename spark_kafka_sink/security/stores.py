@@ -3,7 +3,7 @@
 The content of a file decides its format: JKS, PKCS12 or PEM. A given ``type`` must be right about
 PEM; JKS and PKCS12 are interchangeable, as in Java since 9.
 
-``config/security_rules.py`` checks the rules that need no file. The first sentence of a message is
+``config/security_config.py`` checks the rules that need no file. The first sentence of a message is
 Java's, if Java has one.
 
 Source: ``DefaultSslEngineFactory.FileBasedStore``, ``PemStore``, ``createKeystore``,

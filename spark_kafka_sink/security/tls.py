@@ -42,7 +42,7 @@ from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.config.security_config import SslConfig, StoreConfig
-from spark_kafka_sink.config.ssl_keys import TLS_1_2, TLS_1_3
+from spark_kafka_sink.config.security_keys import TLS_1_2, TLS_1_3
 from spark_kafka_sink.security import key_formats, references, stores, tls_errors
 from spark_kafka_sink.security.key_formats import KeyMaterial, expires_at_ms
 from spark_kafka_sink.security.references import resolve as resolve_text

@@ -17,7 +17,7 @@ from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.metrics.line import (
     LINE_VERSION,
     Line,

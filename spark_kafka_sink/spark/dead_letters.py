@@ -33,8 +33,8 @@ from spark_kafka_sink.columns.dead_letters import (
 )
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch
-from spark_kafka_sink.config.dead_letters import DeadLetterConfig
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.appender import largest_when_compressed
 from spark_kafka_sink.producer.producer import KafkaProducer

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
-from spark_kafka_sink.config.format_keys import JSON
-from spark_kafka_sink.config.formats import KEY, VALUE
+from spark_kafka_sink.config.formats import JSON, KEY, VALUE
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FormatError, FormatPlan, PartPlan
 from spark_kafka_sink.formats.times import patterns_of, zone_table

@@ -9,8 +9,7 @@ from secrets import token_hex
 from typing import Any
 
 from spark_kafka_sink.base.clock import SystemClock
-from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.config.told_settings import told_settings
+from spark_kafka_sink.config.sink_options import SinkOptions, told_settings
 from spark_kafka_sink.spark.commands import complete_commands, completed_commands
 from spark_kafka_sink.spark.commit import (
     AT_LEAST_ONCE_JOB_NOTE,

@@ -27,9 +27,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.client.admin import AdminClient, create_missing
-from spark_kafka_sink.config.dead_letters import DeadLetterConfig
+from spark_kafka_sink.config.producer_config import TopicCreation
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.config.topic_creation import TopicCreation
 from spark_kafka_sink.metrics.outputs import check_outputs
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse
 from spark_kafka_sink.security.security import Security

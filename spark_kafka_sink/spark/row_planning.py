@@ -28,8 +28,17 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.format_keys import AVRO, PROTOBUF, RAW, STRING
-from spark_kafka_sink.config.formats import KEY, OTHER_PARTS, VALUE, FormatOptions, PartOptions
+from spark_kafka_sink.config.formats import (
+    AVRO,
+    KEY,
+    OTHER_PARTS,
+    PROTOBUF,
+    RAW,
+    STRING,
+    VALUE,
+    FormatOptions,
+    PartOptions,
+)
 from spark_kafka_sink.formats.avro_schema import derived_schema
 from spark_kafka_sink.formats.plan import (
     HEADERS,

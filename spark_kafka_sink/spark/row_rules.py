@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.client.admin import AdminClient, configs_of
-from spark_kafka_sink.config.dead_letters import DeadLetterConfig, RowRules
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
 from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE
 
 _SIZE = "max.message.bytes"

@@ -11,10 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, SchemaError
-from spark_kafka_sink.config.format_keys import AVRO, HEADER, JSON, PROTOBUF
-from spark_kafka_sink.config.formats import FormatOptions, PartOptions
-from spark_kafka_sink.config.registry import RegistryOptions, SchemaOptions
-from spark_kafka_sink.config.registry_keys import RECORD_NAME
+from spark_kafka_sink.config.formats import AVRO, HEADER, JSON, PROTOBUF, FormatOptions, PartOptions
+from spark_kafka_sink.config.registry import RECORD_NAME, RegistryOptions, SchemaOptions
 from spark_kafka_sink.formats.avro_schema import has_field
 from spark_kafka_sink.formats.plan import FormatError, PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema

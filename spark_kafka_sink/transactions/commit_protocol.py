@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
 from spark_kafka_sink.transactions import holding, ownership, repair, replay
 from spark_kafka_sink.transactions.claims import is_taken

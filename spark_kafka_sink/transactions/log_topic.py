@@ -12,7 +12,7 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.client.admin import CREATION_TIMEOUT_MS, AdminClient, configs_of
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.topics import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,

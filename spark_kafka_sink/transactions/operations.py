@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import TransactionError
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.transactions import repair
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.transactions.errors import ReplayError
 from spark_kafka_sink.transactions.model import Decision, TaskTransaction
 from spark_kafka_sink.transactions.rows import Rows

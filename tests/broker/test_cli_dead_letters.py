@@ -15,8 +15,7 @@ from confluent_kafka import Producer
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.cli import main
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.dead_letters import RowRules
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, TopicError
-from spark_kafka_sink.config.dead_letters import DeadLetterConfig, RowRules
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.spark.commit import KafkaCommitMessage

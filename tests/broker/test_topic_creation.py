@@ -14,7 +14,7 @@ import pytest
 from spark_kafka_sink.base.errors import DeliveryError, KafkaSinkError, TopicError
 from spark_kafka_sink.client.admin import AdminClient, create_missing
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.producer import producer as producer_module
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from tests.broker.creating import append, creating, producer_for, write

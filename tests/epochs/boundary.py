@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.transactions import crash_points

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.metrics import listen
 from spark_kafka_sink.metrics.outputs import put_out

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafka_sink.config.redaction import DEFAULT_REGEX, SUGGESTED_REGEX, shown_by_spark
+from spark_kafka_sink.config.security_config import DEFAULT_REGEX, SUGGESTED_REGEX, shown_by_spark
 from spark_kafka_sink.config.security_keys import SECRET_KEYS
 from spark_kafka_sink.localkafka.settings import MAIN_LISTENER
 from tests.patience import PATIENCE_S

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns.dead_letters import NULL_KEY, REFUSED, TOO_LARGE
-from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from tests import twin
 from tests.simulation.cluster import SimCluster

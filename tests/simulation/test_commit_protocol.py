@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import crash_points, session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol

@@ -21,7 +21,7 @@ from spark_kafka_sink import RefusedRowsError
 from spark_kafka_sink.base.errors import KafkaSinkError, RecordError, TopicError
 from spark_kafka_sink.columns import dead_letters as faults
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage

@@ -12,8 +12,7 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.config.config_def import ConfigType
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG, ProducerConfig
 from spark_kafka_sink.network.transport import NetworkEvent
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from spark_kafka_sink.producer.producer import KafkaProducer

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError, error_named
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.topics import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,

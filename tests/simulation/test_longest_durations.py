@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.config.config_def import ConfigType
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from tests.simulation.harness import keyed, simulate
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1

@@ -11,7 +11,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import DeliveryError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError
 from tests import twin
 from tests.simulation.harness import simulate

@@ -6,8 +6,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import BrokerError
 from spark_kafka_sink.client.admin import create_missing
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
-from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.config.producer_config import TopicCreation
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.topics import CreateTopicsRequest
 from spark_kafka_sink.transactions.log_topic import prepare_log_topic
 from tests.simulation.harness import Simulation

@@ -14,7 +14,7 @@ from spark_kafka_sink.base.errors import RecordError, SchemaError
 from spark_kafka_sink.columns.dead_letters import CAUSE
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import RowsDigest
-from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import FormatPlan, PartPlan, PlannedField, RowsPlan
 from spark_kafka_sink.spark import task

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.bootstrap import parse_bootstrap_servers
+from spark_kafka_sink.config.producer_config import parse_bootstrap_servers
 from spark_kafka_sink.config.sink_options import SinkOptions
 
 

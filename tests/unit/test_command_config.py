@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.config.command_config import CommandConfig, read_command_config
+from spark_kafka_sink.config.sink_options import CommandConfig, read_command_config
 
 SERVERS = "b:9092"
 

@@ -8,7 +8,7 @@ import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError, RefusedRowsError, refused_rows
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.dead_letters import DeadLetterConfig, RowRules
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.dead_letters import most_bytes_of
 

@@ -18,7 +18,7 @@ import pytest
 
 import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
-from spark_kafka_sink.config.exactly_once import ExactlyOnceConfig
+from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark.commit import KafkaCommitMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.config.java_client import for_java_client
+from spark_kafka_sink.config.security_config import for_java_client
 
 PROVIDER = "org.apache.kafka.common.config.provider"
 PROVIDERS = {

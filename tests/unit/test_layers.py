@@ -85,7 +85,7 @@ ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.timed_input": {"producer.metrics"},
     "spark.logs": {"config.sink_options"},
     "spark.commit": {
-        "config.metrics_outputs",
+        "config.sink_keys",
         "metrics",
         "producer.metrics",
         "spark.envelope",

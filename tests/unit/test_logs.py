@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import commit, logs
 from spark_kafka_sink.spark.commit import report_commit

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spark_kafka_sink
-from spark_kafka_sink.config.producer_keys import PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 
 PACKAGE = Path(spark_kafka_sink.__file__).parent
 DOCS = PACKAGE.parent / "docs"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.metrics_outputs import BACKUPS, MetricsOutputs
+from spark_kafka_sink.config.sink_keys import BACKUPS, MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.background import reason_of
 from spark_kafka_sink.metrics.outputs import check_path, local_path, put_out

@@ -10,7 +10,7 @@ import pytest
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput
+from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.metrics import background, names, otlp
 from spark_kafka_sink.metrics.names import OWN_METRICS
 from spark_kafka_sink.metrics.otlp import telemetry_name

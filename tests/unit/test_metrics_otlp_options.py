@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput
-from spark_kafka_sink.config.redaction import clear_secrets, shown_by_spark
+from spark_kafka_sink.config.security_config import clear_secrets, shown_by_spark
+from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import otlp_settings
 from spark_kafka_sink.metrics.outputs import check_outputs

@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput
+from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background
 from spark_kafka_sink.metrics.otlp import why
@@ -302,7 +302,7 @@ def test_a_committed_batch_names_its_trace(collector: Receiver, tmp_path: Path) 
 
 def test_a_process_of_the_users_own_sends_all_before_it_ends(collector: Receiver) -> None:
     program = (
-        "from spark_kafka_sink.config.metrics_outputs import MetricsOutputs, OtlpOutput\n"
+        "from spark_kafka_sink.config.sink_keys import MetricsOutputs, OtlpOutput\n"
         "from spark_kafka_sink.metrics.outputs import put_out\n"
         f"otlp = OtlpOutput({collector.endpoint!r}, timeout_ms=60_000)\n"
         "for number in range(3):\n"

@@ -26,7 +26,7 @@ from spark_kafka_sink.client.blocking import (
 )
 from spark_kafka_sink.client.blocking import Asked as AskedCall
 from spark_kafka_sink.client.coordinators import _LOOK_MS, Coordinators, Question
-from spark_kafka_sink.config.topic_creation import TopicCreation
+from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.network.channels import PlaintextChannel, RefusedError
 from spark_kafka_sink.network.client import BrokerPauses, NetworkClient, hint_at_sasl
 from spark_kafka_sink.network.interface import (

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from release.options_document import render
-from spark_kafka_sink.config.producer_keys import KAFKA_PREFIX, PRODUCER_CONFIG
+from spark_kafka_sink.config.config_def import KAFKA_PREFIX
+from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 from spark_kafka_sink.config.security_keys import SECURITY_CONFIG
 from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
 

@@ -9,8 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.config.config_def import REQUIRED, ConfigType, Importance
-from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.producer_keys import ACKS_ALL, PRODUCER_CONFIG
+from spark_kafka_sink.config.producer_config import ACKS_ALL, PRODUCER_CONFIG, ProducerConfig
 
 INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 BOOLEAN = ConfigType.BOOLEAN

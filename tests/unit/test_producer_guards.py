@@ -25,8 +25,8 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, UnusedToken
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
-from spark_kafka_sink.config.dead_letters import RowRules
 from spark_kafka_sink.config.producer_config import ProducerConfig
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.localkafka.cluster import free_ports
 from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer import pool

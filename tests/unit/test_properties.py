@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.properties import Property, parse_properties, read_properties
+from spark_kafka_sink.config.config_def import Property, parse_properties, read_properties
 
 
 def parsed(text: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from spark_kafka_sink.config.redaction import (
+from spark_kafka_sink.config.security_config import (
     DEFAULT_REGEX,
     SUGGESTED_REGEX,
     clear_secrets,

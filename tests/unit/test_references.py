@@ -8,8 +8,8 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.config.config_def import Reference, has_reference, references_in
 from spark_kafka_sink.config.producer_config import ProducerConfig
-from spark_kafka_sink.config.reference_syntax import Reference, has_reference, references_in
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.references import resolve
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.cli import main
-from spark_kafka_sink.config.metrics_outputs import MetricsOutputs
+from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.report.following import FollowedReport, ReportServer
 from tests.unit.report_lines import HEALTHY

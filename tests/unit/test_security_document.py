@@ -9,9 +9,9 @@ from importlib.util import find_spec
 import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.properties import parse_properties
-from spark_kafka_sink.config.redaction import DEFAULT_REGEX, SUGGESTED_REGEX, clear_secrets
-from spark_kafka_sink.config.sasl_keys import MECHANISMS
+from spark_kafka_sink.config.config_def import parse_properties
+from spark_kafka_sink.config.security_config import DEFAULT_REGEX, SUGGESTED_REGEX, clear_secrets
+from spark_kafka_sink.config.security_keys import MECHANISMS
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.security.login import check
 from tests.snippets import REPOSITORY, Block, blocks

@@ -17,7 +17,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError
 from spark_kafka_sink.base.errors import BootstrapError, ConfigError, TopicError, error_named
 from spark_kafka_sink.columns import positions
-from spark_kafka_sink.config.dead_letters import RowRules
+from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.formats.plan import VALUE

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.config.topic_creation import (
+from spark_kafka_sink.config.producer_config import (
     BROKER_DEFAULT,
     TopicCreation,
     parse_topic_configs,

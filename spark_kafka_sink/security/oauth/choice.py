@@ -22,8 +22,7 @@ from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.java_classes import RECIPES
-from spark_kafka_sink.config.reference_syntax import has_reference
+from spark_kafka_sink.config.config_def import RECIPES, has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import Resolve

@@ -29,10 +29,9 @@ from spark_kafka_sink.base.errors import (
 )
 from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.base.secret import Secret
-from spark_kafka_sink.config.reference_syntax import has_reference
-from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
+from spark_kafka_sink.config.config_def import has_reference
+from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig, parse_ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG
-from spark_kafka_sink.config.security_rules import parse_ssl
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.credentials import Resolve, known_entry, login_options, shown_word
