@@ -40,7 +40,7 @@ def blocks(document: str, language: str) -> list[Block]:
 
 def documents() -> list[str]:
     """README.md and everything under docs/, as paths from the repository."""
-    found = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    found = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
     return [str(path.relative_to(REPOSITORY)) for path in found]
 
 

@@ -3,7 +3,7 @@
 python -m tests.chaos                      # all faults, 2 million records each
 python -m tests.chaos kill cut --records 200000
 
-Writes tests/chaos/results.json and the table in docs/reliability.md.
+Writes tests/chaos/results.json and the table in docs/internals/reliability.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ python -m tests.chaos.exactly_once --versions 4.3.0 --guarantees exactly-once --
 
 A query of 400 micro-batches is killed and started again, and its brokers are killed, stopped, cut
 off from each other. It is read back what readers of committed records find, and what Kafka's own
-tool lists as open. Writes tests/chaos/exactly_once_results.json and the table in docs/reliability.md.
+tool lists as open. Writes tests/chaos/exactly_once_results.json and the table in docs/internals/reliability.md.
 Runs against several versions may go on beside each other.
 """
 

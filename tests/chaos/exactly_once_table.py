@@ -1,4 +1,4 @@
-"""The tables of runs under exactly-once delivery, for docs/reliability.md."""
+"""The tables of runs under exactly-once delivery, for docs/internals/reliability.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of docs/reliability.md that are generated: runs under faults, and planted bugs.
+"""The parts of docs/internals/reliability.md that are generated: runs under faults, and planted bugs.
 
 python -m tests.chaos.table     # from the JSON files in tests/chaos and the bugs of tests/simulation
 """
@@ -22,7 +22,7 @@ from tests.simulation.sasl_bugs import SASL_BUGS
 
 RESULTS = Path(__file__).parent / "results.json"
 EXACTLY_ONCE = Path(__file__).parent / "exactly_once_results.json"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reliability.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "reliability.md"
 
 
 def runs_table(results: list[dict[str, Any]]) -> str:
@@ -130,7 +130,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def write_tables() -> None:
-    """Rewrite docs/reliability.md."""
+    """Rewrite docs/internals/reliability.md."""
     with _alone():
         _write_tables()
 

@@ -1,6 +1,6 @@
 """Bugs that the simulator must catch: each is put into the producer for the length of a block.
 
-The list is also docs/reliability.md's: ``BUGS`` maps a name to what is broken and how.
+The list is also docs/internals/reliability.md's: ``BUGS`` maps a name to what is broken and how.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ python -m tests.clusters.lost --faults node --jobs stream --guarantees exactly-o
 
 Each run writes 100,000 rows on a standalone cluster of two workers, and something is lost at an
 instant that its number chooses. What is in the topic then is read back by another client. Writes
-tests/clusters/lost_results.json and the table in docs/reliability.md.
+tests/clusters/lost_results.json and the table in docs/internals/reliability.md.
 """
 
 from __future__ import annotations

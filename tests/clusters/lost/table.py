@@ -1,4 +1,4 @@
-"""The table of runs in which executors were lost, for docs/reliability.md."""
+"""The table of runs in which executors were lost, for docs/internals/reliability.md."""
 
 from __future__ import annotations
 
