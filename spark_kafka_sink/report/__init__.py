@@ -1,1 +1,1 @@
-"""What lines of metrics mean, for people: a page, a terminal, and advice in words."""
+"""Lines of metrics for people: a page, a terminal, and advice in words."""

@@ -1,11 +1,11 @@
-"""What lines of metrics say is slow or wrong, in words, and what to do about it.
+"""Findings about lines of metrics: what is slow or wrong, and what to do about it.
 
 The rules are those of docs/tuning.md, a function for each. A line may also be the sum of many lines
-(``collecting.py``). No rule reads anything but the line.
+(``collecting.py``). A rule reads only the line.
 
-What explains the time of many batches are the findings of each, weighted by how long it took. The
-figures of all of them added up would not tell: one batch of tiny record batches among large ones
-has a mean size that no rule minds.
+For many batches, the findings of each batch explain the time, weighted by the batch's time. Sums
+over all batches would hide a cause: among large record batches, the mean size hides one batch of
+tiny ones.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from spark_kafka_sink.report.figures import (
     took_ms,
 )
 
-# --- what went wrong, and not only slowly --------------------------------------------------------
+# --- trouble, beyond slowness --------------------------------------------------------------------
 
 
 def aborted(facts: Facts) -> Iterator[Finding]:
-    """Spark has given the batch up."""
+    """Report that Spark has aborted the batch."""
     number = facts.line.get("aborted", facts.line.get("event") == "abort")
     if number:
         title = f"{count(number)} batches were aborted" if number > 1 else "aborted"
@@ -49,7 +49,7 @@ def aborted(facts: Facts) -> Iterator[Finding]:
 
 
 def refused(facts: Facts) -> Iterator[Finding]:
-    """Brokers refused records for good, and they are not dead letters."""
+    """Report that brokers rejected records for good, and the records are not dead letters."""
     number = facts.number("record_errors")
     if number and not any((facts.line.get("dead_letters") or {}).values()):
         text = f"Brokers refused {count(number)} records for good."
@@ -58,7 +58,7 @@ def refused(facts: Facts) -> Iterator[Finding]:
 
 
 def retried(facts: Facts) -> Iterator[Finding]:
-    """Records were sent again."""
+    """Report that records were sent again."""
     again = facts.number("record_retries")
     if not again:
         return
@@ -78,7 +78,7 @@ def retried(facts: Facts) -> Iterator[Finding]:
 
 
 def failed_attempts(facts: Facts) -> Iterator[Finding]:
-    """Tasks were tried again."""
+    """Report that tasks were retried."""
     attempts = float(facts.line.get("failed_attempts") or 0)
     if attempts:
         text = f"Tasks were tried again {count(attempts)} times before they were successful."
@@ -87,7 +87,7 @@ def failed_attempts(facts: Facts) -> Iterator[Finding]:
 
 
 def split(facts: Facts) -> Iterator[Finding]:
-    """Batches were too large for their topic."""
+    """Report that batches were too large for their topic."""
     splits = facts.number("batch_splits")
     if splits:
         text = f"{count(splits)} batches were too large for the topic and were sent in parts."
@@ -96,7 +96,7 @@ def split(facts: Facts) -> Iterator[Finding]:
 
 
 def dead_letters(facts: Facts) -> Iterator[Finding]:
-    """Rows could not be written, and went elsewhere."""
+    """Report that rows could not be written and became dead letters."""
     counts = {cause: float(n) for cause, n in (facts.line.get("dead_letters") or {}).items() if n}
     if not counts:
         return
@@ -117,7 +117,7 @@ def _share(share: float) -> str:
     return percent(share) if share >= 0.01 else "less than 1 %"
 
 
-# --- what was slow -------------------------------------------------------------------------------
+# --- slowness ------------------------------------------------------------------------------------
 
 COMPRESSING = 0.3
 INPUT = 0.5
@@ -128,12 +128,12 @@ PLANNING = 0.3
 LEAST_PLANNING_MS = 1000.0
 SMALL_BATCH_BYTES = 8 * 1024
 FEW_BATCHES = 20
-"""Batches of which nobody notices that they are small."""
+"""A line with fewer record batches is not reported, even if they are small."""
 BARELY_COMPRESSED = 0.9
 
 
 def findings(line: Line) -> list[Finding]:
-    """What is to be said about a line: trouble first, then what explains most of its time."""
+    """Return the findings about a line: trouble first, then the largest shares of its time."""
     facts = Facts.of(line)
     found = [finding for rule in RULES for finding in rule(facts)]
     kinds = {finding.kind for finding in found}
@@ -192,7 +192,7 @@ def _slow_broker(facts: Facts) -> Iterator[Finding]:
         return
     slow, others_ms = found
     if partition_skew(facts.line) is not None and _has_most(slow, facts.line):
-        return  # it is slow because of what it gets
+        return  # the broker is slow because it leads the largest partition
     text = (
         f"{slow.name} answered 95 of 100 requests within {duration(slow.p95_ms)}, the others "
         f"within {duration(others_ms)}; tasks waited for brokers {percent(facts.waiting)} of "
@@ -297,7 +297,7 @@ def _tiny_batches(facts: Facts) -> Iterator[Finding]:
 
 
 def _is_one_large_among_small(facts: Facts, mean: float) -> bool:
-    """Small means with well-filled batches too are those of the ends of tasks: no fault."""
+    """Return True if batches at the ends of tasks make the mean small, which is no fault."""
     return facts.number("batch_size_max") > 8 * max(mean, 1) and mean > SMALL_BATCH_BYTES / 4
 
 
@@ -408,20 +408,20 @@ _BETTER_SAID_BY = {
         *("throttled", "limited", "slow-broker", "skewed-partitions", "tiny-batches"),
     },
 }
-"""A finding that is left out beside one that says the same and why."""
+"""A finding is omitted beside another finding that names its cause."""
 
 
-# --- what explains the time of many batches ------------------------------------------------------
+# --- causes of the time of many batches ----------------------------------------------------------
 
 _LEAST_SHARE = 0.05
 _MOST_CAUSES = 4
 
 
 class Cause(NamedTuple):
-    """A finding of one batch, that explains most, and what it explains of all of them.
+    """A kind of finding: the batch where it explains most, and its share of all batches.
 
-    share: of the time of all batches; batches: in how many it was found
-    batch: name of the one that the finding's figures are of
+    share: of the time of all batches; batches: the number of batches with this finding
+    batch: name of the batch of the finding's figures
     """
 
     finding: Finding
@@ -431,7 +431,7 @@ class Cause(NamedTuple):
 
 
 class Causes:
-    """Of the lines so far. lines: how many"""
+    """Causes in the lines so far. lines: number of lines"""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -439,7 +439,7 @@ class Causes:
         self._found: dict[str, list[Any]] = {}
 
     def look_at(self, line: Mapping[str, Any]) -> None:
-        """Another line."""
+        """Add the findings of another line."""
         self.lines += 1
         ms = took_ms(line)
         self._whole_ms += ms
@@ -452,7 +452,7 @@ class Causes:
                 known[2:] = explained_ms, finding, batch_name(line)
 
     def slow(self) -> list[Cause]:
-        """Without what went wrong, which is counted and no matter of time. Most time first."""
+        """Return the causes with most time first, without trouble, which is counted elsewhere."""
         whole_ms = self._whole_ms or 1.0
         causes = [
             Cause(finding, explained_ms / whole_ms, batches, batch)
@@ -463,7 +463,7 @@ class Causes:
 
 
 def overall(total: Mapping[str, Any], causes: Causes) -> list[Finding]:
-    """What is to be said about many batches. total: all of them, added up."""
+    """Return the findings about many batches. total: the sum of all batches"""
     counted = [found for found in findings(total) if found.is_trouble or not found.weight]
     return [*counted, *(_told(cause, causes.lines) for cause in causes.slow())]
 
@@ -479,6 +479,6 @@ def _told(cause: Cause, lines: int) -> Finding:
 
 
 def batch_name(line: Mapping[str, Any]) -> str:
-    """As people call it."""
+    """Return the batch's name for people."""
     number = line.get("batch_id")
     return "a job" if number is None else f"batch {number}"

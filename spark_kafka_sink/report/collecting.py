@@ -1,4 +1,4 @@
-"""All that a report needs of lines, added up while they are read: in memory that few lines fill."""
+"""Sums of all lines for a report, computed while reading, in the memory of a few lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_kafka_sink.report.reading import (
     read_pieces,
 )
 
-# --- many lines, added up to one of the same shape -----------------------------------------------
+# --- sums of many lines, in the shape of one line ------------------------------------------------
 
 Summed = Union[float, dict[str, Any]]
 
@@ -38,13 +38,13 @@ OF_ALL = (
 )
 """Fields of a line that are summed over all lines."""
 OF_WHOLE = ("request_latency", "nodes", "topics", "partitions")
-"""And over those that are read with everything."""
+"""Fields of a line that are summed over the lines that are read whole."""
 _LARGEST = {field.name for field in COUNTERS if "_max" in field.name} | {"request_max_bytes"}
 _MEANINGLESS = {"p50_ms", "p95_ms", "p99_ms", "scale", "first_offset", "last_offset"}
 
 
 def summed(rows: pa.StructArray, names: Iterable[str]) -> dict[str, Any]:
-    """Sums of all numbers in fields of lines, and the largest of what are maxima."""
+    """Return the sums of all numbers in fields of lines, and the largest value of maxima."""
     line: dict[str, Any] = {}
     for name in names:
         index = rows.type.get_field_index(name)
@@ -69,7 +69,7 @@ def _summed(name: str, values: pa.Array) -> Summed | None:
 
 
 def add(line: dict[str, Any], other: dict[str, Any]) -> None:
-    """Add the figures of another line, or their sums."""
+    """Add the figures of another line, or of a sum of lines."""
     for name, value in other.items():
         if isinstance(value, dict):
             add(line.setdefault(name, {}), value)
@@ -78,13 +78,13 @@ def add(line: dict[str, Any], other: dict[str, Any]) -> None:
             line[name] = max(known, value) if name in _LARGEST else known + value
 
 
-# --- settings that change from one batch of a query to the next ----------------------------------
+# --- settings that change between batches of a query ---------------------------------------------
 
 _MOST_CHANGES = 30
 
 
 class Change(NamedTuple):
-    """before, after: None where the option was not told; batch_id: of the first batch after it"""
+    """A changed option. before, after: None if a line lacks it; batch_id: first batch after it."""
 
     batch_id: int | None
     time_ms: float
@@ -94,14 +94,14 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """Those of the lines so far. The latest are kept."""
+    """Changes in the lines so far; only the latest are kept."""
 
     def __init__(self) -> None:
         self.found: deque[Change] = deque(maxlen=_MOST_CHANGES)
         self._known: dict[str, Mapping[str, str]] = {}
 
     def look_at(self, line: Mapping[str, Any]) -> None:
-        """Compare with the line before of the same query."""
+        """Compare with the previous line of the same query."""
         settings = line.get("settings")
         if settings is None:
             return
@@ -130,7 +130,7 @@ OF_METRICS = (
 )
 OF_LATENCY = ("p50_ms", "p95_ms", "p99_ms")
 TIMES = ("planning_ms", "elapsed_ms", "commit_ms")
-"""What a batch takes."""
+"""Parts of a batch's time."""
 MOST_LATEST = 100
 MOST_SLOWEST = 20
 _BETWEEN = "\0"
@@ -139,9 +139,9 @@ _MOST_STEPS = 60
 
 
 class Step:
-    """Some lines in a row. counts: records by partition, of ``lines`` lines
+    """Consecutive lines. counts: records by partition, summed over ``lines`` lines
 
-    name: of the first one: its batch's number, "job" without
+    name: of the first line: the number of its batch, or "job"
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Step:
         self.counts = counts
 
     def joined(self, other: Step) -> Step:
-        """Both as one."""
+        """Return both steps as one."""
         counts = dict(self.counts)
         for where, records in other.counts.items():
             counts[where] = counts.get(where, 0.0) + records
@@ -161,11 +161,11 @@ class Step:
 
 
 class Collected:
-    """What was read so far.
+    """Figures of the lines read so far.
 
-    query: of which query alone, by name or id; None: all
-    every: of each so many lines one is read with its partitions and brokers
-    lines, left_out: how many lines there are, and texts that are none
+    query: name or id of the only query to read; None reads all
+    every: one of so many lines is read with its partitions and brokers
+    lines, left_out: number of lines, and of texts that are not lines
     """
 
     def __init__(self, query: str | None = None, every: int = 1) -> None:
@@ -185,7 +185,7 @@ class Collected:
         self._lines_of_a_step = 1
 
     def add(self, texts: list[bytes]) -> None:
-        """Whole lines, in the order in which they were written."""
+        """Add whole lines, in the order in which they were written."""
         piece = parse(texts, self._query)
         if any(read_line(piece.texts[number]) is None for number in self._read_whole(piece)):
             good = [n for n, text in enumerate(piece.texts) if read_line(text) is not None]
@@ -210,7 +210,7 @@ class Collected:
         self.lines += len(piece.texts)
 
     def _read_whole(self, piece: Piece) -> set[int]:
-        """Return the numbers of the lines of ``piece`` that more than their columns is read of."""
+        """Return the numbers of the lines of ``piece`` that are read beyond their columns."""
         count = len(piece.texts)
         first = -self.lines % self.every
         whole = {*range(first, count, self.every), *range(max(count - MOST_LATEST, 0), count)}
@@ -218,7 +218,7 @@ class Collected:
         return whole.union(np.argsort(-took_ms, kind="stable")[:MOST_SLOWEST].tolist())
 
     def columns(self) -> dict[str, Values]:
-        """A value for each line, by when it was written; not a number where it has none."""
+        """Return a value for each line, sorted by time; NaN if the line has none."""
         names = (*OF_LINES, *OF_METRICS, *OF_LATENCY, "aborted", "dead_letters")
         if not self._columns:
             return {name: np.empty(0) for name in names}
@@ -228,7 +228,7 @@ class Collected:
         return {name: values[order] for name, values in found.items()}
 
     def total(self) -> dict[str, Any]:
-        """All lines as one, for ``advice``."""
+        """Return all lines as one, for ``advice``."""
         slow = sorted(
             (
                 {**task, "batch_id": line.get("batch_id")}
@@ -240,11 +240,11 @@ class Collected:
         return {**self._sums, "aborted": self.aborted, "slowest_tasks": slow[:10]}
 
     def latest(self) -> list[dict[str, Any]]:
-        """Whole lines, the last one first."""
+        """Return whole lines, the last one first."""
         return [json.loads(text) for _, text in reversed(self._latest)]
 
     def slowest(self) -> list[tuple[float, dict[str, Any]]]:
-        """Milliseconds and whole lines, the slowest first."""
+        """Return milliseconds and whole lines, the slowest first."""
         return [(ms, json.loads(text)) for ms, _, text in sorted(self._slowest, reverse=True)]
 
     def _count_queries(self, rows: pa.StructArray) -> None:
@@ -295,14 +295,14 @@ def _halved(steps: list[Step]) -> Iterator[Step]:
 # --- from files of metrics -----------------------------------------------------------------------
 
 WHOLE_BYTES = 8 * 1024 * 1024
-"""Of larger files, partitions and brokers are read of some lines only: of about as many bytes."""
+"""Bytes of lines that are read with partitions and brokers; larger files are sampled."""
 
 
 def collect(path: str, query: str | None) -> Collected:
-    """Everything in a file and its rotated ones, or in a folder.
+    """Read a file and its rotated files, or a folder.
 
-    query: name or id of the only one wanted
-    Raises ConfigError when there is nothing to read, or nothing of the query.
+    query: name or id of the only query to read
+    Raises ConfigError if no line exists, or no line of the query.
     """
     files = files_of(path)
     collected = Collected(query, _every(files))
@@ -314,7 +314,7 @@ def collect(path: str, query: str | None) -> Collected:
 
 
 def no_line(path: str, query: str | None) -> str:
-    """What is said of a file without a line that is wanted."""
+    """Return the message for a file that has no wanted line."""
     which = f" of the query {query}" if query is not None else ""
     return (
         f"no line of metrics{which} in {path}. Option metrics.path names the file that the sink "

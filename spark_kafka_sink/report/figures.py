@@ -1,4 +1,4 @@
-"""What one line of metrics says, in figures, and how people read them."""
+"""Figures of one line of metrics, and their text for people."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.latencies import quantile_ms
 
-# --- numbers as people read them -----------------------------------------------------------------
+# --- numbers for people --------------------------------------------------------------------------
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def count(number: float) -> str:
-    """A whole number, its thousands apart."""
+    """Return a whole number with separated thousands."""
     return f"{number:,.0f}"
 
 
 def size(number: float) -> str:
-    """Bytes in the largest unit of which there is at least one."""
+    """Return bytes in the largest unit that gives at least 1."""
     for unit in _BYTES:
         if abs(number) < 1024 or unit == _BYTES[-1]:
             break
@@ -29,7 +29,7 @@ def size(number: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """Milliseconds, in the unit that suits them."""
+    """Return milliseconds in a suitable unit."""
     if ms < 1000:
         return f"{ms:,.0f} ms"
     seconds = ms / 1000
@@ -40,27 +40,27 @@ def duration(ms: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1."""
+    """Return a share of 1 in percent."""
     return f"{100 * share:.0f} %"
 
 
 def moment(time_ms: float) -> str:
-    """Milliseconds since 1970, in UTC."""
+    """Return milliseconds since 1970 as a time in UTC."""
     return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 def left_out(texts: int) -> str:
-    """Return what is said of texts in a file of metrics that cannot be read as lines of it."""
+    """Return a message about texts in a file of metrics that are not readable as lines."""
     if texts == 1:
         return "1 text left out: no line of this sink"
     return f"{count(texts)} texts left out: no lines of this sink"
 
 
-# --- where a batch's time goes -------------------------------------------------------------------
+# --- the parts of a batch's time -----------------------------------------------------------------
 
 
 class Part(NamedTuple):
-    """field: of ``metrics``, in task time"""
+    """A part of task time. field: of ``metrics``"""
 
     field: str
     name: str
@@ -80,14 +80,14 @@ OTHER = "other"
 COMMIT = "committing"
 PLANNING = "planning"
 NAMES = (*(part.name for part in PARTS), OTHER, COMMIT, PLANNING)
-"""What a batch's seconds are divided into, in the order in which they are shown."""
+"""The parts of a batch's seconds, in the order of display."""
 
 
 def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """What share of the tasks' time each field of ``PARTS`` has, and ``OTHER``: together 1.
+    """Return each field's share of the tasks' time, for ``PARTS`` and ``OTHER``: together 1.
 
-    Compression beside the task's thread may make the parts longer than the tasks: then these are
-    shares of the parts. All 0 without a time.
+    Compression beside the task's thread may make the parts longer than the tasks; then the shares
+    are those of the parts' sum. All shares are 0 without a time.
     """
     times = {part.field: float(metrics.get(part.field) or 0) for part in PARTS}
     known = sum(times.values())
@@ -98,12 +98,12 @@ def shares(metrics: Mapping[str, Any]) -> dict[str, float]:
 
 
 def took_ms(line: Mapping[str, Any]) -> float:
-    """Planning, from the first task's start until the end of the last one, and committing."""
+    """Return planning, elapsed (first task's start to last task's end) and commit time, in ms."""
     return sum(float(line.get(name) or 0) for name in ("planning_ms", "elapsed_ms", "commit_ms"))
 
 
 def largest(line: Mapping[str, Any]) -> str:
-    """The name of what took most of a batch's time; "" if nothing is known."""
+    """Return the name of the largest part of a batch's time; "" if nothing is known."""
     found = shares(line.get("metrics") or {})
     elapsed_ms = float(line.get("elapsed_ms") or 0)
     times = [(found[part.field] * elapsed_ms, part.name) for part in PARTS]
@@ -116,23 +116,23 @@ def largest(line: Mapping[str, Any]) -> str:
     return name if most_ms > 0 else ""
 
 
-# --- what rules are asked, and what they answer --------------------------------------------------
+# --- input and output of rules -------------------------------------------------------------------
 
 Line = Mapping[str, Any]
 
 WAITING = 0.2
-"""A share of task time that waiting for brokers must have to be worth words."""
+"""Least share of task time in waiting for brokers that is reported."""
 LEAST_WAITING_MS = 100.0
-"""Of the mean task. Each waits some milliseconds for its last acknowledgement, however fast."""
+"""Least ms of the mean task. Each waits some ms for its last acknowledgement, however fast."""
 
 
 class Finding(NamedTuple):
-    """One thing that is to be known about a batch.
+    """One fact about a batch that its user should know.
 
-    kind: for programs and tests; docs/report.md has them all
-    title: in a few words; text: with the figures; advice: what to do, "" for nothing
-    weight: what share of the batch's time it explains, at most 1; trouble that takes no time has 0
-    is_trouble: something went wrong, and not only slowly
+    kind: for programs and tests; docs/report.md lists all kinds
+    title: a few words; text: with the figures; advice: what to do, "" for nothing
+    weight: explained share of the batch's time, at most 1; trouble that takes no time has 0
+    is_trouble: something went wrong, beyond slowness
     """
 
     kind: str
@@ -144,7 +144,7 @@ class Finding(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """A line, and what more than one rule asks of it.
+    """A line, and values that several rules need.
 
     waiting: share of task time that tasks waited for brokers
     """
@@ -156,13 +156,13 @@ class Facts(NamedTuple):
 
     @classmethod
     def of(cls, line: Line) -> Facts:
-        """All of one line."""
+        """Return the facts of one line."""
         metrics = line.get("metrics") or {}
         found = shares(metrics)
         return cls(line, metrics, found, found["buffer_wait_ms"] + found["ack_wait_ms"])
 
     def number(self, name: str) -> float:
-        """One of ``metrics``; 0 if it is not told."""
+        """Return one of ``metrics``; 0 if the line lacks it."""
         return float(self.metrics.get(name) or 0)
 
     @property
@@ -171,32 +171,32 @@ class Facts(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether tasks wait for brokers so long that it is worth words: of the mean task, too."""
+        """True if tasks wait long enough for brokers to report it, as a share and per mean task."""
         times_ms = self.number("buffer_wait_ms") + self.number("ack_wait_ms")
         tasks = float(self.line.get("tasks") or 1)
         return self.waiting >= WAITING and times_ms / tasks >= LEAST_WAITING_MS
 
     def setting(self, name: str) -> str | None:
-        """What an option is, where the line tells."""
+        """Return the value of an option, None if the line lacks it."""
         value = (self.line.get("settings") or {}).get(name)
         return None if value is None else str(value)
 
 
-# --- what is uneven: brokers, partitions, tasks --------------------------------------------------
+# --- skew: brokers, partitions, tasks ------------------------------------------------------------
 
 TIMES_SLOWER = 3.0
 LEAST_SLOW_MS = 20.0
-"""A broker that answers within less is not worth words, however fast the others are."""
+"""A broker that answers faster is not reported, however fast the others are."""
 LEAST_ANSWERS = 5
 TIMES_THE_MEAN = 2.5
 MOST_OF_TWO = 0.8
-"""Of two partitions, none can have 2.5 times the mean."""
+"""Share for two partitions, because none can have 2.5 times their mean."""
 LEAST_RECORDS = 1000
 LEAST_TASK_MS = 1000.0
 
 
 class Broker(NamedTuple):
-    """One of ``nodes``. p50_ms, p95_ms, p99_ms: 0 without an answer."""
+    """A broker of ``nodes``. p50_ms, p95_ms, p99_ms: 0 without an answer."""
 
     id: int
     answers: float
@@ -216,7 +216,7 @@ class Broker(NamedTuple):
 
 
 class Skew(NamedTuple):
-    """where: what has most; share: of all; times: the mean of ``number``; what: that is counted."""
+    """Uneven load. where: largest; share: of all; times: the mean of ``number``; what: unit."""
 
     where: str
     share: float
@@ -227,7 +227,7 @@ class Skew(NamedTuple):
 
 
 def brokers(line: Line) -> list[Broker]:
-    """Those that were written to, by id."""
+    """Return the brokers that got produce requests, by id."""
     nodes = line.get("nodes") or {}
     found = [_broker(int(number), node) for number, node in nodes.items()]
     return sorted(broker for broker in found if broker.answers)
@@ -254,7 +254,7 @@ def _broker(number: int, node: Mapping[str, Any]) -> Broker:
 
 
 def slow_broker(line: Line) -> tuple[Broker, float] | None:
-    """A broker that is much slower than the others together, and their median 95th percentile."""
+    """Return a broker much slower than the others, and the others' median 95th percentile."""
     known = [broker for broker in brokers(line) if broker.answers >= LEAST_ANSWERS]
     if len(known) < 2:
         return None
@@ -265,7 +265,7 @@ def slow_broker(line: Line) -> tuple[Broker, float] | None:
 
 
 def partition_skew(line: Line) -> Skew | None:
-    """The partition that has far more than its share of the records."""
+    """Return the partition with far more than its share of the records."""
     records = (line.get("metrics") or {}).get("records") or 0
     found = _most_of_partitions(line)
     if found is None or records < LEAST_RECORDS:
@@ -279,7 +279,7 @@ def partition_skew(line: Line) -> Skew | None:
 
 
 def _most_of_partitions(line: Line) -> tuple[str, float, float, int] | None:
-    """Name and records of the largest partition, records of all, how many there are."""
+    """Return name and records of the largest partition, records and number of all partitions."""
     by_topic = line.get("partitions") or {}
     counts = {
         f"{topic}-{number}": float(partition.get("records") or 0)
@@ -299,7 +299,7 @@ def _most_of_partitions(line: Line) -> tuple[str, float, float, int] | None:
 
 
 def task_skew(line: Line) -> Skew | None:
-    """The task that takes far longer than the others, and most of the batch's time."""
+    """Return the task that takes far longer than the others, and most of the batch's time."""
     summary = line.get("tasks_summary")
     metrics = line.get("metrics") or {}
     if not summary or (summary.get("with_rows") or 0) < 2:

@@ -1,4 +1,4 @@
-"""A web page of this machine's own that goes on updating while lines are appended to a file."""
+"""A local web page that updates itself while lines are appended to a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOST = "127.0.0.1"
 
 
 class FollowedReport:
-    """What a file holds by now. The file may come later, and be rotated."""
+    """The report of a growing file. The file may not exist yet, and may be rotated."""
 
     def __init__(self, path: str, query: str | None) -> None:
         self._lines = FollowedLines(path, from_end=False)
@@ -25,12 +25,12 @@ class FollowedReport:
             self._collected.add(texts)
 
     def version(self) -> int:
-        """Grows with every line."""
+        """Return a number that grows with every line."""
         with self._lock:
             return self._read()
 
     def page(self) -> bytes:
-        """The page of now."""
+        """Return the current page."""
         with self._lock:
             version = self._read()
             if self._page[0] != version:
@@ -45,12 +45,12 @@ class FollowedReport:
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Answers at ``/`` and ``/version``, to browsers on this machine."""
+    """Answers browsers on this machine at ``/`` and ``/version``."""
 
     daemon_threads = True
 
     def __init__(self, report: FollowedReport, port: int) -> None:
-        """port: 0 is any that is free. Raises OSError for one that is in use."""
+        """Listen on ``port``; 0 picks a free port. Raises OSError if the port is in use."""
         super().__init__((HOST, port), _Handler)
         self.report = report
 
@@ -64,8 +64,8 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 10
 
     def do_GET(self) -> None:
-        """Names of methods are the library's."""
-        # A page of another site, under a name of its own that leads here, must not read this one.
+        """Answer a request. The library gives the methods' names."""
+        # Another site, whose host name resolves to this address, must not read this page.
         host = (self.headers.get("Host") or "").rpartition(":")[0]
         answers = {"/": self._page, "/version": self._version}
         if host not in (HOST, "localhost") or self.path not in answers:
@@ -86,4 +86,4 @@ class _Handler(BaseHTTPRequestHandler):
         return "text/plain", str(self.server.report.version()).encode()
 
     def log_message(self, format: str, *args: object) -> None:
-        """A line for each look of the page would hide what else is printed."""
+        """Log nothing: a line for each request of the page would hide other output."""

@@ -1,7 +1,7 @@
-"""The page: one HTML file that needs nothing from elsewhere.
+"""The page: one HTML file that needs no other files.
 
 Its charts have some hundreds of points, whatever the number of lines, with the extremes of each.
-People can sort its tables, and a screen reader can read them.
+Users can sort its tables, and screen readers can read them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Html(str):
 
 
 class Cell(NamedTuple):
-    """order: what the table is sorted by; a column of numbers is aligned to the right"""
+    """A cell of numbers, aligned to the right. order: the sort key"""
 
     shown: str
     order: float
@@ -53,12 +53,12 @@ Value = Union[str, Cell]
 
 
 def text(value: str) -> str:
-    """As HTML."""
+    """Return the text as HTML."""
     return value if isinstance(value, Html) else escape(value)
 
 
 def table(name: str, caption: str, columns: Sequence[str], rows: Iterable[Sequence[Value]]) -> Html:
-    """The first cell of each row is its header."""
+    """Return a table; the first cell of each row is its header."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = "".join(f"<tr>{_row(row)}</tr>\n" for row in rows)
     return Html(
@@ -87,16 +87,16 @@ Series = dict[str, list[Optional[float]]]
 
 
 def points(columns: dict[str, Values]) -> Series:
-    """By name, a value for each point, None where it is not known.
+    """Return the values of each point by name, None if unknown.
 
-    first, last: numbers of batches, else of lines; time_ms, until_ms: when their lines were written
+    first, last: numbers of batches, else of lines; time_ms, until_ms: time of their lines
     seconds, slowest_s: mean and most of a batch, with committing
-    records_per_s and bytes_per_s (compressed): from planning to committing; with ``least_``
-    and ``most_``, of one batch
-    part_0 … : seconds of ``parts.NAMES``, of a mean batch
-    p50_ms: median of the batches'; p99_ms and max_ms: the largest of them
+    records_per_s and bytes_per_s (compressed): from planning to committing; with ``least_`` and
+    ``most_``, of one batch
+    part_0 … : seconds of ``figures.NAMES``, of a mean batch
+    p50_ms: median over the batches; p99_ms and max_ms: the largest over the batches
     rate: size of batches after compression, as a share of the size before
-    retries, throttle_ms, aborted, attempts, errors, dead (letters): added up
+    retries, throttle_ms, aborted, attempts, errors, dead (letters): sums
     """
     lines = len(columns["time_ms"])
     if not lines:
@@ -178,7 +178,7 @@ def _rates(columns: dict[str, Values], at: _At) -> dict[str, Values]:
 
 
 def _parts(columns: dict[str, Values], at: _At) -> dict[str, Values]:
-    """Tasks run beside each other: their times' shares, of the seconds that all of them took."""
+    """Return the parts' seconds: tasks run in parallel, so their shares divide the elapsed time."""
     times = [np.nan_to_num(columns[part.field]) for part in PARTS]
     known = np.sum(times, axis=0)
     whole = np.fmax(known, np.nan_to_num(columns["task_ms"]))
@@ -198,21 +198,21 @@ def _latencies(columns: dict[str, Values], at: _At) -> dict[str, Values]:
 
 
 def _ratio(values: Values, by: Values) -> Values:
-    """Not a number where that is 0 or unknown."""
+    """Divide; NaN if the divisor is 0 or unknown."""
     found = np.full(len(values), np.nan)
     np.divide(values, by, out=found, where=np.nan_to_num(by) > 0)
     return found
 
 
 def _short(value: float) -> float | None:
-    """Four digits, or all of a whole number: a page holds thousands."""
+    """Return four digits, or a whole number in full, because a page has thousands of values."""
     if isnan(value):
         return None
     return int(value) if value == int(value) else float(f"{value:.4g}")
 
 
 def steps(values: list[Any], most: int, joined: Callable[[Any, Any], Any]) -> Iterator[Any]:
-    """``values`` in at most ``most`` groups of neighbours, each joined."""
+    """Yield ``values`` in at most ``most`` groups of neighbours, each joined."""
     size = -(-len(values) // most)
     for start in range(0, len(values), size or 1):
         group = values[start : start + size]
@@ -222,7 +222,7 @@ def steps(values: list[Any], most: int, joined: Callable[[Any, Any], Any]) -> It
         yield found
 
 
-# --- sections: what is said in words and in tables -----------------------------------------------
+# --- sections: words and tables ------------------------------------------------------------------
 
 Line = Mapping[str, Any]
 
@@ -232,7 +232,7 @@ _NOTHING = "Nothing stands out: no trouble, and no part that takes far more than
 
 
 def advice_section(found: Sequence[Finding], lines: int) -> Html:
-    """What to change, most important first."""
+    """Return what to change, most important first."""
     of_what = "the batch" if lines == 1 else f"all {count(lines)} batches together"
     intro = f"<p>Of {of_what}; each of the slowest and latest ones has its own words below.</p>"
     items = "".join(_finding(finding) for finding in found)
@@ -240,7 +240,7 @@ def advice_section(found: Sequence[Finding], lines: int) -> Html:
 
 
 def outliers_section(collected: Collected, median_ms: float) -> Html:
-    """The batches that took far longer than the one in the middle, each with its cause."""
+    """Return the batches that took far longer than the median batch, each with its cause."""
     least_ms = max(_TIMES_THE_MEDIAN * median_ms, _LEAST_OUTLIER_MS)
     found = [(ms, line) for ms, line in collected.slowest() if ms >= least_ms][:_MOST_OUTLIERS]
     items = "".join(_outlier(ms, line, median_ms) for ms, line in found)
@@ -272,13 +272,13 @@ def _finding(finding: Finding) -> str:
 
 
 def _code(advice: str) -> str:
-    """What is between backticks, as code."""
+    """Return the advice with the text between backticks as code."""
     parts = escape(advice).split("`")
     return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
 
 
 def summary_section(collected: Collected, total: Line, span: tuple[float, float]) -> Html:
-    """What all of it comes to."""
+    """Return the figures of all lines together."""
     metrics = total.get("metrics") or {}
     sent, before = metrics.get("compressed_bytes") or 0.0, metrics.get("uncompressed_bytes") or 0.0
     seconds = took_ms(total) / 1000
@@ -301,13 +301,13 @@ def summary_section(collected: Collected, total: Line, span: tuple[float, float]
 
 
 def _dead_letters(total: Line) -> list[tuple[str, str]]:
-    """Only where they are asked for."""
+    """Return the number of dead letters if the lines have it."""
     counts = total.get("dead_letters")
     return [] if counts is None else [("dead letters", count(sum(counts.values())))]
 
 
 def batches_table(name: str, caption: str, lines: Iterable[Line]) -> Html:
-    """A row for each, with why it took as long as it did."""
+    """Return a row for each batch, with the reasons for its time."""
     columns = ("batch", "took", "why, and what to do", "most of it", "written, UTC")
     more = ("records", "records/s", "sent", "p99")
     return table(name, caption, (*columns, *more), map(_batch_row, lines))
@@ -345,7 +345,7 @@ def _why(found: Sequence[Finding]) -> Html:
 
 
 def brokers_table(total: Line) -> Html:
-    """Each one that was written to."""
+    """Return the brokers that were written to."""
     rows: list[list[Value]] = [
         [
             Cell(broker.name.removeprefix("broker "), broker.id),
@@ -364,7 +364,7 @@ def brokers_table(total: Line) -> Html:
 
 
 def tasks_table(total: Line) -> Html:
-    """The slowest tasks of the slowest batches, with what they have spent their time with."""
+    """Return the slowest tasks of the slowest batches, with the parts of their time."""
     rows: list[list[Value]] = []
     for task in total.get("slowest_tasks") or ():
         ms = [float(task.get(name) or 0) for name in ("task_ms", *_TASK_TIMES)]
@@ -396,7 +396,7 @@ def _time(ms: float) -> Cell:
 
 
 def heat_map(collected: Collected) -> Html:
-    """Records of each partition over time, against the mean of partitions."""
+    """Return the records of each partition over time, relative to the mean of partitions."""
     columns: list[Step] = list(steps(collected.steps, _MOST_COLUMNS_OF_THE_MAP, Step.joined))
     totals: dict[tuple[str, str], float] = {}
     for step in columns:
@@ -441,13 +441,13 @@ def _map_row(where: tuple[str, str], columns: Sequence[Step], share: float, numb
 
 
 def settings_section(collected: Collected, line: Line) -> Html:
-    """What the last line tells of how it was written, and what has changed before."""
+    """Return the settings of the last line, and earlier changes."""
     changed = collected.changes.found
     return Html(settings_table(line) + (changes_table(changed) if changed else ""))
 
 
 def settings_table(line: Line) -> Html:
-    """Options in force, and sizes that have to do with them."""
+    """Return the options in force, and related sizes."""
     metrics = line.get("metrics") or {}
     tasks = float(line.get("tasks") or 0)
     with_rows = float((line.get("tasks_summary") or {}).get("with_rows") or tasks)
@@ -467,7 +467,7 @@ _NOTES = {"kafka.buffer.memory": "bytes, of each task", "kafka.batch.size": "byt
 
 
 def _settings(line: Line) -> Iterable[tuple[str, str]]:
-    """Lines of older versions do not tell them."""
+    """Return the settings of a line; lines of older versions have none."""
     told = line.get("settings") or {"delivery.guarantee": _guarantee(line)}
     return told.items()
 
@@ -477,7 +477,7 @@ def _guarantee(line: Line) -> str:
 
 
 def changes_table(changes: Iterable[Change]) -> Html:
-    """The latest first."""
+    """Return the changes, the latest first."""
     rows: list[list[Value]] = [
         [
             _batch_cell(change.batch_id),
@@ -512,13 +512,13 @@ _CHARTS = (
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
 )
-"""The browser itself refuses addresses outside."""
+"""The policy makes the browser reject addresses outside the page."""
 
 
 def render(collected: Collected, version: int | None = None) -> str:
-    """The page of what was read so far.
+    """Return the page of the lines read so far.
 
-    version: of a page that goes on updating, grows with what was read; None: it stays as it is
+    version: grows with the lines, for a page that updates itself; None for a fixed page
     """
     columns = collected.columns()
     title = _title(collected)
@@ -625,7 +625,7 @@ def _asset(name: str) -> str:
 
 
 def _plotting() -> str:
-    """Without the address in its first line: the licence has its author's name."""
+    """Return the library without its first line: its address is in the licence, with the author."""
     return _asset("uPlot.iife.min.js").split("\n", 1)[1]
 
 

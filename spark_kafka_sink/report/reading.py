@@ -1,8 +1,8 @@
-"""Lines of metrics as columns: files, rotated ones and folders, in pieces of some megabytes.
+"""Read lines of metrics as columns, from files, rotated files and folders, some megabytes a time.
 
-pyarrow parses what all lines have in common, in 25 microseconds of CPU per line of 7 KB. Topics,
-partitions and brokers are names of objects in a line, which it would make fields of structs: with
-a thousand of them that takes seconds.
+pyarrow parses the fields that all lines have, in 25 microseconds of CPU per line of 7 KB. Topics,
+partitions and brokers are names of objects in a line, which pyarrow would turn into fields of
+structs. A thousand such fields would take seconds.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PIECE_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 16 * 1024 * 1024
 _LONGEST_LINE = 256 * 1024 * 1024
 _MOST_NESTED = 1000
-"""Opening brackets in what pyarrow parses of a line; the sink's have a hundred or so."""
+"""Most opening brackets in the text for pyarrow; a line of the sink has a hundred or so."""
 
 _PLAIN = {"integer": pa.float64(), "number": pa.float64(), "string": pa.string()}
-"""Integers too: all of a line's are below 2^53, and columns are for sums and plots."""
+"""Integers become floats too: a line's are below 2^53, and columns are for sums and plots."""
 
 
 def _struct(fields: Any) -> pa.StructType:
@@ -47,14 +47,16 @@ _SCHEMA = pa.schema(
 
 _BEGINNING = b'{"sink"'
 _FROM_HERE_BY_NAMES = b', "partitions": {'
-"""What follows in a line is not parsed by pyarrow: no column is there, and most of the bytes are. A
-string cannot hold this: its quotes would have backslashes."""
+"""pyarrow does not parse the rest of a line from here: no column, but most bytes are in it.
+
+A string cannot contain this text, because its quotes would have backslashes.
+"""
 _HISTOGRAM = b', "histogram": {'
-"""What ``request_latency`` ends with, the last field before those by name."""
+"""Beginning of the end of ``request_latency``, the last field before those by name."""
 
 
 class Piece(NamedTuple):
-    """Some lines. texts: of each row of ``rows``; left_out: how many texts are no lines of it"""
+    """Some lines. texts: one per row of ``rows``; left_out: number of texts that are no lines."""
 
     texts: list[bytes]
     rows: pa.StructArray
@@ -62,9 +64,9 @@ class Piece(NamedTuple):
 
 
 def files_of(path: str) -> list[str]:
-    """The files that ``path`` stands for, oldest first: itself and its rotated ones, or a folder's.
+    """Return the files of ``path``, oldest first: itself and its rotated files, or a folder's.
 
-    Raises ConfigError when there is none.
+    Raises ConfigError if none exists.
     """
     if os.path.isdir(path):
         names = sorted(name for name in os.listdir(path) if name.endswith((".json", ".jsonl")))
@@ -89,7 +91,7 @@ def _rotated(path: str) -> list[str]:
 
 
 def read_pieces(files: Iterable[str | OpenedFile]) -> Iterator[list[bytes]]:
-    """The files' lines, some megabytes at a time; small files together."""
+    """Yield the files' lines, some megabytes at a time; small files are joined."""
     waiting: list[bytes] = []
     size = 0
     for one in files:
@@ -106,7 +108,7 @@ def read_pieces(files: Iterable[str | OpenedFile]) -> Iterator[list[bytes]]:
 
 
 def parse(texts: list[bytes], query: str | None) -> Piece:
-    """The lines among these texts, of one query alone if its name or id is given."""
+    """Return the lines among these texts; of one query only, if its name or id is given."""
     texts = [text for text in texts if not text.isspace()]
     rows, left_out = None if any(map(_may_harm, texts)) else _rows(texts), 0
     if rows is None:
@@ -134,8 +136,10 @@ def parse(texts: list[bytes], query: str | None) -> Piece:
 
 
 def _beginning(text: bytes) -> bytes:
-    """A line as far as it has columns. What a full disk has cut off, with the next line after it
-    perhaps, is no line: it stays as it is.
+    """Return the part of a line that has columns.
+
+    A text that a full disk has cut off, perhaps with the next line behind it, is returned
+    unchanged.
     """
     end = text.find(_FROM_HERE_BY_NAMES)
     is_one = end > 0 and text.endswith((b"}", b"}\n")) and text.rfind(_BEGINNING) == 0
@@ -146,7 +150,7 @@ def _beginning(text: bytes) -> bytes:
 
 
 def _rows(texts: list[bytes]) -> pa.StructArray | None:
-    """None if a text is not an object of JSON, or has other types."""
+    """Return the rows; None if a text is not a JSON object, or has other types."""
     if not texts:
         return None
     parsed = list(map(_beginning, texts))
@@ -155,7 +159,7 @@ def _rows(texts: list[bytes]) -> pa.StructArray | None:
     try:
         table = arrow_json.read_json(
             pa.BufferReader(b"\n".join(parsed)),
-            # More threads take twice the CPU, and are no sooner done with so little.
+            # more threads would take twice the CPU, and save no time with so little
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=block_bytes),
             parse_options=arrow_json.ParseOptions(
                 explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"
@@ -169,8 +173,10 @@ def _rows(texts: list[bytes]) -> pa.StructArray | None:
 
 
 def _may_harm(text: bytes) -> bool:
-    """Whether pyarrow must not see ``text`` unread: it parses what is nested without a limit, takes
-    a block of more than 2 GiB for an error of the caller, and strings of any bytes.
+    """Return True if pyarrow must not parse ``text`` before a check.
+
+    pyarrow limits no nesting, treats a block of more than 2 GiB as an error of the caller, and
+    accepts strings of any bytes.
     """
     if len(text) > _LONGEST_LINE:
         return True
@@ -184,7 +190,7 @@ def _may_harm(text: bytes) -> bool:
 
 
 def _in_range(rows: pa.StructArray) -> pa.BooleanArray:
-    """Whether all numbers of a row are finite, and its time is one that can be shown."""
+    """Return True for rows whose numbers are finite, and whose time can be shown."""
     fields = pa.RecordBatch.from_struct_array(rows)
     time_ms = column(rows, "time_ms")
     found = pc.and_(pc.greater_equal(time_ms, 0), pc.less_equal(time_ms, LATEST_MS))
@@ -198,24 +204,24 @@ def _in_range(rows: pa.StructArray) -> pa.BooleanArray:
 
 
 def only(piece: Piece, numbers: list[int]) -> Piece:
-    """Return the lines of ``piece`` with these numbers; the others are left out."""
+    """Return the lines of ``piece`` with these numbers; the others count as left out."""
     texts = [piece.texts[number] for number in numbers]
     left_out = piece.left_out + len(piece.texts) - len(texts)
     return Piece(texts, piece.rows.take(pa.array(numbers, pa.int64())), left_out)
 
 
 def _is_line(text: bytes) -> bool:
-    """A line that another program has written, or that is cut off, must not stop the others."""
+    """Return True for a line; a foreign or cut-off text must not stop the reading of others."""
     return len(text) <= _LONGEST_LINE and read_line(text) is not None and _fits(text)
 
 
 def _fits(text: bytes) -> bool:
-    """With the types that the schema has."""
+    """Return True if the text has the types of the schema."""
     return _rows([text]) is not None
 
 
 def column(rows: pa.StructArray, *names: str) -> pa.Array:
-    """A field, or a field of a field; nulls if it is not there."""
+    """Return a field, or a field of a field; nulls if it does not exist."""
     found = rows
     for name in names:
         if not pa.types.is_struct(found.type) or found.type.get_field_index(name) < 0:
@@ -228,7 +234,7 @@ _STRINGS = {field.name for field in LINE if field.type == "string"}
 
 
 def numbers(rows: pa.StructArray, *names: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A column of numbers; not a number where there is none."""
+    """Return a column of numbers; NaN if a row has none."""
     found = column(rows, *names).cast(pa.float64())
     values: np.ndarray[Any, np.dtype[np.float64]] = found.to_numpy(zero_copy_only=False)
     return values

@@ -1,4 +1,4 @@
-"""The latest batches in a terminal, drawn by rich, and drawn again when there are more."""
+"""The latest batches in a terminal, drawn by rich, and redrawn when more lines come."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from spark_kafka_sink.report.figures import (
 try:
     import termios
     import tty
-except ImportError:  # not on Windows: there is Ctrl-C
+except ImportError:  # Windows has no termios: use Ctrl-C
     termios = tty = None  # type: ignore[assignment]
 
 
-# --- single keys, while something else is shown --------------------------------------------------
+# --- single keys, while the screen is shown ------------------------------------------------------
 
 
 class Keyboard:
-    """Reads keys without Enter, and without showing them. A context manager.
+    """Reads keys without Enter and without echo. A context manager.
 
-    At its end the terminal is as it was. Without a terminal there are no keys.
+    At the end it restores the terminal. Without a terminal it reads no keys.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Keyboard:
     def __enter__(self) -> Keyboard:
         if self._file is not None:
             self._before = termios.tcgetattr(self._file)
-            # Ctrl-C stays what it is.
+            # Ctrl-C keeps its effect.
             tty.setcbreak(self._file)
         return self
 
@@ -71,7 +71,7 @@ class Keyboard:
             termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
     def pressed(self, seconds: float) -> str:
-        """The keys that are pressed within a time; "" at its end."""
+        """Return the keys that are pressed within a time; "" at its end."""
         if self._file is None:
             Event().wait(seconds)
             return ""
@@ -79,7 +79,7 @@ class Keyboard:
         if not is_there:
             return ""
         data = os.read(self._file, 1024)
-        if not data:  # the terminal is gone
+        if not data:  # the terminal has closed
             self._file = None
         return data.decode(errors="replace")
 
@@ -89,15 +89,15 @@ class Keyboard:
 _SHOWN = 12
 _LEAST_SHOWN = 3
 _LINES_OF_THE_REST = 22
-"""What is shown beside the batches, about: of a low screen they have what remains."""
+"""Approximate lines besides the batches; on a low screen the batches have the remaining lines."""
 _BAR = 40
 _SECONDS = 1.0
 _WIDE, _NARROW = 110, 70
-"""Columns of a screen from which all figures of a batch are shown, and below which the least."""
+"""A screen of _WIDE columns shows all figures of a batch, one below _NARROW the fewest."""
 
 
 class Screen:
-    """What a file holds by now, as a screen. The file may come later, and be rotated."""
+    """The screen of a growing file. The file may not exist yet, and may be rotated."""
 
     def __init__(self, path: str, query: str | None) -> None:
         self._path = path
@@ -106,14 +106,14 @@ class Screen:
 
     @property
     def has_lines(self) -> bool:
-        """Whether a line was drawn that is wanted."""
+        """True if a wanted line was drawn."""
         return self._collected.lines > 0
 
     def drawn(self, width: int = 160, height: int = 0, hint: str = "") -> Group:
-        """The screen of now.
+        """Return the current screen.
 
-        width, height: columns and lines that there are; 0 lines are as many as it takes
-        hint: how it ends
+        width, height: columns and lines of the screen; 0 lines mean no limit
+        hint: how to end
         """
         data = self._lines.read_texts()
         if data:
@@ -142,10 +142,10 @@ class Screen:
 def follow(path: str, query: str | None, once: bool) -> None:
     """Show the screen until q or Ctrl-C is pressed; once: print it and return.
 
-    Raises ConfigError when there is nothing to print once.
+    Raises ConfigError if ``once`` finds no line.
     """
     screen = Screen(path, query)
-    # Names of queries and topics are no markup.
+    # Do not interpret names of queries and topics as markup.
     console = Console(highlight=False, markup=False, emoji=False)
     if once:
         shown = screen.drawn(console.width)
@@ -164,7 +164,7 @@ def follow(path: str, query: str | None, once: bool) -> None:
 
 
 def _printable(found: Any) -> Any:
-    """Return a line of metrics whose texts cannot repaint the screen, whoever has named a query."""
+    """Return a line whose texts cannot repaint the screen, because a query may have any name."""
     if isinstance(found, str):
         return printable(found)
     if isinstance(found, dict):
@@ -187,7 +187,7 @@ def _batches(lines: list[dict[str, Any]], width: int) -> Table:
         shown.insert(1, _Column("query", lambda line: _shortened(_query(line), most), 0, True))
     for column in shown:
         table.add_column(column.name, justify="left" if column.is_text else "right", no_wrap=True)
-    # Else the last column would take from the others what it lacks.
+    # Without this, the last column would take its width from the others.
     table.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
     table.expand = True
     for line in lines:
@@ -198,7 +198,7 @@ def _batches(lines: list[dict[str, Any]], width: int) -> Table:
 
 
 class _Column(NamedTuple):
-    """Of the batches' table. least_width: of the screen"""
+    """A column of the batches' table. least_width: of the screen"""
 
     name: str
     of: Callable[[dict[str, Any]], str]
@@ -207,12 +207,12 @@ class _Column(NamedTuple):
 
 
 _MOST_OF_QUERY, _LEAST_OF_QUERY = 20, 8
-"""Letters of a query's name."""
+"""Most letters of a query's name, on a wide and on a narrow screen."""
 _LETTERS_OF_ID = 8
 
 
 def _query(line: dict[str, Any]) -> str:
-    """Its name, else what its id begins with; of a job nothing."""
+    """Return the query's name, else the beginning of its id; "" for a job."""
     return str(line.get("query_name") or str(line.get("query_id") or "")[:_LETTERS_OF_ID])
 
 
