@@ -1,1 +1,1 @@
-"""What ``pykafka-sink check`` and ``quota`` find out about a cluster before a job runs."""
+"""Checks of a cluster before a job runs, for ``pykafka-sink check`` and ``quota``."""

@@ -1,4 +1,4 @@
-"""All checks, in the order in which a job would meet what they find."""
+"""All checks, in the order in which a job would meet the problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_kafka_sink.security.security import Security
 
 
 def _metrics_outputs(outputs: MetricsOutputs) -> Iterator[Finding]:
-    """Nothing where metrics only go to the log. What is sent away is not tried."""
+    """Check the outputs besides the log, if any. Sends nothing to them."""
     places = {
         "metrics.path": outputs.path,
         "metrics.prometheus.push.url": outputs.push_url,
@@ -41,10 +41,10 @@ def _metrics_outputs(outputs: MetricsOutputs) -> Iterator[Finding]:
 
 
 def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Finding]:
-    """Findings as they come. ``writes``: one test record, too.
+    """Yield findings as they come. ``writes``: also write one test record.
 
-    Each wait is ``preflight.timeout.ms`` long at most. What makes all that follows impossible ends
-    it.
+    Each wait takes at most ``preflight.timeout.ms``. A failure that makes all later checks
+    impossible ends them.
     """
     config, timeout_ms = options.producer, options.preflight_timeout_ms
     yield passed("options", _told(options))
@@ -70,7 +70,7 @@ def all_checks(options: SinkOptions, writes: bool, time: Clock) -> Iterator[Find
 
 
 def _reach(admin: AdminClient, options: SinkOptions) -> Generator[Finding, None, bool]:
-    """Returns whether any address of the options leads to a cluster."""
+    """Yield findings; return True if any address of the options leads to a cluster."""
     timeout_ms = options.preflight_timeout_ms
     found = list(cluster.bootstrap_addresses(admin, options.producer.security, timeout_ms))
     yield from found
@@ -115,11 +115,11 @@ def _quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> Iter
 
 
 _GUARANTEES = {NONE: "delivery.guarantee=none"}
-"""How those are told whose names alone say nothing."""
+"""Texts for guarantees whose name alone is unclear."""
 
 
 def _told(options: SinkOptions) -> str:
-    """What the options come to, in the words of their names."""
+    """Return the effective options by name."""
     config = options.producer
     guarantee = _GUARANTEES.get(options.delivery_guarantee, options.delivery_guarantee)
     acks = {ACKS_ALL: "all"}.get(config.acks, str(config.acks))

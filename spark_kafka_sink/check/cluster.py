@@ -1,4 +1,4 @@
-"""Checks of the cluster: addresses, clock, permissions, exactly-once, quotas. Nothing is written.
+"""Checks of the cluster: addresses, clock, permissions, exactly-once, quotas. They write nothing.
 
 Source: ``ClientQuotaManager`` for quotas.
 """
@@ -48,7 +48,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from spark_kafka_sink.transactions.log_topic import check_brokers, is_log_topic_there
 
-# --- addresses: those of the options, and those that brokers advertise ---------------------------
+# --- addresses: of the options, and of the brokers' advertised listeners -------------------------
 
 _BOOTSTRAP = "check kafka.bootstrap.servers, kafka.security.protocol, firewalls"
 _ADVERTISED = (
@@ -60,9 +60,9 @@ _ADVERTISED = (
 def bootstrap_addresses(
     admin: AdminClient, security: SecurityConfig, timeout_ms: int
 ) -> Iterator[Finding]:
-    """A finding for each address of ``kafka.bootstrap.servers``: one that answers is enough.
+    """Yield a finding for each address of ``kafka.bootstrap.servers``; one that answers is enough.
 
-    A refusal ends it: with the same credentials, no other address will do better.
+    A rejected login ends the check, because no other address accepts the same credentials.
     """
     how = _how(security)
     try:
@@ -82,7 +82,7 @@ def bootstrap_addresses(
 
 
 def broker_addresses(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
-    """A finding for each broker of the cluster, at the address that it advertises."""
+    """Yield a finding for each broker of the cluster, at its advertised address."""
     try:
         nodes = admin.nodes(admin.deadline_in(timeout_ms))
     except (BootstrapError, BrokerError) as error:
@@ -99,7 +99,7 @@ def broker_addresses(admin: AdminClient, timeout_ms: int) -> Iterator[Finding]:
 def _tried(
     admin: AdminClient, nodes: Sequence[Node], timeout_ms: int
 ) -> Iterator[tuple[Node, str | None]]:
-    """Each node, and why it cannot be reached. They are connected to at the same time."""
+    """Yield each node, and why it cannot be reached. All connections start at the same time."""
     deadline_ms = admin.deadline_in(timeout_ms)
     admin.await_all(nodes, deadline_ms)
     for node in nodes:
@@ -118,14 +118,14 @@ def _how(security: SecurityConfig) -> str:
     return f"{security.protocol} with {security.sasl.mechanism}"
 
 
-# --- clock: timestamps and tokens go by it -------------------------------------------------------
+# --- clock: timestamps and tokens depend on it ---------------------------------------------------
 
 _CLOCK = "clock"
 _TOLERABLE_MS = 5_000
 
 
 def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Iterator[Finding]:
-    """Compares with the leader of the controllers, which tells its time when it is asked."""
+    """Compare this machine's clock with that of the controllers' leader, which reports its time."""
     node = admin.any_node(admin.deadline_in(timeout_ms))
     versions = admin.api_versions(node)
     if versions is None or not versions.supports(DescribeQuorumRequest):
@@ -145,7 +145,7 @@ def clock_difference(admin: AdminClient, clock: Clock, timeout_ms: int) -> Itera
 
 
 def judged_clock(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) -> Finding:
-    """before_ms, after_ms: this machine's time when it asked, and when it had the answer."""
+    """Return the finding. before_ms, after_ms: this machine's time at request and answer."""
     if answer.error_code:
         error = error_for_code(answer.error_code)
         return unknown(_CLOCK, f"not compared: {error}", "it needs DESCRIBE on the cluster")
@@ -153,14 +153,14 @@ def judged_clock(answer: DescribeQuorumResponse, before_ms: int, after_ms: int) 
         for voter in partition.current_voters:
             theirs_ms = voter.last_caught_up_timestamp
             if voter.replica_id == partition.leader_id and theirs_ms > 0:
-                # Their time was taken between the two of ours.
+                # The controller read its clock between our two readings.
                 ahead_ms = max(before_ms - theirs_ms, 0) or min(after_ms - theirs_ms, 0)
                 return _told_difference(ahead_ms)
     return unknown(_CLOCK, "not compared: the controllers do not tell their time")
 
 
 def _told_difference(ahead_ms: int) -> Finding:
-    """ahead_ms: by how much this machine's clock is ahead of the controller's; negative: behind."""
+    """Return the finding. ahead_ms: this machine's clock minus the controller's."""
     if abs(ahead_ms) <= _TOLERABLE_MS:
         return passed(_CLOCK, f"within {_TOLERABLE_MS // 1000} s of the controller's")
     where = "ahead of" if ahead_ms > 0 else "behind"
@@ -171,9 +171,9 @@ def _told_difference(ahead_ms: int) -> Finding:
     )
 
 
-# --- permissions, by the brokers' own word -------------------------------------------------------
+# --- permissions, as the brokers report them -----------------------------------------------------
 
-# Source: ``AclOperation``; an operation is the bit of that number.
+# Source: ``AclOperation``; each operation has the bit of its number.
 _OPERATIONS = {"READ": 3, "WRITE": 4}
 _FIRST_VERSION_WITH_RIGHTS = 8  # of Metadata
 _NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH = 0, 0
@@ -182,7 +182,7 @@ _NOBODYS_PRODUCER_ID, _NOBODYS_EPOCH = 0, 0
 def permissions_on_topic(
     admin: AdminClient, name: str, needed: tuple[str, ...], timeout_ms: int
 ) -> Iterator[Finding]:
-    """``needed``: operations on the topic. Brokers tell them since Kafka 2.3 (KIP-430)."""
+    """Check ``needed`` operations on the topic, which brokers report since Kafka 2.3 (KIP-430)."""
     request = MetadataRequest(
         [MetadataRequestTopic(name=name)], False, include_topic_authorized_operations=True
     )
@@ -197,7 +197,7 @@ def permissions_on_topic(
     (described,) = answer.topics
     granted = described.topic_authorized_operations
     if described.error_code or granted == NO_AUTHORIZED_OPERATIONS:
-        return  # what is wrong with the topic is told elsewhere
+        return  # another check reports the topic's problem
     missing = [operation for operation in needed if not granted >> _OPERATIONS[operation] & 1]
     if missing:
         yield failed(
@@ -212,9 +212,10 @@ def permissions_on_topic(
 def permissions_on_transactional_ids(
     admin: AdminClient, config: ExactlyOnceConfig, timeout_ms: int
 ) -> Iterator[Finding]:
-    """Whether transactional ids of the prefix may be used.
+    """Check that transactional ids of the prefix may be used.
 
-    Asks to abort a transaction that nobody has: brokers look at the right first, then at the id.
+    Requests the abort of a transaction that no producer has: brokers check the permission before
+    the id.
     """
     subject = f"rights on transactional ids {config.prefix}."
     request = EndTxnRequest(
@@ -238,7 +239,7 @@ def permissions_on_transactional_ids(
         yield passed(subject, "WRITE")
 
 
-# --- exactly-once: what it needs of a cluster ----------------------------------------------------
+# --- exactly-once: requirements for the cluster --------------------------------------------------
 
 _EXACTLY_ONCE = "exactly-once"
 
@@ -246,7 +247,7 @@ _EXACTLY_ONCE = "exactly-once"
 def exactly_once(
     admin: AdminClient, config: ExactlyOnceConfig, timeout_ms: int
 ) -> Iterator[Finding]:
-    """Versions and limits of the brokers, the decision log, rights."""
+    """Check versions and limits of the brokers, the decision log, and permissions."""
     try:
         check_brokers(admin, config, admin.deadline_in(timeout_ms))
     except KafkaSinkError as error:
@@ -282,7 +283,7 @@ def _decision_log(
         yield passed(subject, "not there yet: the first start creates it, with the right CREATE")
 
 
-# --- quotas: what the brokers grant to this client -----------------------------------------------
+# --- quotas of this client -----------------------------------------------------------------------
 
 USER, CLIENT_ID = "user", "client-id"
 # Source: ``KafkaPrincipal.ANONYMOUS``.
@@ -292,11 +293,11 @@ WRITERS_QUOTAS = {
     "request_percentage": "% of the time of each broker's request and network threads",
     "controller_mutation_rate": "partitions created or deleted per second",
 }
-"""Those that a producer feels. All clients with the same user and client.id share them."""
+"""Quotas that limit a producer. All clients with the same user and client.id share them."""
 
 
 class Quota(NamedTuple):
-    """entity: whose it is, as brokers name it: the user's, the client's, or a default's.
+    """A quota. entity: the user, client or default that has it, as brokers name it
 
     values: by the names of WRITERS_QUOTAS
     """
@@ -306,7 +307,7 @@ class Quota(NamedTuple):
 
 
 class NotToldError(Exception):
-    """The brokers refuse to tell quotas."""
+    """The brokers do not report quotas to this principal."""
 
     def __init__(self, error: KafkaErrorCode) -> None:
         super().__init__(str(error))
@@ -314,11 +315,11 @@ class NotToldError(Exception):
 
 
 def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) -> list[Quota]:
-    """What may apply to this client; the brokers take the first that has a value.
+    """Return the quotas that may apply to this client; brokers use the first that has a value.
 
-    Where the options do not tell the user's name, those of all users are there. Raises
-    NotToldError without DESCRIBE_CONFIGS on the cluster, UnsupportedVersionError for brokers before
-    Kafka 2.6.
+    If the options do not give the user's name, the quotas of all users are included. Raises
+    NotToldError without DESCRIBE_CONFIGS on the cluster, and UnsupportedVersionError for brokers
+    before Kafka 2.6.
     """
     found: list[QuotaEntry] = []
     for components in _questions(_user(config.security), config.client_id):
@@ -332,20 +333,20 @@ def granted_quotas(admin: AdminClient, config: ProducerConfig, timeout_ms: int) 
 
 
 def _user(security: SecurityConfig) -> str | None:
-    """As brokers name the principal; None where only they know."""
+    """Return the brokers' name of the principal; None if only they know it."""
     if security.protocol == PLAINTEXT:
         return _ANONYMOUS
     return None if security.sasl is None else security.sasl.username
 
 
 def _questions(user: str | None, client_id: str) -> Iterator[Sequence[QuotaComponent]]:
-    """In the brokers' order: user and client, user, client; each its own before the default."""
+    """Yield queries in the brokers' order: user and client, user, client; defaults after names."""
     clients = (
         QuotaComponent(CLIENT_ID, MATCH_EXACT, client_id),
         QuotaComponent(CLIENT_ID, MATCH_DEFAULT),
     )
     users = (
-        # It has the default as well.
+        # This also matches the default.
         (QuotaComponent(USER, MATCH_SPECIFIED),)
         if user is None
         else (QuotaComponent(USER, MATCH_EXACT, user), QuotaComponent(USER, MATCH_DEFAULT))

@@ -1,4 +1,4 @@
-"""What one check has found."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Outcome(Enum):
-    """Only FAILED makes a check fail. UNKNOWN: the brokers do not tell this principal."""
+    """A check fails only with FAILED. UNKNOWN: the brokers do not answer this principal."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -16,7 +16,7 @@ class Outcome(Enum):
 
 
 class Finding(NamedTuple):
-    """subject: what was looked at; text: what was found; cure: what to do about it, if anything."""
+    """subject: what was checked; text: what was found; cure: what to do, if anything."""
 
     outcome: Outcome
     subject: str
@@ -25,20 +25,20 @@ class Finding(NamedTuple):
 
 
 def passed(subject: str, text: str) -> Finding:
-    """As it should be."""
+    """Return a finding of a check that passed."""
     return Finding(Outcome.PASSED, subject, text)
 
 
 def failed(subject: str, text: str, cure: str = "") -> Finding:
-    """A job would fail, or wait for what does not come."""
+    """Return a finding with which a job would fail, or wait in vain."""
     return Finding(Outcome.FAILED, subject, text, cure)
 
 
 def warned(subject: str, text: str, cure: str = "") -> Finding:
-    """A job runs, perhaps not as it was meant."""
+    """Return a finding with which a job runs, perhaps not as intended."""
     return Finding(Outcome.WARNED, subject, text, cure)
 
 
 def unknown(subject: str, text: str, cure: str = "") -> Finding:
-    """Not found out."""
+    """Return a finding of a check without a result."""
     return Finding(Outcome.UNKNOWN, subject, text, cure)

@@ -1,6 +1,6 @@
-"""Checks of what rows become, without columns: schemas, messages, patterns of times, the registry.
+"""Checks of the rows' formats: schemas, messages, patterns of times, and the registry.
 
-Columns are not known here, so a given schema is compared with the one in the registry.
+The columns of the rows are unknown here, so a given schema is compared with the registry's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_kafka_sink.registry.schemas import version_of
 
 
 def formats(options: SinkOptions) -> Iterator[Finding]:
-    """Only what is wrong. Files are read here, as the driver does."""
+    """Yield only failures. Reads the files here, as the driver does."""
     if options.formats is None:
         return
     looks = {AVRO: _avro, JSON: _json, PROTOBUF: _protobuf}
@@ -43,7 +43,7 @@ def _given(schema: GivenSchema | None, option: str) -> None:
 
 
 def _json(part: PartOptions) -> None:
-    # Not above: numpy, which options of JSON alone need here.
+    # Import here, because numpy is needed only for options of JSON.
     from spark_kafka_sink.formats.plan import JsonOptions
     from spark_kafka_sink.formats.times import patterns_of
 
@@ -73,7 +73,7 @@ def _protobuf(part: PartOptions) -> None:
 
 
 def schemas(options: SinkOptions) -> Iterator[Finding]:
-    """Nothing without a registry. Nothing is registered."""
+    """Check the registry, if the options name one. Registers nothing."""
     formats, registry = options.formats, options.registry
     if formats is None or registry is None or registry.config is None:
         return
@@ -95,7 +95,7 @@ def _schema(
         yield passed(what, f"{found.kind}, of id {asked.schema_id}")
         return
     if asked.strategy != TOPIC_NAME or not topic:
-        # What is asked for anyway: whether the registry answers these credentials.
+        # Check at least that the registry accepts the credentials.
         client.check_answers()
         yield passed("schema registry", f"{client.name} answers; subjects follow from columns")
         return
@@ -126,7 +126,7 @@ def _schema(
 def _given_schema(
     client: RegistryClient, part: PartOptions, subject: str, asked: SchemaOptions
 ) -> Iterator[Finding]:
-    """Of a schema that the options have, whether the registry would take it."""
+    """Check that the registry would accept a schema in the options."""
     given = part.avro_schema
     if given is None or given.is_file or not asked.is_registered:
         return

@@ -1,6 +1,6 @@
-"""Checks of topics: whether they can take records with these options, and what they do to them.
+"""Checks of topics: can they take records with these options, and how do they change records?
 
-With ``--write`` one test record is written, for good.
+``--write`` writes one test record, which stays in the topic.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_NAMED = 5
 def topic(
     admin: AdminClient, name: str, config: ProducerConfig, timeout_ms: int
 ) -> Iterator[Finding]:
-    """Its partitions, leaders, replicas in sync, and settings beside the options."""
+    """Check partitions, leaders, in-sync replicas, and the topic's settings against the options."""
     subject = f"topic {name}"
     described = admin.metadata([name], False, admin.deadline_in(timeout_ms)).topics[0]
     error = error_for_code(described.error_code)
@@ -65,8 +65,9 @@ def topic(
 def dead_letters(
     admin: AdminClient, letters: DeadLetterConfig, config: ProducerConfig, timeout_ms: int
 ) -> Iterator[Finding]:
-    """The same of the topic of dead letters, which must not be compacted, and is created if it is
-    missing.
+    """Check the topic of dead letters like any topic; it must not be compacted.
+
+    If the topic is missing, the job creates it.
     """
     config = replace(config, topic_creation=letters.creation)
     for finding in topic(admin, letters.topic, config, timeout_ms):
@@ -188,7 +189,7 @@ _KEY = b"pykafka-sink check"
 
 
 def write_record(config: ProducerConfig, topic: str, clock: Clock) -> Iterator[Finding]:
-    """With the producer that tasks have, and its options. Not in a transaction."""
+    """Write a record with the tasks' producer and its options, outside a transaction."""
     # Only this check loads pyarrow and the kernels.
     import pyarrow as pa
 
