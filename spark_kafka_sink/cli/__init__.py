@@ -1,8 +1,7 @@
 """The command ``pykafka-sink``.
 
 A command is a row of COMMANDS, and two functions of a module of this folder. One declares the
-command; the other turns parsed arguments into the exit code, and imports what it needs when it
-runs.
+command. The other runs it and returns the exit code; it imports its modules when it runs.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ COMMANDS: tuple[Declare, ...] = (
     add_conf,
     add_docs,
 )
-"""In the order in which help shows them."""
+"""Commands in the order in which help shows them."""
 
 _DESCRIPTION = "Tools around the PySpark data source pykafka-sink."
 _EPILOG = """\
@@ -56,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0 done, 1 failed with a message on stderr, 2 wrong usage.
     """
-    # A record's text may hold what the terminal's encoding does not have.
+    # A record's text may contain characters that the terminal's encoding lacks.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = _parser()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _WATCH_MS = 60_000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-# One process on one machine: Kafka itself would take more, and run out of files or memory.
+# Kafka itself would accept more, but one process on one machine would run out of files or memory.
 _MOST_PARTITIONS = 2000
 
 _DESCRIPTION = """\
@@ -42,14 +42,14 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class TopicArgument(NamedTuple):
-    """``name:partitions`` of the command line."""
+    """A topic from the command line, ``name:partitions``."""
 
     name: str
     partitions: int
 
     @classmethod
     def parse(cls, text: str) -> TopicArgument:
-        """Raises ArgumentTypeError, which argparse shows. Without a number: one partition."""
+        """Parse one topic, by default with one partition. Raises ArgumentTypeError for argparse."""
         name, colon, partitions = text.partition(":")
         if not name or (colon and not (partitions.isascii() and partitions.isdigit())):
             raise argparse.ArgumentTypeError(f"'{text}' is not name or name:partitions")
@@ -77,11 +77,11 @@ def _kafka_version(text: str) -> str:
 
 
 class _StoppedError(Exception):
-    """A signal asked this process to stop."""
+    """A signal requested this process to stop."""
 
 
 def add_broker(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Declare the command and its options."""
     parser = add_command(
         subparsers,
         "broker",
@@ -143,7 +143,7 @@ def _run_broker(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
 
 
 def _serve(arguments: argparse.Namespace, version: str) -> int:
-    """Until a broker ends by itself, or _StoppedError."""
+    """Serve until a broker ends by itself, or until _StoppedError."""
     from spark_kafka_sink.localkafka import LocalKafka
 
     with LocalKafka(arguments.brokers, version, security=_security(arguments.secure)) as kafka:
@@ -176,7 +176,7 @@ def _security(protocol: str | None) -> LocalSecurity | None:
 
 @contextmanager
 def _stop_signals_raise() -> Iterator[None]:
-    """Within, the first signal to stop raises _StoppedError, and further ones do nothing."""
+    """Raise _StoppedError at the first signal to stop within the block; ignore further signals."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         for stop_signal in _STOP_SIGNALS:

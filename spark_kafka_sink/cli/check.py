@@ -1,4 +1,4 @@
-"""``pykafka-sink check`` and ``quota``: a cluster as a job with these options meets it."""
+"""``pykafka-sink check`` and ``quota``: check a cluster with a job's options."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ _SUBJECT_WIDTH = 36
 
 
 class _UsageError(ConfigError):
-    """Nothing was looked at."""
+    """Wrong usage, found before any check."""
 
 
 def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Declare the command and its options."""
     summary = "look at a cluster as a job will meet it; ✓ or ✗ for each thing"
     parser = add_command(subparsers, "check", summary, _CHECK, _CHECK_EXAMPLES)
     _add_options(parser)
@@ -80,7 +80,7 @@ def add_check(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def add_quota(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Declare the command and its options."""
     summary = "what the brokers grant to a client with these options"
     parser = add_command(subparsers, "quota", summary, _QUOTA, _QUOTA_EXAMPLES)
     _add_options(parser)
@@ -123,7 +123,7 @@ def _parsed(arguments: argparse.Namespace) -> SinkOptions:
             raise ConfigError(
                 f"--properties-file: cannot read {arguments.properties_file}: {error.strerror}"
             ) from None
-        # What is the job's own says nothing about the cluster that is written to.
+        # The job's own settings are irrelevant for the target cluster.
         conf = [(name, value) for name, value, _ in found if not name.startswith(JOB_PREFIX)]
     given = [text for option in arguments.option for text in ("--option", option)]
     if arguments.topic is not None:
@@ -132,7 +132,7 @@ def _parsed(arguments: argparse.Namespace) -> SinkOptions:
 
 
 def _told(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """``run``, with its own exit code for what is wrong with how it was called."""
+    """Return ``run`` with a separate exit code for wrong usage."""
 
     def told(arguments: argparse.Namespace) -> int:
         try:

@@ -1,7 +1,7 @@
-"""What all commands share: exit codes, how they are declared, what they print, how they connect.
+"""Shared parts of all commands: exit codes, declaration, output, connections.
 
-People get a table, coloured where stdout is a terminal and ``rich`` is installed (the extra
-``cli``); machines get one JSON document in one line.
+People get a table, in colour if stdout is a terminal and ``rich`` is installed (the extra ``cli``).
+Programs get one JSON document in one line.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 """Failed; the message is on stderr."""
 EXIT_REFUSED = 2
-"""Wrong usage; refused; not confirmed; or a choice is left to make."""
+"""Wrong usage, rejected, not confirmed, or a choice is open."""
 
 
 # --- declaring and printing ----------------------------------------------------------------------
 
 Examples = Sequence[tuple[str, str]]
-"""(what it does, the command line)."""
+"""Pairs of (purpose, command line)."""
 
 _COLUMN_GAP = "  "
 _STYLES = (
@@ -41,7 +41,7 @@ _STYLES = (
     (r"\b(DECIDED|Ongoing|Prepare\w+)\b", "yellow"),
     (r"\bDONE\b", "green"),
 )
-"""What is coloured in lines of text: headers of tables, and states by what is left to do."""
+"""Colours of headers of tables, and of states by the remaining work."""
 
 
 def add_command(
@@ -51,7 +51,7 @@ def add_command(
     description: str,
     examples: Examples,
 ) -> argparse.ArgumentParser:
-    """The parser of one command, with examples at the end of its help."""
+    """Return the parser of one command, with examples at the end of its help."""
     return subparsers.add_parser(
         name,
         help=summary,
@@ -62,21 +62,21 @@ def add_command(
 
 
 def examples_text(examples: Examples) -> str:
-    """The end of a command's help."""
+    """Return the end of a command's help."""
     lines = (f"  # {what}\n  {command}" for what, command in examples)
     return "examples:\n" + "\n".join(lines)
 
 
 def print_usage(parser: argparse.ArgumentParser) -> int:
-    """For a command whose subcommand is missing; returns the exit code."""
+    """Print the help for a command without its subcommand; return the exit code."""
     parser.print_help(sys.stderr)
     return EXIT_REFUSED
 
 
 def add_json(parser: argparse.ArgumentParser, note: str = "") -> None:
-    """``--json`` and ``--format``, which both set ``arguments.json``.
+    """Add ``--json`` and ``--format``, which both set ``arguments.json``.
 
-    note: what is to be known about the document
+    note: a remark about the document
     """
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
@@ -93,7 +93,7 @@ def add_json(parser: argparse.ArgumentParser, note: str = "") -> None:
 
 
 class _FormatAction(argparse.Action):
-    """``--format json`` is ``--json``."""
+    """``--format json`` has the effect of ``--json``."""
 
     def __call__(
         self,
@@ -106,7 +106,7 @@ class _FormatAction(argparse.Action):
 
 
 def add_bootstrap_servers(parser: argparse.ArgumentParser) -> None:
-    """Both names that Kafka's own tools have for it; ``arguments.bootstrap_servers``."""
+    """Add ``arguments.bootstrap_servers``, with both option names of Kafka's own tools."""
     parser.add_argument(
         "--bootstrap-server",
         "--bootstrap-servers",
@@ -118,21 +118,24 @@ def add_bootstrap_servers(parser: argparse.ArgumentParser) -> None:
 
 
 def in_lines(text: object) -> str:
-    """Return ``text``, which may have several lines, with all else that is not printable escaped:
-    of an error, or of what is to be confirmed.
+    """Return ``text`` with its line breaks, and all other unprintable characters escaped.
+
+    The text is that of an error, or of a question for confirmation.
     """
     return "\n".join(map(printable, str(text).split("\n")))
 
 
 def print_json(document: Any) -> None:
-    """Print one line: other alphabets as they are, what is not printable as JSON escapes it."""
+    """Print one line: other alphabets unchanged, unprintable characters as JSON escapes."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     print(_NOT_ASCII.sub(lambda found: _escaped(found[0]), text))
 
 
 _NOT_ASCII = re.compile("[\x7f-\U0010ffff]+")
-"""What ``json.dumps`` leaves as it is without ``ensure_ascii``; control characters of ASCII it does
-escape, but for DEL."""
+"""Characters that ``json.dumps`` leaves without ``ensure_ascii``.
+
+It escapes the control characters of ASCII, except DEL.
+"""
 
 
 def _escaped(text: str) -> str:
@@ -142,7 +145,7 @@ def _escaped(text: str) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns as wide as their longest text, with what is not printable escaped."""
+    """Print columns as wide as their longest text, with unprintable characters escaped."""
     rows = [[printable(text) for text in row] for row in rows]
     if sys.stdout.isatty() and _print_rich(columns, rows):
         return
@@ -153,9 +156,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_lines(lines: Sequence[str]) -> None:
-    """Print aligned lines, each as one; on a terminal with headers and states in colour.
+    """Print aligned lines without wrapping; on a terminal with headers and states in colour.
 
-    What is not printable is escaped: names in them come from brokers and records.
+    Unprintable characters are escaped, because names in them come from brokers and records.
     """
     lines = [printable(line) for line in lines]
     if sys.stdout.isatty():
@@ -176,7 +179,7 @@ def print_lines(lines: Sequence[str]) -> None:
 
 
 def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """In colour; False without ``rich``."""
+    """Print in colour; return False without ``rich``."""
     try:
         from rich import box
         from rich.console import Console
@@ -190,7 +193,7 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
     return True
 
 
-# --- connecting and asking -----------------------------------------------------------------------
+# --- connections and questions -------------------------------------------------------------------
 
 _CLIENT_ID = "pykafka-sink-admin"
 _TIMEOUT_MS = 30_000
@@ -198,7 +201,7 @@ _REACH_TIMEOUT_MS = 6_000
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap-server``, ``--command-config`` and ``--timeout``."""
+    """Add ``--bootstrap-server``, ``--command-config`` and ``--timeout``."""
     add_bootstrap_servers(parser)
     parser.add_argument(
         "--command-config",
@@ -224,7 +227,7 @@ def _positive(text: str) -> int:
 
 @contextmanager
 def connected(arguments: argparse.Namespace) -> Iterator[AdminClient]:
-    """A client whose brokers can be reached. Raises BootstrapError in seconds."""
+    """Yield a client with reachable brokers. Raises BootstrapError in seconds."""
     from spark_kafka_sink.client.admin import AdminClient
 
     if arguments.command_config is None:
@@ -237,17 +240,17 @@ def connected(arguments: argparse.Namespace) -> Iterator[AdminClient]:
 
 
 def _check_address(admin: AdminClient, timeout_ms: int) -> None:
-    """A wrong address is told in seconds; brokers that are slow have the whole of --timeout.
+    """Report a wrong address in seconds; slow brokers have the whole of --timeout.
 
-    To be connected does not prove it: a listener with SASL closes a client's connection without
-    SASL at the first request only.
+    A connection alone proves nothing: a listener with SASL closes the connection of a client
+    without SASL only at its first request.
     """
-    with suppress(BrokerError):  # a broker has the request, and is slow
+    with suppress(BrokerError):  # a broker has the request, but is slow
         admin.nodes(admin.deadline_in(timeout_ms))
 
 
 def producer_config(arguments: argparse.Namespace) -> ProducerConfig:
-    """Of ``--command-config``, if there is one. What has no effect is told on stderr."""
+    """Return the config of ``--command-config``, if given. Options without effect go to stderr."""
     from spark_kafka_sink.config.producer_config import ProducerConfig
     from spark_kafka_sink.config.sink_options import read_command_config
 
@@ -262,7 +265,10 @@ def producer_config(arguments: argparse.Namespace) -> ProducerConfig:
 
 
 def confirmation(arguments: argparse.Namespace, refused: type[Exception]) -> Callable[[str], None]:
-    """What asks on the terminal; stdout is for results. It raises ``refused`` for a no."""
+    """Return a function that asks on the terminal, and raises ``refused`` for a no.
+
+    Stdout stays free for results.
+    """
 
     def confirm(what: str) -> None:
         if arguments.yes:

@@ -1,4 +1,4 @@
-"""``pykafka-sink dead-letters``: what is in a topic of dead letters, and written again."""
+"""``pykafka-sink dead-letters``: count, show and replay the dead letters of a topic."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ _MOST_NAMED = 20
 
 
 class RefusedError(KafkaSinkError):
-    """Nothing was written, or looked at."""
+    """The command did nothing."""
 
 
 def add_dead_letters(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its subcommands."""
+    """Declare the command and its subcommands."""
     parser = subparsers.add_parser(
         "dead-letters",
         help="rows that could not be written: count, show, write again",
@@ -210,7 +210,7 @@ def _connected(run: Run, arguments: argparse.Namespace) -> int:
 def _opened(
     arguments: argparse.Namespace, admin: AdminClient, asks_for_unknown: bool = False
 ) -> tuple[Topic, Wanted]:
-    """Raises RefusedError for --from behind the topic's end."""
+    """Open the topic. Raises RefusedError if --from is behind the topic's end."""
     from spark_kafka_sink.dead_letters.letters import Topic, Wanted
 
     wanted = Wanted(arguments.causes, arguments.query_id, arguments.first_offsets, asks_for_unknown)
@@ -309,7 +309,7 @@ def _replay(arguments: argparse.Namespace, admin: AdminClient) -> int:
 
 
 def _most(told: Counter[str]) -> str:
-    """Return the most frequent ones, and how many letters the others are: records say anything."""
+    """Return the most frequent names, and the count of all others: records may have any names."""
     most = told.most_common(_MOST_NAMED)
     rest = sum(told.values()) - sum(count for _, count in most)
     return "; ".join(
@@ -320,7 +320,7 @@ def _most(told: Counter[str]) -> str:
 def _check_destinations(
     arguments: argparse.Namespace, admin: AdminClient, groups: Sequence[Group]
 ) -> None:
-    """Raises RefusedError unless the operator names where rows go, and that may be written to."""
+    """Raise RefusedError unless the operator names destinations that may be written to."""
     from spark_kafka_sink.dead_letters.replay import why_not_to
 
     if arguments.to_topic is None and not arguments.allowed:
@@ -343,7 +343,7 @@ def _check_destinations(
 
 
 def _replay_of(arguments: argparse.Namespace) -> Replay:
-    """Raises ConfigError for a function that cannot be had."""
+    """Return the replay. Raises ConfigError for a function that cannot be loaded."""
     from spark_kafka_sink.base.entry_points import Hook, load
     from spark_kafka_sink.dead_letters.replay import Replay
 
@@ -356,9 +356,9 @@ def _replay_of(arguments: argparse.Namespace) -> Replay:
 
 
 def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
-    """The same command for what comes behind ``next_offsets``; it asks, even if this one did not.
+    """Return the same command for letters behind ``next_offsets``, without ``--yes``.
 
-    All that chose what was written is in it: without its causes, it would skip those of others.
+    The command repeats every selection; without its causes, it would skip letters of other causes.
     """
     words = ["pykafka-sink", "dead-letters", "replay"]
     given = [
@@ -378,7 +378,7 @@ def _again(arguments: argparse.Namespace, next_offsets: str) -> str:
     return shlex.join(words)
 
 
-# --- in words ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:
@@ -407,13 +407,13 @@ def _preview(data: bytes | None) -> str:
 
 
 def _shown(text: str | None) -> str:
-    """Return what a record says in one line, a dash for nothing."""
+    """Return a record's text in one line, a dash for no text."""
     return printable(text[:_LONGEST_NAME]) if text else "-"
 
 
 def _time(at_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(at_ms / 1000, timezone.utc)
-    except (ValueError, OverflowError, OSError):  # a record may have any 64 bits
+    except (ValueError, OverflowError, OSError):  # a record's timestamp may be any 64 bits
         return f"{at_ms} ms"
     return moment.strftime("%Y-%m-%d %H:%M:%S")

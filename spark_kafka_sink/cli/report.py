@@ -1,7 +1,7 @@
-"""``pykafka-sink report``, ``top`` and ``metrics``: what the lines of metrics say.
+"""``pykafka-sink report``, ``top`` and ``metrics``: show the lines of metrics.
 
-``report`` makes a page of them, ``top`` shows the latest batches in a terminal while a query runs,
-and ``metrics schema`` prints what the JSON line of a batch looks like.
+``report`` writes a page, ``top`` shows the latest batches in a terminal while a query runs, and
+``metrics schema`` prints the schema of the JSON line of a batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REPORT_EXAMPLES: Examples = (
 
 
 def add_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Declare the command and its options."""
     summary = "a page of a file of metrics: what was slow, and what to change"
     parser = add_command(subparsers, "report", summary, _REPORT, _REPORT_EXAMPLES)
     parser.add_argument("metrics", help="the file that option metrics.path names, or its folder")
@@ -115,7 +115,7 @@ _TOP_EXAMPLES: Examples = (
 
 
 def add_top(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Declare the command and its options."""
     summary = "the latest micro-batches in a terminal, while a query runs"
     parser = add_command(subparsers, "top", summary, _TOP, _TOP_EXAMPLES)
     parser.add_argument("metrics", help="the file that option metrics.path names")
@@ -164,7 +164,7 @@ _SCHEMA = "Print the JSON Schema (draft 2020-12) of the lines that this package 
 
 
 def add_metrics(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its subcommands."""
+    """Declare the command and its subcommands."""
     parser = add_command(
         subparsers, "metrics", "the schema of the JSON line", _METRICS, _METRICS_EXAMPLES
     )

@@ -1,7 +1,7 @@
-"""``pykafka-sink jobs``, ``conf``, ``docs`` and ``package``: files that come with the package.
+"""``pykafka-sink jobs``, ``conf``, ``docs`` and ``package``: files that the package ships.
 
 In an installed package they are in ``spark_kafka_sink/share``; in a checkout, in the repository.
-``package`` puts the sink's own modules into a zip file, for ``--py-files``.
+``package`` writes the sink's own modules into a zip file, for ``--py-files``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_kafka_sink.record.compiled.library import check_libraries
 
 
 class _Kind(NamedTuple):
-    """One kind of files. summary: the file's own first line, from its text."""
+    """One kind of files. summary: returns a file's summary from its text."""
 
     folder: str
     suffix: str
@@ -58,7 +58,7 @@ spark-submit --properties-file $(pykafka-sink conf throughput) \\
 
 
 def add_jobs(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``jobs``: which there are; and ``job NAME``: the path of one."""
+    """Declare ``jobs``, the list, and ``job NAME``, the path of one."""
     _add_list(subparsers, JOBS, "the jobs that come with the package, for spark-submit")
     _add_path(
         subparsers,
@@ -69,12 +69,12 @@ def add_jobs(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def add_conf(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``conf``: which there are, or the path of one."""
+    """Declare ``conf``: the list, or the path of one file."""
     _add_list(subparsers, CONF, "properties files to start from; with a name, its path", "NAME")
 
 
 def add_docs(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``docs``: which there are, or the path of one."""
+    """Declare ``docs``: the list, or the path of one file."""
     _add_list(subparsers, DOCS, "the documents of this version; with a name, its path", "NAME")
 
 
@@ -135,7 +135,7 @@ def _print_path(kind: _Kind, name: str) -> int:
 
 
 def folder_of(kind: _Kind) -> Path:
-    """The folder with the files of this kind. Raises ConfigError if there is none."""
+    """Return the folder with the files of this kind. Raises ConfigError if none exists."""
     package = Path(spark_kafka_sink.__file__).absolute().parent
     for folder in (package / "share" / kind.folder, package.parent / kind.folder):
         if folder.is_dir():
@@ -147,7 +147,7 @@ def folder_of(kind: _Kind) -> Path:
 
 
 def names(kind: _Kind) -> list[str]:
-    """Names without suffix; none where there is no such folder."""
+    """Return the names without suffix; none if the folder does not exist."""
     try:
         folder = folder_of(kind)
     except ConfigError:
@@ -156,7 +156,7 @@ def names(kind: _Kind) -> list[str]:
 
 
 def path_of(kind: _Kind, name: str) -> Path:
-    """The file of this name. Raises ConfigError, with the nearest name."""
+    """Return the file of this name. Raises ConfigError, with the nearest name."""
     folder = folder_of(kind)
     wanted = name.removesuffix(kind.suffix)
     known = names(kind)
@@ -188,16 +188,16 @@ _PACKAGE_EXAMPLES = (
     ),
     ("with Spark Connect", 'spark.addArtifacts("sink.zip", pyfile=True)  # then register(spark)'),
 )
-# The sources of the kernels are only in a checkout.
+# Only a checkout has the sources of the kernels.
 _LEFT_OUT = ("share", "__pycache__", "kernels")
 _ENTRY = "pyspark_kafka_sink.py"
-# The earliest that a zip file can have: equal modules make equal files.
+# The earliest time of a zip file, so that equal modules give equal files.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
 
 
 def add_package(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its options."""
+    """Declare the command and its options."""
     summary = "the sink's own modules as a zip file, for --py-files"
     parser = add_command(subparsers, "package", summary, _PACKAGE, _PACKAGE_EXAMPLES)
     parser.add_argument(
@@ -233,7 +233,7 @@ def _run_package(arguments: argparse.Namespace) -> int:
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
-    """Name in the zip file and path of each file. Raises ConfigError for a package in a zip."""
+    """Yield each file's name in the zip file and path. Raises ConfigError for a zipped package."""
     package = Path(spark_kafka_sink.__file__).absolute().parent
     entry = package.parent / _ENTRY
     if not entry.is_file():
@@ -249,7 +249,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 
 
 def _write(output: Path, modules: list[tuple[str, Path]]) -> None:
-    """All or nothing: a file that is there stays until the new one is whole."""
+    """Write all or nothing: an existing file stays until the new file is complete."""
     descriptor, part = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
     try:
         with open(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
@@ -265,7 +265,7 @@ def _write(output: Path, modules: list[tuple[str, Path]]) -> None:
 
 
 def _needed() -> list[str]:
-    """The packages that the sink needs, as its metadata say; none extra."""
+    """Return the packages that the sink needs, from its metadata, without extras."""
     try:
         requires = importlib.metadata.requires("pykafka-sink") or []
     except importlib.metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
-"""``pykafka-sink transactions``: what exactly-once delivery has open and decided, and repairs.
+"""``pykafka-sink transactions``: show and repair the transactions of exactly-once delivery.
 
-Here are arguments and output; what is done is in ``transactions/operations.py``.
+This module has arguments and output; ``transactions/operations.py`` has the operations.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ choice says what becomes of a replay, of this micro-batch only.
 
 
 def add_transactions(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """The command and its subcommands."""
+    """Declare the command and its subcommands."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = subparsers.add_parser(
         "transactions",
