@@ -46,7 +46,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     MetadataResponse,
 )
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
-from spark_kafka_sink.transactions.log_topic import check_brokers, is_log_topic_there
+from spark_kafka_sink.transactions.decision_log import check_brokers, is_log_topic_there
 
 # --- addresses: of the options, and of the brokers' advertised listeners -------------------------
 

@@ -229,31 +229,33 @@ def _client(arguments: argparse.Namespace) -> Iterator[TransactionClient]:
 
 def _list(arguments: argparse.Namespace, client: TransactionClient) -> int:
     from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.transactions import report
+    from spark_kafka_sink.cli import transaction_report
     from spark_kafka_sink.transactions.inspection import Inspection
 
     inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
     found = inspection.overview(arguments.prefix)
     now_ms = SystemClock().timestamp_ms()
     if arguments.json:
-        print_json({"prefixes": [report.overview_document(one, now_ms) for one in found]})
+        print_json(
+            {"prefixes": [transaction_report.overview_document(one, now_ms) for one in found]}
+        )
     else:
-        print_lines(report.overview_lines(found, arguments.log_topic, now_ms))
+        print_lines(transaction_report.overview_lines(found, arguments.log_topic, now_ms))
     return EXIT_OK
 
 
 def _describe(arguments: argparse.Namespace, client: TransactionClient) -> int:
     from spark_kafka_sink.base.clock import SystemClock
-    from spark_kafka_sink.transactions import report
+    from spark_kafka_sink.cli import transaction_report
     from spark_kafka_sink.transactions.inspection import Inspection
 
     inspection = Inspection(client, arguments.log_topic, arguments.timeout_ms)
     described = inspection.describe(arguments.prefix, arguments.topics)
     now_ms = SystemClock().timestamp_ms()
     if arguments.json:
-        print_json(report.description_document(described, now_ms))
+        print_json(transaction_report.description_document(described, now_ms))
     else:
-        print_lines(report.description_lines(described, arguments.log_topic, now_ms))
+        print_lines(transaction_report.description_lines(described, arguments.log_topic, now_ms))
     return EXIT_OK
 
 
@@ -298,10 +300,10 @@ def _confirmation(arguments: argparse.Namespace) -> Confirm:
 
 
 def _finish(arguments: argparse.Namespace, result: Result) -> int:
-    from spark_kafka_sink.transactions import report
+    from spark_kafka_sink.cli import transaction_report
 
     if arguments.json:
-        print_json(report.result_document(arguments.prefix, result))
+        print_json(transaction_report.result_document(arguments.prefix, result))
     else:
         print_lines([*result.message.split("\n"), *(f"aborted {name}" for name in result.aborted)])
     return EXIT_REFUSED if result.needs_choice else EXIT_OK

@@ -31,9 +31,13 @@ from spark_kafka_sink.spark.logs import ensure_log_handler
 from spark_kafka_sink.spark.timed_input import TimedInput
 from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
-from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS, driver_transactional_id
-from spark_kafka_sink.transactions.model import Plan, TaskTransaction
-from spark_kafka_sink.transactions.rows import Rows
+from spark_kafka_sink.transactions.model import (
+    TRANSACTIONAL_IDS,
+    Plan,
+    Rows,
+    TaskTransaction,
+    driver_transactional_id,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -1,11 +1,17 @@
 """Asks transaction coordinators, blocking: who they are, InitProducerId, EndTxn, what is open.
 
-Source: ``TransactionManager``'s handlers and ``AdminClient``'s coordinator strategies (KIP-664).
+A broker that is cut off from the others, but not from clients, takes itself for the coordinator of
+ids that another one coordinates by now. What it knows of them is of the past: where that matters,
+all brokers are asked.
+
+Source: ``TransactionManager``'s handlers, ``TransactionState``, and ``AdminClient``'s coordinator
+strategies; KIP-98, KIP-664, KIP-890.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import (
@@ -21,31 +27,163 @@ from spark_kafka_sink.client.blocking import Call
 from spark_kafka_sink.client.coordinators import (
     Coordinators,
     Question,
+    Verdict,
     add_partitions_request,
     results_in,
+    verdict_on,
     worst_of,
 )
+from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 from spark_kafka_sink.protocol.messages.transactions import (
+    EPOCH_BUMP_VERSION,
     AddPartitionsToTxnResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    EndTxnRequest,
     EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListTransactionsRequest,
+    ListTransactionsResponse,
     TransactionState,
 )
 from spark_kafka_sink.protocol.schema import Message
-from spark_kafka_sink.transactions.claims import (
-    OpenTransaction,
-    ask_all,
-    is_known,
-    merge_listed,
+from spark_kafka_sink.transactions.model import (
+    FencedError,
+    TaskTransaction,
+    TransactionLostError,
+    is_task_id,
+    task_id_pattern,
 )
-from spark_kafka_sink.transactions.ending import ONGOING, Outcome, end_question, is_open, outcome_of
-from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
-from spark_kafka_sink.transactions.ids import is_task_id, task_id_pattern
-from spark_kafka_sink.transactions.model import TaskTransaction
+
+ONGOING = "Ongoing"
+_COMMITTED = {"PrepareCommit", "CompleteCommit"}
+_ABORTED = {"PrepareAbort", "CompleteAbort"}
+
+
+class Outcome(Enum):
+    """What became of a transaction that was to be committed."""
+
+    COMMITTED = "committed"
+    LOST = "aborted by the brokers"
+    UNKNOWN = "unknown"
+
+
+def end_question(transaction: TaskTransaction, committed: bool) -> Question:
+    """The request, in the version that the coordinator may be asked in when it is asked."""
+    request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
+    begun = transaction.transaction_version
+    return Question((transaction.transactional_id,), request, lambda now: _end_version(begun, now))
+
+
+def _end_version(begun: int, now: int) -> int:
+    """By the lower of two transaction.versions: when the transaction began, and now.
+
+    The first keeps repetitions in one version. The second may have been downgraded since: EndTxn v5
+    would leave the transaction open for good. If v5 had ended it before, v4 is told that the epoch
+    is another one, and what DescribeTransactions says settles it.
+    """
+    bumps = min(begun, now) >= IMPLICIT_PARTITIONS_VERSION
+    return EPOCH_BUMP_VERSION if bumps else EPOCH_BUMP_VERSION - 1
+
+
+def outcome_of(transaction: TaskTransaction, state: TransactionState | None) -> Outcome:
+    """By the coordinator's last answer, if that is about this transaction."""
+    if state is None or state.producer_id != transaction.producer_id:
+        return Outcome.UNKNOWN
+    if state.producer_epoch not in (transaction.producer_epoch, transaction.producer_epoch + 1):
+        return Outcome.UNKNOWN
+    if state.transaction_state in _COMMITTED:
+        return Outcome.COMMITTED
+    return Outcome.LOST if state.transaction_state in _ABORTED else Outcome.UNKNOWN
+
+
+def is_open(transaction: TaskTransaction, state: TransactionState | None) -> bool:
+    """Whether the transaction is still as its task has left it."""
+    return (
+        state is not None
+        and state.transaction_state == ONGOING
+        and state.producer_id == transaction.producer_id
+        and state.producer_epoch == transaction.producer_epoch
+    )
+
+
+class OpenTransaction(NamedTuple):
+    """One entry of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+def is_known(transaction: TaskTransaction, state: TransactionState | None) -> bool:
+    """Whether a coordinator's answer is about this transaction: it is open, or was ended."""
+    return is_open(transaction, state) or outcome_of(transaction, state) is not Outcome.UNKNOWN
+
+
+def ask_all(
+    admin: AdminClient, transactions: Sequence[TaskTransaction], deadline_ms: int
+) -> dict[str, TransactionState]:
+    """What any broker that can be reached knows of these transactions; none that nobody knows.
+
+    Where two know one, the end of it counts: that comes last.
+    """
+    by_id = {t.transactional_id: t for t in transactions}
+    found: dict[str, TransactionState] = {}
+    for state in _told(admin, list(by_id), deadline_ms):
+        transaction = by_id.get(state.transactional_id)
+        if transaction is None or not is_known(transaction, state):
+            continue
+        if is_open(transaction, found.setdefault(state.transactional_id, state)):
+            found[state.transactional_id] = state
+    return found
+
+
+def is_taken(
+    admin: AdminClient, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
+) -> bool | None:
+    """Whether anybody has initialized the id after ``producer``, by what all brokers know.
+
+    None: nobody knows ``producer``, and nobody a later one. Of two producer ids it is not known
+    which is the later: then it counts as taken.
+    """
+    states = _told(admin, [transactional_id], deadline_ms)
+    holders = {ProducerIdAndEpoch(s.producer_id, s.producer_epoch) for s in states}
+    if any(holder.producer_id != producer.producer_id or holder > producer for holder in holders):
+        return True
+    return False if producer in holders else None
+
+
+def _told(
+    admin: AdminClient, transactional_ids: Sequence[str], deadline_ms: int
+) -> list[TransactionState]:
+    """Of all brokers that can be reached, and take themselves for the ids' coordinators."""
+    request = DescribeTransactionsRequest(list(transactional_ids))
+    nodes = admin.await_all(admin.nodes(deadline_ms), deadline_ms)
+    answers = admin.request_all([Call(node, request) for node in nodes], deadline_ms)
+    told = [a for a in answers if isinstance(a, DescribeTransactionsResponse)]
+    return [state for answer in told for state in answer.transaction_states if not state.error_code]
+
+
+def merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
+    """All that was listed, and whether no coordinator was still loading."""
+    found: dict[str, OpenTransaction] = {}
+    is_complete = True
+    for answer in answers:
+        if not isinstance(answer, ListTransactionsResponse):
+            continue
+        error = error_for_code(answer.error_code)
+        if verdict_on(error) not in (Verdict.DONE, Verdict.FATAL):
+            is_complete = False
+            continue
+        if answer.error_code:
+            raise BrokerError(error, "ListTransactions")
+        for state in answer.transaction_states:
+            found[state.transactional_id] = OpenTransaction(
+                state.transactional_id, state.producer_id, state.transaction_state
+            )
+    return list(found.values()), is_complete
+
 
 _FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 _ENDED_OTHERWISE = _FENCED | {

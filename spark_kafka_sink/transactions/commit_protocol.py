@@ -2,8 +2,9 @@
 
 A unit (micro-batch or job) becomes visible in two steps: one durable decision that lists the tasks'
 transactions, then EndTxn for each. Before the decision nothing of it can become visible, after it
-everything will, whoever finishes it. Only the driver that planned last can decide: planning takes
-``{prefix}.driver``, which makes every earlier driver's decisions fail.
+everything will, whoever finishes it: the driver that has decided, the one that plans next, or an
+operator, each with the token of ``{prefix}.driver``. Only the driver that planned last can decide:
+planning takes ``{prefix}.driver``, which makes every earlier driver's decisions fail.
 
 Source: KIP-98, KIP-890; the two-phase shape is that of Flink's ``KafkaSink``, with a decision log
 in place of Flink's checkpoints.
@@ -20,28 +21,197 @@ from spark_kafka_sink.base.clock import Clock
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.transactions import TransactionState
-from spark_kafka_sink.transactions import holding, ownership, repair, replay
-from spark_kafka_sink.transactions.claims import is_taken
-from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.completion import Completion
-from spark_kafka_sink.transactions.crash_points import reached
+from spark_kafka_sink.transactions import fencing
+from spark_kafka_sink.transactions.client import (
+    ONGOING,
+    Outcome,
+    TransactionClient,
+    is_open,
+    is_taken,
+)
+from spark_kafka_sink.transactions.crash_points import is_watched, reached
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
-from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
-from spark_kafka_sink.transactions.ids import driver_transactional_id
 from spark_kafka_sink.transactions.model import (
     NO_UNIT,
     Decision,
     Driver,
     DriverToken,
+    FencedError,
     Phase,
     Plan,
+    ReplayError,
+    Rows,
     StoredRecord,
     TaskTransaction,
+    TransactionLostError,
     Unit,
     Write,
+    driver_transactional_id,
+    duration_of,
 )
 
 logger = logging.getLogger(__name__)
+
+# A decision is of no use when the brokers abort its transactions a moment later.
+_LEAST_TIME_LEFT = 0.1
+
+
+class Completion:
+    """Of the decisions of one prefix. Errors: as :class:`CommitProtocol`'s."""
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        log: DecisionLog,
+        config: ExactlyOnceConfig,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._log = log
+        self._config = config
+        self._clock = clock
+
+    def check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> int:
+        """The age of the oldest in ms, before anything is decided.
+
+        Raises TransactionLostError unless all can be committed.
+        """
+        states = self._client.describe_as_written(transactions, deadline_ms)
+        now_ms = self._clock.timestamp_ms()
+        oldest_ms = 0
+        for transaction in transactions:
+            state = states[transaction.transactional_id]
+            if not is_open(transaction, state):
+                raise TransactionLostError(
+                    f"the transaction {transaction.transactional_id} of task "
+                    f"{transaction.partition_id} is not open any more, for {_found(state)}: it "
+                    "took longer than kafka.transaction.timeout.ms = "
+                    f"{self._config.transaction_timeout_ms}, or another write under the same "
+                    "transactional.id.prefix has begun. Nothing of this batch is visible"
+                )
+            assert state is not None
+            age_ms = now_ms - state.transaction_start_time_ms
+            oldest_ms = max(oldest_ms, age_ms)
+            if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):
+                raise TransactionLostError(
+                    f"the transaction of task {transaction.partition_id} is {age_ms} ms old by "
+                    "this machine's clock, and the brokers abort it after "
+                    f"kafka.transaction.timeout.ms = {state.transaction_timeout_ms}: too late to "
+                    "commit. Nothing of this batch is visible. Smaller batches, or a longer "
+                    "timeout, help"
+                )
+        return oldest_ms
+
+    def finish(
+        self, decided: Decision, token: DriverToken, deadline_ms: int
+    ) -> tuple[Decision, DriverToken]:
+        """EndTxn for all of a decision, and a record of what came out."""
+        on_first = (lambda: reached("commit.ending")) if is_watched() else None
+        outcomes = self._client.commit_all(decided.transactions, deadline_ms, on_first)
+        reached("commit.ended")
+        concluded = _conclude(decided, outcomes)
+        return concluded, self._log.write(concluded, token, deadline_ms)
+
+    def take_up(
+        self, decision: Decision, token: DriverToken, deadline_ms: int
+    ) -> tuple[Decision, DriverToken]:
+        """Finish what a driver has left DECIDED, and say for how long it was."""
+        age = duration_of(self._clock.timestamp_ms() - decision.decided_ms)
+        decision, token = self.resolve(decision, token, deadline_ms)
+        logger.warning(
+            f"{decision.unit} was decided {age} ago under transactional.id.prefix "
+            f"'{self._config.prefix}', and its driver did not finish it: it is "
+            f"{decision.phase.value} now"
+        )
+        return decision, token
+
+    def resolve(
+        self, decision: Decision, token: DriverToken, deadline_ms: int
+    ) -> tuple[Decision, DriverToken]:
+        """Finish what another process has decided. The user must confirm a job's outcome."""
+        # A write with a name needs no confirmation: if it is run again, the sink knows it is done.
+        is_unknown = decision.unit.job_id is not None and decision.write is None
+        return self.finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
+
+
+def _found(state: TransactionState | None) -> str:
+    """What there is in place of an open transaction."""
+    if state is None:
+        return "its coordinator does not know its id"
+    if state.transaction_state != ONGOING:
+        return f"its id is {state.transaction_state}"
+    by = f"producer id {state.producer_id}, epoch {state.producer_epoch}"
+    return f"a later one, also Ongoing ({by}), has taken its id"
+
+
+def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
+    """The record after EndTxn of all its transactions."""
+
+    def of(outcome: Outcome) -> tuple[TaskTransaction, ...]:
+        return tuple(t for t in decided.transactions if outcomes[t.transactional_id] is outcome)
+
+    committed = (*decided.committed, *of(Outcome.COMMITTED))
+    lost, unknown = of(Outcome.LOST), of(Outcome.UNKNOWN)
+    if unknown:
+        return replace(
+            decided, phase=Phase.UNKNOWN, transactions=(*lost, *unknown), committed=committed
+        )
+    if not lost:
+        return decided.done()
+    if not committed:
+        return replace(decided, phase=Phase.VOID, transactions=(), needs_confirmation=False)
+    return replace(decided, phase=Phase.PARTIAL, transactions=lost, committed=committed)
+
+
+def check_replay(
+    decision: Decision, replayed: Sequence[TaskTransaction], config: ExactlyOnceConfig
+) -> None:
+    """Raise ReplayError when what is about to be dropped is not what was committed.
+
+    The same rows in another order, or by other tasks, are the same: shuffles do that. One without
+    any row differs, too: what it leaves out would come once more in the next micro-batch.
+    """
+    if decision.rows is None:
+        logger.warning(
+            f"{decision.unit} is committed, and its rows are not known, or not to be compared any "
+            "more: what comes again is dropped"
+        )
+        return
+    rows = Rows.total(t.rows for t in replayed)
+    if rows.may_be(decision.rows):
+        if not rows.is_comparable(decision.rows):
+            logger.warning(
+                f"{decision.unit} was committed by an earlier version of the sink: what comes "
+                f"again has {rows}, too, and is dropped without a comparison of contents"
+            )
+        return
+    found = f"{decision.unit} is committed with {decision.rows}, and has come again with "
+    is_as_large = rows[:2] == decision.rows[:2]
+    found += "as many of both, and other contents" if is_as_large else str(rows)
+    if config.drops_replays:
+        logger.warning(f"{found}: it is dropped, as transaction.replay=drop says")
+        return
+    raise ReplayError(f"{found}. {_what_to_do(config.prefix)}")
+
+
+def _what_to_do(prefix: str) -> str:
+    resolve = f"pykafka-sink transactions resolve --prefix {prefix}"
+    return (
+        "To drop these records may lose them, so they are aborted and the query stops. Why do they "
+        "differ?\n"
+        "- The checkpoint has lost offsets, as an older backup has: restore the newer one.\n"
+        "- Rows are not the same each time (rand(), uuid(), the time in a function of your own, "
+        "what depends on their order after a shuffle), or the query was changed, or the schema "
+        "that a registry has for it: what is committed is complete. This drops what comes again, "
+        "for this micro-batch:\n"
+        f"  {resolve} --as-written\n"
+        "  For a query whose rows always differ: option transaction.replay=drop.\n"
+        "- The source has other rows now, or there is no newer checkpoint: this writes what comes "
+        "again as well, and doubles the records that are in both:\n"
+        f"  {resolve} --as-not-written\n"
+        "Then start the query again"
+    )
+
 
 _DRIVER_TIMEOUT_MS = 60_000
 
@@ -60,7 +230,7 @@ class CommitTimes(NamedTuple):
 class CommitProtocol:
     """The protocol for one prefix. Every method ends within ``patience_ms``.
 
-    Errors: those of :mod:`spark_kafka_sink.transactions.errors`, and of the client.
+    Errors: those of :mod:`spark_kafka_sink.transactions.model`, and of the client.
     """
 
     def __init__(
@@ -115,9 +285,9 @@ class CommitProtocol:
             """Before the prefix is taken, and again when nobody else can write any more."""
             if decision is None:
                 return
-            ownership.check_may_take(decision, driver, job_id, self._config.prefix)
+            fencing.check_may_take(decision, driver, job_id, self._config.prefix)
             if unit is not None:
-                ownership.check_order(decision, unit, self._config.prefix)
+                fencing.check_order(decision, unit, self._config.prefix)
 
         may_begin_later = self._check_before_taking(driver, check, deadline_ms)
         while True:
@@ -136,8 +306,8 @@ class CommitProtocol:
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
         reached("plan.swept")
-        ownership.check_settled(decision, write, self._config.prefix)
-        ownership.check_write(decision, write, self._config.prefix)
+        fencing.check_settled(decision, write, self._config.prefix)
+        fencing.check_write(decision, write, self._config.prefix)
         plan = Plan(self._config.prefix, driver, token, decision, job_id, self._timeout_ms, write)
         coordinator = self._client.coordinator(self._driver_transactional_id)
         return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
@@ -177,7 +347,7 @@ class CommitProtocol:
         mark = self.log.read_mark(deadline_ms)
         if mark is None:
             if state is not None and not accepts:
-                raise ownership.missing_record(self._config.prefix, self._config.log_topic)
+                raise fencing.missing_record(self._config.prefix, self._config.log_topic)
             # The brokers know the prefix from the next step on, the log only after the claim.
             self.log.write_mark(Mark(is_released=False), deadline_ms)
         return accepts or (mark is not None and mark.is_released)
@@ -218,7 +388,7 @@ class CommitProtocol:
         is_repair = decision.is_of(unit, plan.write) and decision.phase is Phase.PARTIAL
         committed = decision.committed if is_repair else ()
         if is_repair:
-            transactions = repair.missing_of(decision, transactions, self._config.prefix)
+            transactions = fencing.missing_of(decision, transactions, self._config.prefix)
         if not transactions:  # no task has written anything: there is nothing to decide
             self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
             return CommitTimes()
@@ -232,7 +402,7 @@ class CommitProtocol:
         decided, token = self._completion.finish(decided, token, deadline_ms)
         self._used = {plan.token: token}
         if decided.phase is not Phase.DONE:
-            raise TransactionLostError(repair.explain(decided, self._config.prefix))
+            raise TransactionLostError(fencing.explain(decided, self._config.prefix))
         times = CommitTimes(oldest_ms, self._clock.now_ms() - decided_at_ms)
         reached("commit.done")
         self._sweep_if_possible(token, deadline_ms)
@@ -240,13 +410,13 @@ class CommitProtocol:
         return times
 
     def _check_may_follow(self, decision: Decision, unit: Unit) -> None:
-        ownership.check_order(decision, unit, self._config.prefix)
-        ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        fencing.check_order(decision, unit, self._config.prefix)
+        fencing.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
 
     def _drop_replay(
         self, plan: Plan, transactions: Sequence[TaskTransaction], deadline_ms: int
     ) -> None:
-        replay.check_replay(plan.decision, transactions, self._config)
+        check_replay(plan.decision, transactions, self._config)
         dropped = [t.transactional_id for t in transactions]
         self._client.fence(dropped, plan.timeout_ms, deadline_ms)
         self._sweep_if_possible(plan.token, deadline_ms, plan.decision)
@@ -282,9 +452,9 @@ class CommitProtocol:
         # Without a task nobody has told the query's id; the prefix is the query's own.
         elif unit.batch_id == decision.unit.batch_id:
             if decision.phase is Phase.PARTIAL:
-                repair.missing_of(decision, [], self._config.prefix)
+                fencing.missing_of(decision, [], self._config.prefix)
             elif decision.phase is Phase.DONE and decision.records and unit.batch_id is not None:
-                replay.check_replay(decision, [], self._config)
+                check_replay(decision, [], self._config)
 
     def _note_first(
         self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int
@@ -295,7 +465,7 @@ class CommitProtocol:
         is_first = decision.unit == NO_UNIT and unit.batch_id is not None
         if not is_first and decision.write is None:
             return
-        ownership.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
+        fencing.check_not_missing(decision, unit, self._config.prefix, self._config.log_topic)
         noted = replace(decision, unit=unit, decided_ms=self._clock.timestamp_ms(), records=0)
         self.log.write(noted.done(), token, deadline_ms)
 
@@ -352,7 +522,7 @@ class CommitProtocol:
             # In this order: still ours after they were listed, so nobody else has decided on them.
             try:
                 who = self._driver_transactional_id
-                holding.check_held(self._client, who, token.producer, deadline_ms)
+                fencing.check_held(self._client, who, token.producer, deadline_ms)
             except FencedError as error:
                 raise self.log.naming_owner(error, deadline_ms) from error
             reached("sweep.listed")

@@ -1,16 +1,112 @@
-"""What tasks tell the driver of their transactions, and what the driver writes down of them."""
+"""Transactions, tokens, decisions and plans: what tasks tell the driver, and what it writes down.
+
+A task tells its rows as text, ``RECORDS-BYTES-w1.CONTENTS``: how many, how many bytes they have,
+and in 16 hexadecimal digits the sum of their hashes, see ``record/kernels/digest.py``. ``w1`` names
+this way to hash; contents that were hashed in another way, by earlier versions, are not compared.
+
+Of transactional ids, ``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to
+one Python worker process for one task at a time. A worker takes another index for each task of the
+same plan, whose earlier transactions wait for the driver; a new plan finds them all ended, and the
+ids free. So attempts, speculation and other numbers of partitions never share an id, and ids stay
+few.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+import os
+import platform
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from enum import Enum
 from typing import Any, NamedTuple
 
+from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch
-from spark_kafka_sink.transactions.rows import Rows
-from spark_kafka_sink.transactions.times import time_of
+
+
+def time_of(timestamp_ms: int) -> str:
+    """``2026-03-01T12:00:00Z``; a dash for none."""
+    if timestamp_ms <= 0:
+        return "-"
+    moment = datetime.fromtimestamp(timestamp_ms // 1000, tz=timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration_of(duration_ms: int) -> str:
+    """The two largest units: ``3 min 20 s``. Clocks that differ do not make it negative."""
+    seconds = max(0, duration_ms) // 1000
+    units = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"))
+    told = [*units, (seconds % 60, "s")]
+    while len(told) > 1 and told[0][0] == 0:
+        told.pop(0)
+    return " ".join(f"{n} {unit}" for at, (n, unit) in enumerate(told[:2]) if n or at == 0)
+
+
+_SCHEME = "w1."
+_MODULUS = 2**64
+
+
+class Rows(NamedTuple):
+    """The rows of a task or of a unit, in whatever order and of whatever tasks.
+
+    data_bytes: of keys, values, headers and the topic column
+    digest: ``w1.CONTENTS``; something else where the contents are not known
+    """
+
+    records: int
+    data_bytes: int
+    digest: str
+
+    @classmethod
+    def of_contents(cls, records: int, data_bytes: int, contents: int) -> Rows:
+        """contents: the sum of the rows' hashes, modulo 2**64."""
+        return cls(records, data_bytes, f"{_SCHEME}{contents:016x}")
+
+    @classmethod
+    def of_task(cls, records: int, text: str) -> Rows:
+        """From what a task has told of its ``records`` rows; earlier versions told it otherwise."""
+        parts = text.split("-")
+        is_known = len(parts) > 1 and parts[1].isdecimal()
+        return cls(records, int(parts[1]) if is_known else 0, parts[-1])
+
+    @classmethod
+    def total(cls, tasks: Iterable[Rows]) -> Rows:
+        """All rows of these tasks."""
+        rows = list(tasks)
+        records, data_bytes = sum(r.records for r in rows), sum(r.data_bytes for r in rows)
+        if not all(r.has_contents for r in rows):
+            return cls(records, data_bytes, "")
+        contents = sum(int(r.digest.removeprefix(_SCHEME), 16) for r in rows)
+        return cls.of_contents(records, data_bytes, contents % _MODULUS)
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether the contents can be compared."""
+        return self.digest.startswith(_SCHEME)
+
+    @property
+    def text(self) -> str:
+        """What a task tells of its rows."""
+        return f"{self.records}-{self.data_bytes}-{self.digest}"
+
+    def is_comparable(self, other: Rows) -> bool:
+        """Whether contents of both are known, so that more than their size can be compared."""
+        return self.has_contents and other.has_contents
+
+    def may_be(self, other: Rows) -> bool:
+        """Whether these are the same rows, as far as it is known."""
+        if self.is_comparable(other):
+            return self == other
+        return (self.records, self.data_bytes) == (other.records, other.data_bytes)
+
+    def __str__(self) -> str:
+        return f"{self.records} records of {self.data_bytes} bytes"
+
 
 _FORMAT = 1
 _MOST_SUPERSEDED = 64
@@ -22,7 +118,7 @@ class TaskTransaction(NamedTuple):
     """A transaction that a task has written and flushed, and nobody has ended.
 
     transaction_version: the finalized feature when it began; decides the EndTxn version
-    partition_id: of Spark; digest: of its rows, as in ``rows.py``
+    partition_id: of Spark; digest: of its rows, as in :class:`Rows`
     """
 
     transactional_id: str
@@ -317,3 +413,119 @@ class Plan:
     write: Write | None = None
     is_repeated: bool = False
     coordinator: Node | None = None
+
+
+class FencedError(TransactionError):
+    """Another driver works under the same ``transactional.id.prefix``. This one must stop."""
+
+
+class PrefixInUseError(TransactionError):
+    """The ``transactional.id.prefix`` belongs to another query."""
+
+
+class TransactionLostError(TransactionError):
+    """Brokers have aborted transactions before they were committed. The replay repairs that."""
+
+
+class OutcomeError(TransactionError):
+    """A decided batch is visible in part, and no replay can repair it: the user must choose."""
+
+
+class MissingRecordError(TransactionError):
+    """The decision log has no record of a prefix or query that is not new: it may be lost."""
+
+
+class UnreadableRecordError(TransactionError):
+    """The record of a prefix is of another version, or of something else."""
+
+    def __init__(self, message: str, stored: StoredRecord) -> None:
+        self.stored = stored
+        super().__init__(message)
+
+
+class ReplayError(TransactionError):
+    """A micro-batch that is committed comes again with other rows, which must not be lost."""
+
+
+_WORKER_CHARACTERS = 12
+_DRIVER = "driver"
+
+
+def driver_transactional_id(prefix: str) -> str:
+    """Under which decisions are written."""
+    return f"{prefix}.{_DRIVER}"
+
+
+def task_id_pattern(prefix: str) -> str:
+    """A regular expression, for Java and Python, of exactly the tasks' ids of ``prefix``."""
+    return rf"{_quoted(prefix)}\.[0-9a-f]{{{_WORKER_CHARACTERS}}}\.[0-9]+"
+
+
+def is_task_id(prefix: str, transactional_id: str) -> bool:
+    """Whether a task under ``prefix`` uses this id; false for the driver's and other prefixes'."""
+    return re.fullmatch(task_id_pattern(prefix), transactional_id) is not None
+
+
+def _quoted(text: str) -> str:
+    """``re.escape`` in what both dialects understand."""
+    return "".join(c if c.isalnum() or c in "_-" else f"\\{c}" for c in text)
+
+
+class WorkerTransactionalIds:
+    """The transactional ids of this Python worker process."""
+
+    def __init__(self, worker: str | None = None) -> None:
+        self._worker = worker or uuid.uuid4().hex[:_WORKER_CHARACTERS]
+        self._plans: dict[str, tuple[int, int]] = {}
+        self._next: dict[str, int] = {}
+        self._retired: set[str] = set()
+
+    def take(self, prefix: str, token: DriverToken) -> str:
+        """An id for one task of the plan that ``token`` stands for."""
+        plan = (token.producer_id, token.producer_epoch)
+        if self._plans.get(prefix) != plan:
+            self._plans[prefix] = plan
+            self._next[prefix] = 0
+        while True:
+            transactional_id = f"{prefix}.{self._worker}.{self._next[prefix]}"
+            self._next[prefix] += 1
+            if transactional_id not in self._retired:
+                return transactional_id
+
+    def retire(self, transactional_id: str) -> None:
+        """Never take this id again: a request of a task that failed may reach the coordinator
+        late, and would fence whoever has the id then.
+        """
+        self._retired.add(transactional_id)
+
+    def renew(self) -> None:
+        """Become another worker: what a forked child must do."""
+        self.__init__()  # type: ignore[misc]
+
+
+TRANSACTIONAL_IDS = WorkerTransactionalIds()
+os.register_at_fork(after_in_child=TRANSACTIONAL_IDS.renew)
+
+
+_LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+
+
+def own_environment() -> dict[str, str]:
+    """What ``current_driver`` needs to know of a driver that is this process itself."""
+    return {_LOCAL_FOLDERS: uuid.uuid4().hex}
+
+
+def current_driver(
+    environment: Mapping[str, str], started_ms: int, checkpoint: str | None, name: str | None
+) -> Driver:
+    """The Spark driver that this Python process works for.
+
+    Spark gives planning neither query id nor run id. What all Python processes of one driver, and
+    of no other, have in common is the folder of its block manager, which ends in a UUID.
+    """
+    folders = environment.get(_LOCAL_FOLDERS)
+    secret = environment.get("PYTHON_WORKER_FACTORY_SECRET")
+    seed = folders or secret or str(os.getppid())
+    host = platform.node()
+    driver_id = hashlib.sha256(f"{host}/{seed}".encode()).hexdigest()[:16]
+    return Driver(driver_id, host, started_ms, checkpoint, name)

@@ -22,9 +22,7 @@ from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol, CommitTimes
-from spark_kafka_sink.transactions.errors import FencedError
-from spark_kafka_sink.transactions.ids import current_driver, own_environment
-from spark_kafka_sink.transactions.log_topic import (
+from spark_kafka_sink.transactions.decision_log import (
     check_brokers,
     prepare_log_topic,
     warn_of_weak_topic,
@@ -33,11 +31,14 @@ from spark_kafka_sink.transactions.model import (
     TOPICS_OF_ROWS,
     Driver,
     DriverToken,
+    FencedError,
     Phase,
     Plan,
     TaskTransaction,
     Unit,
     Write,
+    current_driver,
+    own_environment,
 )
 
 logger = logging.getLogger(__name__)

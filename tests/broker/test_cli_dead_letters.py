@@ -22,7 +22,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.log_topic import prepare_log_topic
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic
 from spark_kafka_sink.transactions.model import Driver
 from tests.broker.producing import batch_of, plan_of
 from tests.patience import AN_HOUR_MS, PATIENCE_MS, PATIENCE_S

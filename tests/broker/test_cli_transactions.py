@@ -16,9 +16,14 @@ from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
-from spark_kafka_sink.transactions.log_topic import prepare_log_topic
-from spark_kafka_sink.transactions.model import Driver, Plan, TaskTransaction, Unit
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic
+from spark_kafka_sink.transactions.model import (
+    Driver,
+    Plan,
+    TaskTransaction,
+    Unit,
+    WorkerTransactionalIds,
+)
 from tests.broker.creating import producer_for
 from tests.broker.processes import eventually
 from tests.broker.test_transactions import PARTITIONS, committed, rows, write

@@ -16,7 +16,7 @@ from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.task import write_rows
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.log_topic import prepare_log_topic
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic
 from spark_kafka_sink.transactions.model import Driver, Plan, TaskTransaction, Unit
 from tests.broker.creating import producer_for
 from tests.broker.processes import eventually

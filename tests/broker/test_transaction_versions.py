@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.client.admin import AdminClient
-from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.ending import Outcome
+from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.model import TaskTransaction
 from tests.broker.creating import producer_for
 from tests.broker.processes import eventually

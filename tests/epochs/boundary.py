@@ -25,9 +25,15 @@ from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.ids import WorkerTransactionalIds, driver_transactional_id
-from spark_kafka_sink.transactions.log_topic import prepare_log_topic
-from spark_kafka_sink.transactions.model import Driver, Plan, TaskTransaction, Unit
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic
+from spark_kafka_sink.transactions.model import (
+    Driver,
+    Plan,
+    TaskTransaction,
+    Unit,
+    WorkerTransactionalIds,
+    driver_transactional_id,
+)
 from tests.broker.producing import batch_of, open_producer, plan_of
 from tests.reading import read_topic, values
 

@@ -12,7 +12,7 @@ from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.log_topic import check_brokers, prepare_log_topic
+from spark_kafka_sink.transactions.decision_log import check_brokers, prepare_log_topic
 from spark_kafka_sink.transactions.model import Unit
 from tests.broker.processes import eventually
 from tests.broker.test_cli_transactions import LOG_TOPIC, TIMEOUT_MS, Query

@@ -25,44 +25,44 @@ PLANTED = (
 
 _CLAIMS = (
     Mutant(
-        "transactions/claims.py",
+        "transactions/client.py",
         "if is_open(transaction, found.setdefault(state.transactional_id, state)):",
         "if True:",
         _CUT_OFF,
     ),
     Mutant(
-        "transactions/claims.py",
+        "transactions/client.py",
         "if is_open(transaction, found.setdefault(state.transactional_id, state)):",
         "if found.setdefault(state.transactional_id, state) is None:",
         _CUT_OFF,
     ),
     Mutant(
-        "transactions/claims.py",
+        "transactions/client.py",
         "holder.producer_id != producer.producer_id or holder > producer",
         "holder > producer",
         _CUT_OFF,
     ),
     Mutant(
-        "transactions/claims.py",
+        "transactions/client.py",
         "return False if producer in holders else None",
         "return False",
         _CUT_OFF,
     ),
     Mutant(
-        "transactions/claims.py",
+        "transactions/client.py",
         "for state in answer.transaction_states if not state.error_code]",
         "for state in answer.transaction_states]",
         _CUT_OFF,
     ),
-    Mutant("transactions/claims.py", "            is_complete = False\n", "", _CUT_OFF),
+    Mutant("transactions/client.py", "            is_complete = False\n", "", _CUT_OFF),
     Mutant(
-        "transactions/holding.py",
+        "transactions/fencing.py",
         "if taken or not client.admin.pause(attempts, deadline_ms):",
         "if not client.admin.pause(attempts, deadline_ms):",
         _CUT_OFF,
     ),
     Mutant(
-        "transactions/holding.py",
+        "transactions/fencing.py",
         "            if is_taken(client.admin, transactional_id, producer, deadline_ms):\n"
         "                raise\n",
         "",
@@ -116,7 +116,7 @@ _COMMIT_PROTOCOL = (
     ),
     Mutant(
         "transactions/commit_protocol.py",
-        "ownership.check_order(decision, unit, self._config.prefix)\n\n        may",
+        "fencing.check_order(decision, unit, self._config.prefix)\n\n        may",
         "pass\n\n        may",
         _PROTOCOL,
     ),
@@ -245,31 +245,31 @@ _LOG_ROWS = (
 
 _RECORDS = (
     Mutant(
-        "transactions/completion.py",
+        "transactions/commit_protocol.py",
         "if age_ms > state.transaction_timeout_ms * (1 - _LEAST_TIME_LEFT):",
         "if age_ms > state.transaction_timeout_ms:",
         _PROTOCOL,
     ),
     Mutant(
-        "transactions/completion.py",
+        "transactions/commit_protocol.py",
         "if state.transaction_state != ONGOING:",
         "if True:",
         _PROTOCOL,
     ),
     Mutant(
-        "transactions/completion.py",
+        "transactions/commit_protocol.py",
         "is_unknown = decision.unit.job_id is not None and decision.write is None",
         "is_unknown = decision.unit.job_id is not None",
         _WRITES,
     ),
     Mutant(
-        "transactions/ids.py",
+        "transactions/model.py",
         "        self._retired.add(transactional_id)\n",
         "        pass\n",
         _MODEL,
     ),
     Mutant(
-        "transactions/ids.py",
+        "transactions/model.py",
         "plan = (token.producer_id, token.producer_epoch)",
         "plan = (token.producer_id, 0)",
         _MODEL,
@@ -293,25 +293,25 @@ _RECORDS = (
         _MODEL,
     ),
     Mutant(
-        "transactions/ownership.py",
+        "transactions/fencing.py",
         "if len(decision.written) < _MOST_WRITE_IDS:",
         "if True:",
         _WRITES,
     ),
     Mutant(
-        "transactions/ownership.py",
+        "transactions/fencing.py",
         "if driver.checkpoint == owner.checkpoint:",
         "if driver.checkpoint == owner.checkpoint or not owner.checkpoint:",
         _PROTOCOL,
     ),
     Mutant(
-        "transactions/ownership.py",
+        "transactions/fencing.py",
         "if unit.batch_id < before.batch_id:",
         "if unit.batch_id < before.batch_id - 1:",
         _PROTOCOL,
     ),
     Mutant(
-        "transactions/repair.py",
+        "transactions/fencing.py",
         "if not all(rows.has_contents for rows in before.values()):",
         "if False:",
         (*_REPLAY, *_MODEL, *_GUARDS),

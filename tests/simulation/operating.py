@@ -15,11 +15,17 @@ from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions import crash_points
 from spark_kafka_sink.transactions.client import TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
 from spark_kafka_sink.transactions.log_partition import LogPartition
-from spark_kafka_sink.transactions.model import Decision, Driver, Plan, TaskTransaction, Unit
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    Plan,
+    Rows,
+    TaskTransaction,
+    Unit,
+    WorkerTransactionalIds,
+)
 from spark_kafka_sink.transactions.operations import Operations
-from spark_kafka_sink.transactions.rows import Rows
 from tests.simulation.wire import World
 
 TIMEOUT_MS = 600_000

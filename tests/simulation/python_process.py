@@ -25,7 +25,7 @@ from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.producer.producer import KafkaProducer
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.transactions import crash_points, operations, session
-from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
+from spark_kafka_sink.transactions.model import WorkerTransactionalIds
 from tests.simulation.monitor import SteppingMonitor
 from tests.simulation.processes import Process, World
 

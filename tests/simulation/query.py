@@ -15,10 +15,15 @@ from dataclasses import dataclass, field
 from spark_kafka_sink.base.errors import KafkaSinkError
 from spark_kafka_sink.base.model import ProducerIdAndEpoch
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.transactions import repair, session
+from spark_kafka_sink.transactions import fencing, session
 from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.errors import MissingRecordError, OutcomeError, ReplayError
-from spark_kafka_sink.transactions.model import Decision, Phase
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    MissingRecordError,
+    OutcomeError,
+    Phase,
+    ReplayError,
+)
 from spark_kafka_sink.transactions.operations import Choice, Operations, RefusedError
 from tests.simulation import query_dead_letters
 from tests.simulation.cluster import SimCluster
@@ -286,7 +291,7 @@ def _examine(life: Life, operations: Operations) -> Decision | None:
     if decision is not None and decision.phase is Phase.DONE and decision.needs_confirmation:
         return operations.resolve(Choice.AS_WRITTEN, lambda what: None).decision
     if decision is not None and decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
-        life.outcome = OutcomeError(repair.explain(decision, PREFIX))
+        life.outcome = OutcomeError(fencing.explain(decision, PREFIX))
     return decision
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_sink.base.model import NO_PRODUCER, ProducerIdAndEpoch
 from spark_kafka_sink.transactions import session
-from spark_kafka_sink.transactions.ids import is_task_id
+from spark_kafka_sink.transactions.model import is_task_id
 from tests.simulation.processes import Process
 from tests.simulation.python_process import PythonProcess
 from tests.simulation.query_settings import Blow

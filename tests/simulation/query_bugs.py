@@ -14,22 +14,11 @@ from spark_kafka_sink.producer.transaction_manager import TokenCheck
 from spark_kafka_sink.protocol.messages.transactions import EndTxnRequest
 from spark_kafka_sink.spark import task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from spark_kafka_sink.transactions import client as client_module
-from spark_kafka_sink.transactions import (
-    commit_protocol,
-    completion,
-    ending,
-    holding,
-    repair,
-    replay,
-    session,
-)
-from spark_kafka_sink.transactions.client import TransactionClient
+from spark_kafka_sink.transactions import client, commit_protocol, fencing, session
+from spark_kafka_sink.transactions.client import Outcome, TransactionClient
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
 from spark_kafka_sink.transactions.decision_log import DecisionLog, Mark
-from spark_kafka_sink.transactions.ending import Outcome
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, TaskTransaction
-from spark_kafka_sink.transactions.rows import Rows
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, Rows, TaskTransaction
 from tests.simulation import scenarios
 from tests.simulation.bugs import Bug
 from tests.simulation.query_dead_letter_bugs import DEAD_LETTER_BUGS
@@ -64,7 +53,7 @@ def _end_txn_instead_of_fencing(original):  # type: ignore[no-untyped-def]
             for name, state in states.items()
             if state is not None and state.transaction_state == "Ongoing"
         ]
-        list(self._coordinators.ask(questions, client_module._code_of, deadline_ms))
+        list(self._coordinators.ask(questions, client._code_of, deadline_ms))
 
     return fence
 
@@ -250,14 +239,14 @@ BUGS: dict[str, Bug] = {
     ),
     "list of what is committed not cumulative": Bug(
         "a repair that is cut off forgets what was visible before",
-        completion,
+        commit_protocol,
         "_conclude",
         _committed_list_not_cumulative,
         (partial(scenarios.repair_cut_off, 2, "commit.decided"),),
     ),
     "replay not compared": Bug(
         "a repair takes any rows for those that are missing",
-        repair,
+        fencing,
         "missing_of",
         _replay_not_compared,
     ),
@@ -304,7 +293,7 @@ BUGS: dict[str, Bug] = {
     ),
     "replay dropped unseen": Bug(
         "whatever comes as a micro-batch that is committed is dropped",
-        replay,
+        commit_protocol,
         "check_replay",
         _replay_dropped_unseen,
     ),
@@ -323,7 +312,7 @@ BUGS: dict[str, Bug] = {
     ),
     "swept by anybody": Bug(
         "a driver aborts what is open although another one has taken over",
-        holding,
+        fencing,
         "check_held",
         _swept_by_anybody,
     ),
@@ -336,7 +325,7 @@ BUGS: dict[str, Bug] = {
     ),
     "lost taken for committed": Bug(
         "a transaction that timed out counts as visible",
-        client_module,
+        client,
         "outcome_of",
         _lost_taken_for_committed,
     ),
@@ -349,14 +338,14 @@ BUGS: dict[str, Bug] = {
     ),
     "EndTxn as before a downgrade": Bug(
         "transactions are ended in the version that was right when they began",
-        ending,
+        client,
         "_end_version",
         _versions_of_the_past,
         (partial(scenarios.downgrade, "commit.decided", 0, True),),
     ),
     "refused taken for unknown": Bug(
         "a transaction that EndTxn refuses to end is given up although it is open",
-        client_module,
+        client,
         "is_open",
         _refused_taken_for_unknown,
         (partial(scenarios.refused_ends, 2, "INVALID_TXN_STATE"),),

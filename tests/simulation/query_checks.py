@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.transactions.errors import MissingRecordError, ReplayError
+from spark_kafka_sink.transactions.model import MissingRecordError, ReplayError
 from tests import twin
 from tests.simulation import query_dead_letters
 from tests.simulation.partition_log import is_control

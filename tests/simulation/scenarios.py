@@ -23,10 +23,14 @@ from spark_kafka_sink.protocol.messages.transactions import (
     TransactionState,
 )
 from spark_kafka_sink.protocol.schema import Request
-from spark_kafka_sink.transactions.errors import MissingRecordError, ReplayError
-from spark_kafka_sink.transactions.ids import is_task_id
 from spark_kafka_sink.transactions.log_partition import LogPartition
-from spark_kafka_sink.transactions.model import Plan, TaskTransaction
+from spark_kafka_sink.transactions.model import (
+    MissingRecordError,
+    Plan,
+    ReplayError,
+    TaskTransaction,
+    is_task_id,
+)
 from tests.simulation.operating import (
     LOG_TOPIC,
     TIMEOUT_MS,

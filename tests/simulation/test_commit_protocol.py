@@ -12,14 +12,15 @@ from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.transactions import crash_points, session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.errors import (
+from spark_kafka_sink.transactions.model import (
     FencedError,
     OutcomeError,
+    Phase,
     PrefixInUseError,
     TransactionError,
     TransactionLostError,
+    Unit,
 )
-from spark_kafka_sink.transactions.model import Phase, Unit
 from tests.simulation.operating import (
     LOG_TOPIC,
     PATIENCE_MS,

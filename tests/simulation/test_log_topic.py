@@ -14,7 +14,7 @@ from spark_kafka_sink.protocol.messages.topics import (
     DescribeConfigsResult,
     MetadataRequest,
 )
-from spark_kafka_sink.transactions.log_topic import prepare_log_topic, warn_of_weak_topic
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic, warn_of_weak_topic
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix
 
 CONFIG = ExactlyOnceConfig("p", TIMEOUT_MS, "new-log", 3)

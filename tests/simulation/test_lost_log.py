@@ -8,9 +8,8 @@ from spark_kafka_sink.base.model import NO_PRODUCER, TopicPartition
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.record.record_writer import NewRecord, encode_batch
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.errors import MissingRecordError
 from spark_kafka_sink.transactions.log_partition import LogPartition
-from spark_kafka_sink.transactions.model import Unit
+from spark_kafka_sink.transactions.model import MissingRecordError, Unit
 from spark_kafka_sink.transactions.operations import Operations
 from tests.simulation.operating import (
     LOG_TOPIC,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.transactions.errors import FencedError, OutcomeError, PrefixInUseError
-from spark_kafka_sink.transactions.model import Phase
+from spark_kafka_sink.transactions.model import FencedError, OutcomeError, Phase, PrefixInUseError
 from spark_kafka_sink.transactions.operations import Choice, RefusedError
 from tests.simulation.operating import (
     WORKER,

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from spark_kafka_sink.transactions.errors import PrefixInUseError
+from spark_kafka_sink.transactions.model import PrefixInUseError
 from spark_kafka_sink.transactions.operations import RefusedError
 from tests.simulation.operating import A, B, Operated, agree, decided, driver
 

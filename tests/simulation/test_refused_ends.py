@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import TransactionError
-from spark_kafka_sink.transactions.ids import is_task_id
+from spark_kafka_sink.transactions.model import is_task_id
 from tests.simulation.operating import CrashError, Lives, at, crash_at, driver
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.transactions.errors import ReplayError, TransactionLostError
-from spark_kafka_sink.transactions.model import Phase
+from spark_kafka_sink.transactions.model import Phase, ReplayError, TransactionLostError
 from spark_kafka_sink.transactions.operations import Choice, RefusedError
 from tests.simulation.operating import A, B, Operated, agree, driver, unit
 

@@ -9,10 +9,15 @@ import pytest
 
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark.commands import completed_commands
-from spark_kafka_sink.transactions.errors import OutcomeError, ReplayError
-from spark_kafka_sink.transactions.model import Decision, Phase, TaskTransaction
-from spark_kafka_sink.transactions.replay import check_replay
-from spark_kafka_sink.transactions.rows import Rows
+from spark_kafka_sink.transactions.commit_protocol import check_replay
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    OutcomeError,
+    Phase,
+    ReplayError,
+    Rows,
+    TaskTransaction,
+)
 from tests.simulation.operating import (
     PATIENCE_MS,
     A,

@@ -9,7 +9,7 @@ from spark_kafka_sink.client.admin import create_missing
 from spark_kafka_sink.config.producer_config import TopicCreation
 from spark_kafka_sink.config.sink_keys import ExactlyOnceConfig
 from spark_kafka_sink.protocol.messages.topics import CreateTopicsRequest
-from spark_kafka_sink.transactions.log_topic import prepare_log_topic
+from spark_kafka_sink.transactions.decision_log import prepare_log_topic
 from tests.simulation.harness import Simulation
 from tests.simulation.operating import PATIENCE_MS, TIMEOUT_MS, Prefix, driver
 

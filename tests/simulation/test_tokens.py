@@ -12,8 +12,7 @@ from spark_kafka_sink.protocol.messages.transactions import (
     TransactionState,
 )
 from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.errors import FencedError, TransactionLostError
-from spark_kafka_sink.transactions.model import Phase, Plan
+from spark_kafka_sink.transactions.model import FencedError, Phase, Plan, TransactionLostError
 from tests.simulation.operating import PATIENCE_MS, CrashError, Lives, crash_at, driver, unit
 from tests.simulation.transactional import Transactional
 

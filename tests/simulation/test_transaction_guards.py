@@ -9,13 +9,17 @@ import pytest
 
 from spark_kafka_sink.base.model import TopicPartition
 from spark_kafka_sink.transactions.decision_log import DecisionLog
-from spark_kafka_sink.transactions.errors import (
+from spark_kafka_sink.transactions.log_partition import LogPartition
+from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
+    Decision,
     FencedError,
     OutcomeError,
+    Phase,
+    TaskTransaction,
     TransactionLostError,
+    Unit,
 )
-from spark_kafka_sink.transactions.log_partition import LogPartition
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision, Phase, TaskTransaction, Unit
 from tests.simulation.operating import (
     LOG_TOPIC,
     PATIENCE_MS,

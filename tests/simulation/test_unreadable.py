@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from spark_kafka_sink.base.errors import TransactionError
-from spark_kafka_sink.transactions.errors import PrefixInUseError, UnreadableRecordError
-from spark_kafka_sink.transactions.model import NO_UNIT, Phase, StoredRecord, Write
-from spark_kafka_sink.transactions.operations import Choice, RefusedError
-from spark_kafka_sink.transactions.unreadable import UnreadableRecord
+from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
+    Phase,
+    PrefixInUseError,
+    StoredRecord,
+    UnreadableRecordError,
+    Write,
+)
+from spark_kafka_sink.transactions.operations import Choice, RefusedError, UnreadableRecord
 from tests.simulation.operating import A, B, Operated, agree, driver, unit
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import ConfigError
 from spark_kafka_sink.transactions import crash_points
-from spark_kafka_sink.transactions.errors import OutcomeError
-from spark_kafka_sink.transactions.model import TOPICS_OF_ROWS, Decision, Write
+from spark_kafka_sink.transactions.model import TOPICS_OF_ROWS, Decision, OutcomeError, Write
 from spark_kafka_sink.transactions.operations import Choice, RefusedError
 from tests.simulation.operating import (
     PATIENCE_MS,

@@ -36,12 +36,9 @@ from spark_kafka_sink.protocol.messages.transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from spark_kafka_sink.transactions.claims import ask_all, is_taken
-from spark_kafka_sink.transactions.client import TransactionClient
-from spark_kafka_sink.transactions.ending import Outcome
-from spark_kafka_sink.transactions.errors import FencedError
-from spark_kafka_sink.transactions.holding import check_held, while_held
-from spark_kafka_sink.transactions.model import TaskTransaction
+from spark_kafka_sink.transactions.client import Outcome, TransactionClient, ask_all, is_taken
+from spark_kafka_sink.transactions.fencing import check_held, while_held
+from spark_kafka_sink.transactions.model import FencedError, TaskTransaction
 from tests.simulation.time import SimClock
 from tests.unit.batches import NODES
 from tests.unit.scripted_network import Asked, ScriptedNetwork

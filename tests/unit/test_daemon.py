@@ -35,7 +35,7 @@ for _ in range(2):
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))  # as pyspark.worker does
         square = np.ones((200, 200))
         from spark_kafka_sink.producer.pool import POOL
-        from spark_kafka_sink.transactions.ids import TRANSACTIONAL_IDS
+        from spark_kafka_sink.transactions.model import TRANSACTIONAL_IDS
         os.write(write, json.dumps({
             "numpy": np.random.random(), "python": random.random(),
             "ids": TRANSACTIONAL_IDS._worker, "idle": POOL.idle_count,

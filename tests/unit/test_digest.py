@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import RowsDigest
-from spark_kafka_sink.transactions.rows import Rows
+from spark_kafka_sink.transactions.model import Rows
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(

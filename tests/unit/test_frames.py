@@ -24,8 +24,14 @@ from spark_kafka_sink.spark import frames, planning
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.commit_protocol import CommitProtocol
-from spark_kafka_sink.transactions.errors import FencedError, MissingRecordError
-from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    FencedError,
+    MissingRecordError,
+    Plan,
+)
 from tests.unit.spark_frame import EXACTLY_ONCE, ONE_COLUMN, OPTIONS, Frame
 
 

@@ -29,8 +29,7 @@ from spark_kafka_sink.spark.interceptors import Interceptors
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
 from spark_kafka_sink.transactions import session
-from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
-from spark_kafka_sink.transactions.model import DriverToken
+from spark_kafka_sink.transactions.model import DriverToken, WorkerTransactionalIds
 from tests.unit.registry_asking import fresh_registry
 from tests.unit.simulated_time import SimulatedClock
 

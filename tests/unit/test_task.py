@@ -19,8 +19,13 @@ from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
 from spark_kafka_sink.spark.partition import write_partition
 from spark_kafka_sink.transactions import session
-from spark_kafka_sink.transactions.ids import WorkerTransactionalIds
-from spark_kafka_sink.transactions.model import Decision, Driver, DriverToken, Plan
+from spark_kafka_sink.transactions.model import (
+    Decision,
+    Driver,
+    DriverToken,
+    Plan,
+    WorkerTransactionalIds,
+)
 
 T0 = TopicPartition("t", 0)
 

@@ -8,24 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from spark_kafka_sink.transactions import repair
-from spark_kafka_sink.transactions.errors import OutcomeError
-from spark_kafka_sink.transactions.ids import (
-    WorkerTransactionalIds,
-    current_driver,
-    driver_transactional_id,
-    is_task_id,
-    task_id_pattern,
-)
+from spark_kafka_sink.transactions import fencing
 from spark_kafka_sink.transactions.model import (
     Decision,
     Driver,
     DriverToken,
+    OutcomeError,
     Phase,
     Plan,
     TaskTransaction,
     Unit,
+    WorkerTransactionalIds,
     Write,
+    current_driver,
+    driver_transactional_id,
+    is_task_id,
+    task_id_pattern,
 )
 
 DRIVER = Driver("d1", "host", 17, "/ck", "orders")
@@ -135,7 +133,7 @@ def test_of_each_name_only_the_last_version_is_remembered() -> None:
 def test_a_replay_with_the_same_rows_fills_in_what_is_missing() -> None:
     decision = partial([task(0), task(2)], [task(1)])
     replay = [task(n)._replace(transactional_id=f"new.{n}") for n in (2, 1, 0)]
-    assert repair.missing_of(decision, replay, "p") == [replay[1]]
+    assert fencing.missing_of(decision, replay, "p") == [replay[1]]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +151,7 @@ def test_another_replay_is_an_error_that_says_what_is_visible(
     replay: list[TaskTransaction],
 ) -> None:
     with pytest.raises(OutcomeError, match="10 records are, 10 records of Spark partitions 1") as e:
-        repair.missing_of(partial([task(0)], [task(1)]), replay, "p")
+        fencing.missing_of(partial([task(0)], [task(1)]), replay, "p")
     assert "micro-batch 4 of query q" in str(e.value)
     assert "differ" in str(e.value)
 
@@ -161,6 +159,6 @@ def test_another_replay_is_an_error_that_says_what_is_visible(
 @pytest.mark.parametrize("phase", [Phase.UNKNOWN, Phase.PARTIAL, Phase.VOID])
 def test_explanations_name_the_unit_and_what_to_do(phase: Phase) -> None:
     decision = Decision(DRIVER, phase, Unit(None, None, "j1"), 0, 20, (task(0),), (task(1),))
-    text = repair.explain(decision, "orders")
+    text = fencing.explain(decision, "orders")
     assert "job j1" in text
     assert phase is Phase.VOID or "pykafka-sink transactions resolve --prefix orders" in text

@@ -10,19 +10,18 @@ from contextlib import contextmanager
 import pytest
 
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.cli import main
+from spark_kafka_sink.cli import main, transaction_report
 from spark_kafka_sink.cli import transactions as transactions_cli
 from spark_kafka_sink.cli.command import print_lines
-from spark_kafka_sink.transactions import report
 from spark_kafka_sink.transactions.inspection import (
     Inspection,
+    OpenProducer,
     PrefixDescription,
     PrefixOverview,
+    ReadPosition,
     TransactionDetails,
 )
-from spark_kafka_sink.transactions.model import Decision, Driver, Phase
-from spark_kafka_sink.transactions.read_positions import OpenProducer, ReadPosition
-from spark_kafka_sink.transactions.times import duration_of
+from spark_kafka_sink.transactions.model import Decision, Driver, Phase, duration_of
 from tests.simulation.operating import LOG_TOPIC, PATIENCE_MS, Operated, driver, unit
 
 A, B = b"a", b"b"
@@ -308,7 +307,7 @@ def test_the_text_of_list():
         PrefixOverview("orders", decided, "", (OPEN,)),
         PrefixOverview("torn", None, "not a decision", ()),
     ]
-    assert report.overview_lines(found, "log", NOON_MS + 200_000) == [
+    assert transaction_report.overview_lines(found, "log", NOON_MS + 200_000) == [
         "PREFIX  PHASE       UNIT                        OPEN  OWNER",
         "orders  DECIDED     micro-batch 7 of query q-1  1     "
         "driver 4f1c of query 'q' on host-1, checkpoint /ck",
@@ -330,7 +329,7 @@ def test_the_text_of_describe():
         ReadPosition(TopicPartition("orders", 1), problem="TOPIC_AUTHORIZATION_FAILED (29)"),
     )
     described = PrefixDescription(PrefixOverview("orders", claimed, "", ()), (), positions)
-    assert report.description_lines(described, "log", NOON_MS + 3_600_000) == [
+    assert transaction_report.description_lines(described, "log", NOON_MS + 3_600_000) == [
         "Prefix:      orders",
         "Log topic:   log",
         "Owner:       driver 4f1c",
@@ -378,13 +377,13 @@ def test_durations(ms, text):
 def test_many_partitions_are_not_all_shown():
     many = OPEN._replace(partitions=tuple(TopicPartition("t", n) for n in range(200)))
     found = [PrefixOverview("orders", None, "", (many,))]
-    assert report.overview_lines(found, "log", NOON_MS)[-1].endswith("t-6,t-7,… (200)")
+    assert transaction_report.overview_lines(found, "log", NOON_MS)[-1].endswith("t-6,t-7,… (200)")
 
 
 def test_documents_are_what_was_inspected(operated):
     operated.batch(7, [A, B], driver(1), "commit.decided")
     described = Inspection(operated.client, LOG_TOPIC, PATIENCE_MS).describe("p", ["t"])
-    document = json.loads(json.dumps(report.description_document(described, NOON_MS)))
+    document = json.loads(json.dumps(transaction_report.description_document(described, NOON_MS)))
     assert [p["records"] for p in document["parts"]] == [1, 1]
     assert document["record"]["is_settled"] is False
     assert document["partitions"][0]["producers"][0]["transactional_id"] == "p.0123456789ab.0"

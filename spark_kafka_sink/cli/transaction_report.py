@@ -11,12 +11,11 @@ from typing import Any
 from spark_kafka_sink.transactions.inspection import (
     PrefixDescription,
     PrefixOverview,
+    ReadPosition,
     TransactionDetails,
 )
-from spark_kafka_sink.transactions.model import NO_UNIT, Decision
+from spark_kafka_sink.transactions.model import NO_UNIT, Decision, duration_of, time_of
 from spark_kafka_sink.transactions.operations import Result, is_settled, state_of
-from spark_kafka_sink.transactions.read_positions import ReadPosition
-from spark_kafka_sink.transactions.times import duration_of, time_of
 
 _MOST_PARTITIONS = 8
 _NONE = "-"

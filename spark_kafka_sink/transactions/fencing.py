@@ -1,0 +1,285 @@
+"""Fencing: who may work under a prefix, who still has its id, and what may follow what.
+
+A broker that is cut off from the others, but not from clients, takes itself for a coordinator or a
+leader that it is not any more. It knows an older producer of the id, and refuses the present one
+as if that were the older.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from spark_kafka_sink.base.errors import BrokerError, ConfigError, TransactionError, error_named
+from spark_kafka_sink.base.model import ProducerIdAndEpoch
+from spark_kafka_sink.transactions.client import TransactionClient, is_taken, raise_if_fenced
+from spark_kafka_sink.transactions.model import (
+    NO_UNIT,
+    Decision,
+    Driver,
+    FencedError,
+    MissingRecordError,
+    OutcomeError,
+    Phase,
+    PrefixInUseError,
+    TaskTransaction,
+    Unit,
+    Write,
+    checkpoint_of,
+)
+
+# Besides those that say that somebody else has the id.
+_OF_AN_OLDER_PRODUCER = {
+    "INVALID_TXN_STATE",
+    "INVALID_PRODUCER_ID_MAPPING",
+    "UNKNOWN_PRODUCER_ID",
+    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+}
+
+_Result = TypeVar("_Result")
+
+
+def check_held(
+    client: TransactionClient,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    deadline_ms: int,
+) -> None:
+    """Raise FencedError unless ``producer`` still is who has the id.
+
+    All brokers are asked: a coordinator of the past does not know who has taken it since.
+    """
+    attempts = 0
+    while True:
+        # While a transaction is being completed, the epoch is the one before or after.
+        client.settled_state(transactional_id, deadline_ms)
+        taken = is_taken(client.admin, transactional_id, producer, deadline_ms)
+        if taken is False:
+            return
+        if taken or not client.admin.pause(attempts, deadline_ms):
+            raise_if_fenced(error_named("PRODUCER_FENCED"), transactional_id)
+        client.forget(transactional_id)
+        attempts += 1
+
+
+def while_held(
+    client: TransactionClient,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    deadline_ms: int,
+    act: Callable[[], _Result],
+) -> _Result:
+    """What ``act`` returns; again where it is refused, and nobody has taken the id.
+
+    ``act`` must find coordinators and leaders anew, and be harmless when it is repeated.
+    """
+    attempts = 0
+    while True:
+        try:
+            return act()
+        except (FencedError, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.error.name not in _OF_AN_OLDER_PRODUCER:
+                raise
+            if is_taken(client.admin, transactional_id, producer, deadline_ms):
+                raise
+            if not client.admin.pause(attempts, deadline_ms):
+                raise
+        client.forget(transactional_id)
+        attempts += 1
+
+
+def missing_of(
+    decision: Decision, replayed: Sequence[TaskTransaction], prefix: str
+) -> list[TaskTransaction]:
+    """The replayed transactions that take the place of lost ones.
+
+    Raises OutcomeError unless the replay has the same Spark partitions with the same rows, the
+    visible ones too: else some row would be doubled, or missing. Their order within a partition is
+    free: nobody has seen those that are missing.
+    """
+    lost = {t.partition_id for t in decision.transactions}
+    before = {t.partition_id: t.rows for t in (*decision.transactions, *decision.committed)}
+    now = {t.partition_id: t.rows for t in replayed}
+    if not all(rows.has_contents for rows in before.values()):
+        raise OutcomeError(
+            f"{explain(decision, prefix)} An earlier version of the sink has written down what its "
+            "rows were, in a way that this one does not compare: start the query once with that "
+            "version, which fills in the rest"
+        )
+    if before != now:
+        differing = sorted(p for p in before.keys() | now.keys() if before.get(p) != now.get(p))
+        raise OutcomeError(
+            f"{explain(decision, prefix)} Its replay cannot fill in the rest, for it is not the "
+            f"same: Spark partitions {_some(differing)} differ."
+        )
+    return [t for t in replayed if t.partition_id in lost]
+
+
+def explain(decision: Decision, prefix: str) -> str:
+    """What is visible of a unit that is not simply done, and what the user can do."""
+    visible = sum(t.records for t in decision.committed)
+    rest = sum(t.records for t in decision.transactions)
+    partitions = _some(sorted(t.partition_id for t in decision.transactions))
+    commands = (
+        f"pykafka-sink transactions describe --prefix {prefix} shows it; then "
+        f"pykafka-sink transactions resolve --prefix {prefix} with --as-written (its rows that are "
+        "not visible stay missing) or --as-not-written (it is written again, what is visible is "
+        "doubled)."
+    )
+    if decision.needs_confirmation and decision.phase is Phase.DONE:
+        return (
+            f"{decision.unit} was decided, and its driver died before it had committed everything. "
+            f"It is complete now: {decision.records} records are visible. If this job "
+            "repeats it, do not run it. Confirm that you know: pykafka-sink transactions resolve "
+            f"--prefix {prefix} --as-written"
+        )
+    if decision.phase is Phase.VOID:
+        return (
+            f"the brokers had aborted all transactions of {decision.unit} before they could be "
+            "committed (kafka.transaction.timeout.ms). Nothing of it is visible: its replay writes "
+            "it anew."
+        )
+    if decision.phase is Phase.PARTIAL:
+        what = f"{rest} records of Spark partitions {partitions} were lost: the brokers had aborted"
+        what += " their transactions (kafka.transaction.timeout.ms)."
+        how = "A replay with the same rows fills them in. "
+        if decision.write is not None:
+            how = f"{decision.write}, run again with the same rows, fills them in; or: {commands}"
+        elif decision.unit.job_id is not None:
+            how = commands
+        return f"{decision.unit} is visible in part: {visible} records are, {what} {how}"
+    return (
+        f"the outcome of {decision.unit} cannot be known: {visible} records are visible; of "
+        f"{rest} records of Spark partitions {partitions} the brokers can no longer tell whether "
+        f"their transactions were committed. {commands}"
+    )
+
+
+def _some(numbers: Sequence[int]) -> str:
+    text = ", ".join(str(number) for number in numbers[:10])
+    return f"{text}, … ({len(numbers)} in all)" if len(numbers) > 10 else text
+
+
+_MOST_WRITE_IDS = 100
+_ACCEPT = "start it once with transaction.log.missing=accept"
+
+
+def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
+    """Raise unless ``driver`` may take the prefix from the owner of ``decision``.
+
+    Raises FencedError for a driver that was superseded, PrefixInUseError for another query's.
+    """
+    owner = decision.owner
+    if owner.driver_id != driver.driver_id and driver.driver_id in decision.superseded:
+        raise FencedError(
+            f"this {driver} was superseded by {owner.since()} under "
+            f"transactional.id.prefix '{prefix}'. It stops; nothing that it has "
+            "not decided becomes visible. In one application the data source is a driver, and "
+            "spark_kafka_sink.write and batch_writer are another one: give each of the two a "
+            "prefix of its own"
+        )
+    query_id = decision.unit.query_id
+    if not decision.is_query and query_id is None:
+        return  # a job's: one after the other, and a query in their place
+    if job_id is not None:
+        query = "" if query_id is None else f"query {query_id}, "
+        raise PrefixInUseError(_in_use(f"{query}{owner}", prefix))
+    # An owner without a location, of an earlier version or an unreadable record, may be any query.
+    if driver.checkpoint == owner.checkpoint:
+        return
+    # The same query, which was written by the data source until now.
+    if query_id is None or driver.checkpoint != checkpoint_of(query_id):
+        raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
+
+
+def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
+    """Raise OutcomeError for a record that the coming unit must not go past.
+
+    A job that repeats a write may fill in what is missing of it, as a micro-batch does.
+    """
+    if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
+        raise OutcomeError(explain(decision, prefix))
+    is_job = decision.unit.job_id is not None
+    if decision.phase is Phase.PARTIAL and is_job and not decision.is_of(NO_UNIT, write):
+        raise OutcomeError(explain(decision, prefix))
+
+
+def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
+    """Raise ConfigError where ``write`` would take the place of one for another topic, or a prefix
+    has too many names of writes to remember them all.
+    """
+    if write is None:
+        return
+    before = decision.in_place_of(write)
+    if before is not None and write.goes_elsewhere(before):
+        raise ConfigError(
+            f"{write} is for {_where(write)}, and would be dropped under transactional.id.prefix "
+            f"'{prefix}': {before} was for {_where(before)}. A write.id is for one topic: give "
+            "this write a write.id of its own, or a transactional.id.prefix of its own"
+        )
+    if len(decision.written) < _MOST_WRITE_IDS:
+        return
+    if all(w.write_id != write.write_id for w in decision.written):
+        raise ConfigError(
+            f"transactional.id.prefix '{prefix}' has {_MOST_WRITE_IDS} names of writes, and "
+            f"'{write.write_id}' is a new one: write.id names what writes and stays the same, "
+            "write.version counts. For more, use several prefixes"
+        )
+
+
+def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
+    """Raise when the log knows of something that ``unit`` must not follow."""
+    before = decision.unit
+    if before.query_id is not None and before.query_id != unit.query_id:
+        raise PrefixInUseError(_in_use(f"query {before.query_id}", prefix))
+    if before.batch_id is None or unit.batch_id is None or before == unit:
+        return
+    if unit.batch_id < before.batch_id:
+        raise TransactionError(
+            f"{unit} comes after {before} was committed: the checkpoint has gone back, and "
+            "writing the batch again would double its records. Restore the checkpoint; or, to "
+            f"start anew on purpose: pykafka-sink transactions release --prefix {prefix}"
+        )
+    if decision.phase in (Phase.PARTIAL, Phase.UNKNOWN):
+        raise OutcomeError(explain(decision, prefix))
+
+
+def check_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: str) -> None:
+    """Raise MissingRecordError for a first micro-batch in the log that is not the query's first."""
+    if decision.unit == NO_UNIT and unit.batch_id and not decision.may_begin_later:
+        raise MissingRecordError(
+            f"{unit} is not its query's first, and the decision log, topic '{log_topic}', has no "
+            f"record of an earlier one under transactional.id.prefix '{prefix}'. If it had one, "
+            "the topic was deleted or restored, or transaction.log.topic or the prefix is not "
+            "what it was: give the query back what it had. If the query wrote at-least-once "
+            "until now, or its function for foreachBatch did not call the sink for the first "
+            f"micro-batches: {_ACCEPT}. Nothing of this micro-batch is visible. A function that "
+            "calls the sink for each micro-batch, also without rows, is not refused"
+        )
+
+
+def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
+    """For a prefix that the brokers know, and its decision log does not."""
+    return MissingRecordError(
+        f"the decision log, topic '{log_topic}', has no record of transactional.id.prefix "
+        f"'{prefix}', and the brokers know that it was used: the topic was deleted or restored, or "
+        "transaction.log.topic is not what it was. Give the query back the topic that it had. If "
+        "that is gone for good, the last micro-batch may be visible in part, and its replay "
+        f"doubles that part: {_ACCEPT}. Nothing was changed"
+    )
+
+
+def _where(write: Write) -> str:
+    return f"topic '{write.topic}'" if write.topic else "the topics of its rows"
+
+
+def _in_use(by: str, prefix: str, checkpoint: str | None = None) -> str:
+    location = "LOCATION" if checkpoint is None else shlex.quote(checkpoint)
+    return (
+        f"transactional.id.prefix '{prefix}' belongs to {by}. Give this query or job a prefix of "
+        "its own; if it is the same query, and its checkpoint has another location now: "
+        f"pykafka-sink transactions rebind --prefix {prefix} --checkpoint {location}; if the other "
+        "one is gone for good, or its checkpoint was deleted on purpose: pykafka-sink transactions "
+        f"release --prefix {prefix}"
+    )
