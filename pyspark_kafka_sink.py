@@ -8,8 +8,8 @@ Where Spark looks into another Python, ``pyspark_kafka_sink.register(spark)`` re
 """
 
 try:
-    from spark_kafka_sink.spark.registration import register
     from spark_kafka_sink.spark.source import KafkaSinkDataSource as DefaultSource
+    from spark_kafka_sink.spark.source import register
 except ImportError as error:
     _reason = str(error)
 

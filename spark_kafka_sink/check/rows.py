@@ -36,7 +36,7 @@ def _avro(part: PartOptions) -> None:
 
 
 def _given(schema: GivenSchema | None, option: str) -> None:
-    from spark_kafka_sink.spark.json_schemas import given_schema
+    from spark_kafka_sink.spark.format_schemas import given_schema
 
     if schema is not None:
         given_schema(schema, option)
@@ -64,7 +64,7 @@ def _json(part: PartOptions) -> None:
 
 def _protobuf(part: PartOptions) -> None:
     if part.descriptor_file is not None:
-        from spark_kafka_sink.spark.descriptors import described
+        from spark_kafka_sink.spark.format_schemas import described
 
         described(part)
 

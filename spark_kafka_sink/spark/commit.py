@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_sink import __version__
 from spark_kafka_sink.base.clock import SystemClock
@@ -30,9 +31,66 @@ from spark_kafka_sink.metrics.line import (
 from spark_kafka_sink.metrics.outputs import put_out
 from spark_kafka_sink.producer.metrics import DeliveryReport, PartitionReport, ProducerMetrics
 from spark_kafka_sink.spark.envelope import Enveloped
-from spark_kafka_sink.spark.logs import DOCUMENT, ensure_log_handler
 from spark_kafka_sink.spark.versions import WriterCommitMessage
+from spark_kafka_sink.spark.worker import DOCUMENT, ensure_log_handler
 from spark_kafka_sink.transactions.model import DriverToken, Plan, TaskTransaction
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TimedInput:
+    """Arrow batches as they come, those without rows left out.
+
+    started_at_ms: when the task began to wait for the first, since 1970
+    """
+
+    def __init__(self, arrow_batches: Iterable[pa.RecordBatch]) -> None:
+        self._clock = SystemClock()
+        self.started_at_ms = self._clock.timestamp_ms()
+        self._started_ns = self._clock.perf_ns()
+        self._waited_ns = self._loaded_ns = 0
+        self._arrow_batches = iter(arrow_batches)
+        self._first: pa.RecordBatch | None = None
+
+    @classmethod
+    def of(cls, arrow_batches: Iterable[pa.RecordBatch]) -> TimedInput:
+        """Such as are timed already go on as they are."""
+        return arrow_batches if isinstance(arrow_batches, cls) else cls(arrow_batches)
+
+    def has_rows(self) -> bool:
+        """Wait until it is known. To be called once, before the rows are taken."""
+        self._first = next(self, None)
+        return self._first is not None
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """What is done meanwhile is what a new process does once."""
+        started_ns = self._clock.perf_ns()
+        yield
+        self._loaded_ns += self._clock.perf_ns() - started_ns
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        started_ns = self._clock.perf_ns()
+        try:
+            while not (arrow_batch := next(self._arrow_batches)).num_rows:
+                pass
+        finally:
+            self._waited_ns += self._clock.perf_ns() - started_ns
+        return arrow_batch
+
+    def note_in(self, metrics: ProducerMetrics) -> None:
+        """How long the task has taken until now, loaded, and waited for rows."""
+        metrics.task_ns = self._clock.perf_ns() - self._started_ns
+        metrics.load_ns = self._loaded_ns
+        metrics.input_wait_ns = self._waited_ns
+
 
 logger = logging.getLogger(__name__)
 

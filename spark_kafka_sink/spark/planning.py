@@ -38,7 +38,7 @@ class PlanningTime:
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
     """Options as they were given, or ConfigError with what is wrong with them."""
     from spark_kafka_sink.config.sink_options import SinkOptions
-    from spark_kafka_sink.spark.logs import set_up
+    from spark_kafka_sink.spark.worker import set_up
 
     options = SinkOptions.parse(given)
     set_up(options)
@@ -89,7 +89,7 @@ def plan_schemas(
         _log(rows.notes)
         options = replace(options, registry=replace(options.registry, config=None))
     if rows.plan is not None:
-        from spark_kafka_sink.spark.encodable import check_encodable
+        from spark_kafka_sink.spark.row_planning import check_encodable
 
         check_encodable(rows)
     return rows, options
@@ -109,7 +109,7 @@ def plan_transactions(options: SinkOptions, is_job: bool, unit: Unit | None = No
     """
     if options.exactly_once is None:
         return None
-    from spark_kafka_sink.spark.commands import completed_commands
+    from spark_kafka_sink.spark.writer import completed_commands
     from spark_kafka_sink.transactions.session import plan_unit
 
     with completed_commands(options):

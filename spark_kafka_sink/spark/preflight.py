@@ -6,6 +6,9 @@ So a process that knows of no earlier check may plan for a stream that has run f
 transient, such as brokers that are away, must not end such a stream: it is logged, and the tasks
 wait, for ``max.block.ms`` and ``delivery.timeout.ms``. A batch write, and a stream that is known to
 have committed no micro-batch yet, fails at once.
+
+What the brokers accept of rows, batches and dead letters is found out here, too, so that all tasks
+of a batch, and each attempt at one, come to the same about the same row.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,
+    ConfigError,
     CredentialsUnavailableError,
     KafkaSinkError,
     TopicError,
@@ -26,15 +30,47 @@ from spark_kafka_sink.base.errors import (
     error_for_code,
 )
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.client.admin import AdminClient, create_missing
+from spark_kafka_sink.client.admin import AdminClient, configs_of, create_missing
 from spark_kafka_sink.config.producer_config import TopicCreation
-from spark_kafka_sink.config.sink_keys import DeadLetterConfig
+from spark_kafka_sink.config.sink_keys import DeadLetterConfig, RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics.outputs import check_outputs
-from spark_kafka_sink.protocol.messages.topics import MetadataResponse
+from spark_kafka_sink.protocol.messages.topics import TOPIC_RESOURCE, MetadataResponse
 from spark_kafka_sink.security.security import Security
-from spark_kafka_sink.spark.logs import ensure_log_handler
-from spark_kafka_sink.spark.row_rules import with_rules
+from spark_kafka_sink.spark.worker import ensure_log_handler
+
+_SIZE = "max.message.bytes"
+_POLICY = "cleanup.policy"
+
+
+def with_rules(
+    admin: AdminClient, config: DeadLetterConfig, topic: str | None, deadline_ms: int
+) -> DeadLetterConfig:
+    """``config`` with what is accepted by ``topic``, if an option names it, and by its own topic.
+
+    Nothing is known where this principal may not see the topics' settings.
+
+    Raises ConfigError where the topic of dead letters is compacted.
+    """
+    own = _rules_of(admin, config.topic, deadline_ms)
+    if own.needs_key:
+        raise ConfigError(
+            f"topic '{config.topic}', of errors.deadletterqueue.topic.name, is compacted: dead "
+            "letters without a key would be refused, and others take each other's place. Set "
+            f"{_POLICY}=delete, or name another topic"
+        )
+    if topic is None:
+        return config._replace(own=own)
+    return config._replace(own=own, target=_rules_of(admin, topic, deadline_ms))
+
+
+def _rules_of(admin: AdminClient, topic: str, deadline_ms: int) -> RowRules:
+    node = admin.any_node(deadline_ms)
+    told = configs_of(admin, node, TOPIC_RESOURCE, topic, [_SIZE, _POLICY], deadline_ms)
+    size = told.get(_SIZE)
+    policies = [policy.strip() for policy in told.get(_POLICY, "").split(",")]
+    return RowRules(None if size is None else int(size), "compact" in policies)
+
 
 logger = logging.getLogger(__name__)
 

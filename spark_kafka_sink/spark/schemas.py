@@ -25,7 +25,7 @@ from spark_kafka_sink.registry.schemas import (
     header_of,
     prefix_of,
 )
-from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
+from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.row_planning import PlannedRows, positions_of
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wan
     wanted = Wanted(part.part, topic, None, part.id_location, asked, "PROTOBUF", part.message)
     if part.descriptor_file is None:
         return wanted
-    from spark_kafka_sink.spark.descriptors import described
+    from spark_kafka_sink.spark.format_schemas import described
 
     message = described(part)
     files = tuple(SchemaFile(*file) for file in message.files)

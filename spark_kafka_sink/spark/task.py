@@ -1,20 +1,27 @@
 """What a task does with its rows: through a producer, and with exactly-once in a transaction.
 
+A user's interceptor is a class with ``on_send(arrow_batch) -> arrow_batch``, which gets Arrow
+batches before they are appended, ``on_acknowledgement(summary)``, or both.
+Source: ``ProducerInterceptor``, ``ProducerInterceptors``.
+
 Imported in tasks only: it loads NumPy, pyarrow and the kernels.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_sink.base.entry_points import Hook, RefusedRowsError, load, refused_rows, run
 from spark_kafka_sink.base.errors import SupersededError
 from spark_kafka_sink.base.model import UnusedToken
+from spark_kafka_sink.columns.dead_letters import AN_ARROW_BATCH, AS_RETURNED
 from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import ArrowBatch, RowsDigest
 from spark_kafka_sink.config.producer_config import ProducerConfig
@@ -23,13 +30,9 @@ from spark_kafka_sink.formats.plan import RowsPlan
 from spark_kafka_sink.producer.pool import POOL
 from spark_kafka_sink.producer.producer import ThreadedProducer
 from spark_kafka_sink.record.compiled.calls import load_kernels
-from spark_kafka_sink.spark.arrow_sizes import ARROW_SIZES
-from spark_kafka_sink.spark.commit import KafkaCommitMessage
+from spark_kafka_sink.spark.commit import KafkaCommitMessage, TimedInput
 from spark_kafka_sink.spark.dead_letters import DeadLetters
-from spark_kafka_sink.spark.interceptors import Interceptors
-from spark_kafka_sink.spark.logs import ensure_log_handler
-from spark_kafka_sink.spark.timed_input import TimedInput
-from spark_kafka_sink.spark.worker import freeze_loaded, keep_large_blocks
+from spark_kafka_sink.spark.worker import ensure_log_handler, freeze_loaded, keep_large_blocks
 from spark_kafka_sink.transactions.crash_points import reached
 from spark_kafka_sink.transactions.model import (
     TRANSACTIONAL_IDS,
@@ -39,7 +42,134 @@ from spark_kafka_sink.transactions.model import (
     driver_transactional_id,
 )
 
+LARGE_BYTES = 32 << 20
+"""Half of Spark's default of ``spark.sql.execution.arrow.maxBytesPerBatch``."""
+_MIB = 1 << 20
+
 logger = logging.getLogger(__name__)
+
+
+class ArrowSizes:
+    """Looks at the Arrow batches of a process, and says once that they are too large."""
+
+    def __init__(self) -> None:
+        self._is_told = False
+
+    def look_at(self, arrow_batch: ArrowBatch) -> None:
+        """An Arrow batch as it came from Spark."""
+        if self._is_told or (size_bytes := arrow_batch.nbytes) < LARGE_BYTES:
+            return
+        self._is_told = True
+        logger.warning(
+            f"Arrow batches of {size_bytes / _MIB:.0f} MiB ({arrow_batch.num_rows} rows): with "
+            "spark.sql.execution.arrow.maxBytesPerBatch=4m, Spark hands values of 10 KB over in "
+            "about two thirds of the time, and a worker takes less memory"
+        )
+
+
+ARROW_SIZES = ArrowSizes()
+
+
+OnRefused = Callable[[ArrowBatch, Mapping[int, str]], None]
+"""Takes an Arrow batch as an interceptor got it and, by row, why rows of it are refused."""
+
+
+class Interceptors:
+    """The user's interceptors of one task, in the order in which they were named."""
+
+    def __init__(self, entry_points: Sequence[str]) -> None:
+        self._on_send: list[Hook] = []
+        self._on_acknowledgement: list[Hook] = []
+        for entry_point in entry_points:
+            interceptor = load(entry_point, "interceptor")()
+            for name, hooks in (
+                ("on_send", self._on_send),
+                ("on_acknowledgement", self._on_acknowledgement),
+            ):
+                method = getattr(interceptor, name, None)
+                if method is not None:
+                    hooks.append(Hook(f"{name} of interceptor '{entry_point}'", method))
+
+    @property
+    def rows_are_of(self) -> str:
+        """What numbers of rows in messages count. Rows that an interceptor leaves out, or puts
+        somewhere else, cannot be traced back.
+        """
+        return AS_RETURNED if self._on_send else AN_ARROW_BATCH
+
+    def on_send(self, arrow_batch: ArrowBatch, on_refused: OnRefused | None = None) -> ArrowBatch:
+        """The Arrow batch after all interceptors; each gets what the one before it returned.
+
+        on_refused: takes rows that one refuses, which then gets the others again. Without it,
+        raises RefusedRowsError
+        """
+        for hook in self._on_send:
+            arrow_batch = self._after(hook, arrow_batch, on_refused)
+        return arrow_batch
+
+    def _after(
+        self, hook: Hook, arrow_batch: ArrowBatch, on_refused: OnRefused | None
+    ) -> ArrowBatch:
+        came_in = arrow_batch
+        left: Sequence[int] = range(arrow_batch.num_rows)
+        while arrow_batch.num_rows:
+            try:
+                check = partial(_same_columns, arrow_batch)
+                changed: ArrowBatch = run(hook, check, arrow_batch)
+            except RefusedRowsError as error:
+                if on_refused is None:
+                    raise
+                reasons = refused_rows(hook, error, arrow_batch.num_rows)
+                on_refused(came_in, {left[row]: reason for row, reason in reasons.items()})
+                left = [number for row, number in enumerate(left) if row not in reasons]
+                arrow_batch = came_in.take(pa.array(left, pa.int64()))
+            else:
+                return changed
+        return arrow_batch
+
+    def on_acknowledgement(self, summary: dict[str, Any]) -> None:
+        """Tell all interceptors what the brokers have acknowledged."""
+        for hook in self._on_acknowledgement:
+            run(hook, lambda got: got, summary)
+
+
+def _same_columns(before: ArrowBatch, after: Any) -> ArrowBatch:
+    """``after``, if it has the columns of ``before``: names and types, whatever may be null."""
+    if not isinstance(after, pa.RecordBatch):
+        raise TypeError(f"it returned {_name_of(after)}, not a pyarrow.RecordBatch")
+    if after.schema.names != before.schema.names:
+        raise TypeError(
+            f"it changed the columns from {before.schema.names} to {after.schema.names}"
+        )
+    for expected, got in zip(before.schema, after.schema):
+        if _may_be_null(got.type) != _may_be_null(expected.type):
+            raise TypeError(
+                f"it changed the type of column '{got.name}' from {expected.type} to {got.type}: "
+                "cast the column to the type that it had"
+            )
+    checked: ArrowBatch = after
+    return checked
+
+
+def _may_be_null(kind: Any) -> Any:
+    """The type with everything inside nullable, as pyarrow's functions leave it."""
+    if isinstance(kind, pa.StructType):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([(field.name, _may_be_null(field.type)) for field in fields])
+    if isinstance(kind, pa.ListType):
+        return pa.list_(_may_be_null(kind.value_type))
+    if isinstance(kind, pa.LargeListType):
+        return pa.large_list(_may_be_null(kind.value_type))
+    return kind
+
+
+def _name_of(value: Any) -> str:
+    """``pyarrow.Table``, ``None``, ``list``."""
+    if value is None:
+        return "None"
+    kind = type(value)
+    module = kind.__module__.split(".")[0]
+    return kind.__name__ if module == "builtins" else f"{module}.{kind.__name__}"
 
 
 def load_all() -> None:

@@ -1,4 +1,9 @@
-"""The writers that Spark pickles: ``write`` runs in each task, the rest on the driver.
+"""The writers that Spark pickles: one Spark partition in a task, commit and abort on the driver.
+
+Whoever has started the tasks, a partition is written by :func:`write_partition`, and the driver
+ends what they have written with :func:`commit_batch` or :func:`abort_batch`. Commands in the
+messages of ``transactions/`` name the command and the prefix; which cluster it is about is added
+here, so that they can be pasted and run.
 
 Nothing heavy is imported here: Spark loads this module several times per micro-batch in driver-side
 processes. The producer and its kernels are imported in the task.
@@ -6,27 +11,260 @@ processes. The producer and its kernels are imported in the task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
 
+from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import KafkaSinkError
+from spark_kafka_sink.base.model import format_address
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.config.sink_keys import SINK_OPTIONS
+from spark_kafka_sink.config.sink_options import SinkOptions, told_settings
 from spark_kafka_sink.formats.plan import RowsPlan
-from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
+from spark_kafka_sink.spark.commit import (
+    AT_LEAST_ONCE_JOB_NOTE,
+    AT_LEAST_ONCE_NOTE,
+    UNKNOWN_NOTE,
+    BatchSummary,
+    KafkaCommitMessage,
+    Planned,
+    TimedInput,
+    common_plan,
+    report_abort,
+    report_commit,
+)
 from spark_kafka_sink.spark.envelope import Enveloped
-from spark_kafka_sink.spark.outcome import abort_batch, commit_batch
-from spark_kafka_sink.spark.partition import write_partition
 from spark_kafka_sink.spark.versions import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from spark_kafka_sink.spark.worker import freeze_loaded
+from spark_kafka_sink.spark.worker import freeze_loaded, set_up
 from spark_kafka_sink.transactions.model import Plan, Unit
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_COMMAND = r"(pykafka-sink transactions [a-z]+)"
+
+
+def complete_commands(text: str, options: SinkOptions) -> str:
+    """``text`` with address, prefix and decision log in each ``pykafka-sink transactions …``."""
+    if options.exactly_once is None:
+        return text
+    servers = ",".join(format_address(*address) for address in options.producer.bootstrap_servers)
+    prefix = options.exactly_once.prefix
+    arguments = ["--bootstrap-server", servers, "--prefix", prefix]
+    if options.exactly_once.log_topic != SINK_OPTIONS.keys["transaction.log.topic"].default:
+        arguments += ["--log-topic", options.exactly_once.log_topic]
+    command = rf"{_COMMAND}( --prefix {re.escape(prefix)})?"
+    return re.sub(command, lambda match: f"{match[1]} {shlex.join(arguments)}", text)
+
+
+@contextmanager
+def completed_commands(options: SinkOptions) -> Iterator[None]:
+    """Complete the commands in the message of an error that passes."""
+    try:
+        yield
+    except KafkaSinkError as error:
+        error.args = tuple(
+            complete_commands(argument, options) if isinstance(argument, str) else argument
+            for argument in error.args
+        )
+        raise
+
+
+QUERY_ID_PROPERTY = "sql.streaming.queryId"
+"""Spark's name for the id of the query whose micro-batch runs."""
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
+"""Spark's name for the number of that micro-batch."""
+_SESSION_ZONE_PROPERTY = "spark.sql.session.timeZone"
+_ANSI_PROPERTY = "spark.sql.ansi.enabled"
+"""Tasks have settings of the session among their properties, where they were set."""
+
+
+def write_partition(
+    arrow_batches: Iterator[pa.RecordBatch],
+    options: SinkOptions,
+    positions: ColumnPositions,
+    transactions: Plan | None,
+    planned: Planned | None = None,
+    made: RowsPlan | None = None,
+) -> KafkaCommitMessage:
+    """Write one Spark partition. Returns when every record is acknowledged, raises otherwise.
+
+    positions: of what is appended; made: how that is made of Spark's columns, if it is
+    transactions: with exactly-once delivery; the task's transaction is left open for the driver
+    planned: when the driver did that
+    """
+    message = _message()
+    if message.partition_id == 0:
+        message.planned = planned
+    if transactions is not None:
+        message.belong_to(transactions)
+    if transactions is not None and transactions.is_repeated:
+        for _ in arrow_batches:  # these rows are written already: they are only read
+            pass
+        return message
+    rows = TimedInput(arrow_batches)
+    if not rows.has_rows():
+        return message  # an empty Spark partition needs no producer
+
+    with rows.loading():
+        from spark_kafka_sink.spark.task import prepare_process, write_rows
+
+        set_up(options)
+        prepare_process()
+    if made is not None:
+        given = _property(_ANSI_PROPERTY)
+        made = made._replace(
+            session_zone=_property(_SESSION_ZONE_PROPERTY),
+            is_ansi=made.is_ansi if given is None else given.lower() == "true",
+        )
+    write_rows(rows, options, positions, message, transactions, made)
+    return message
+
+
+def _message() -> KafkaCommitMessage:
+    """Of this task, with nothing written yet."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    batch_id = _property(BATCH_ID_PROPERTY)
+    return KafkaCommitMessage(
+        partition_id=context.partitionId(),
+        attempt_number=context.attemptNumber(),
+        query_id=_property(QUERY_ID_PROPERTY),
+        batch_id=None if batch_id is None else int(batch_id),
+    )
+
+
+def _property(name: str) -> str | None:
+    """What Spark tells this task, None if it has nothing of that name."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    value: str | None = context.getLocalProperty(name)
+    return value
+
+
+def with_names(
+    arrow_batches: Iterable[pa.RecordBatch], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The same Arrow batches, their columns called ``names``."""
+    import pyarrow as pa
+
+    def named(arrow_batch: pa.RecordBatch) -> pa.RecordBatch:
+        fields = [field.with_name(name) for field, name in zip(arrow_batch.schema, names)]
+        return pa.RecordBatch.from_arrays(arrow_batch.columns, schema=pa.schema(fields))
+
+    # Not a generator: that would keep an Arrow batch while it waits for the next one.
+    return map(named, arrow_batches)
+
+
+_MOST_OF_AN_ERROR = 500
+_LEAST_OF_THE_BEGINNING = 100
+_CUT = " … "
+# package.module.NameOfAnError: what it says. A line of Spark's begins with white space.
+_ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception): \S")
+_TRACE_ID_BYTES = 16
+# container_e17_1410901177871_0001_01_000005: with the epoch of the resource manager, or without.
+_YARN_CONTAINER = re.compile(r"container_(?:e[0-9]+_)?([0-9]+_[0-9]+)_")
+
+
+def commit_batch(
+    options: SinkOptions,
+    messages: Sequence[WriterCommitMessage | None],
+    unit: Unit,
+    batch_id: int | None = None,
+    query_id: str | None = None,
+) -> None:
+    """Make visible what the tasks have written, and report it.
+
+    batch_id: of a micro-batch that is written as a job, as ``unit`` says
+    query_id: of the query, where that is known without messages, of which there may be none
+    """
+    set_up(options)
+    more: dict[str, Any] = _begun(options)
+    if options.exactly_once is not None:
+        from spark_kafka_sink.transactions.session import commit_unit
+
+        written = [m for m in messages if isinstance(m, KafkaCommitMessage)]
+        transactions = [m.transaction for m in written if m.transaction is not None]
+        with completed_commands(options):
+            more.update(commit_unit(options, common_plan(written), unit, transactions))
+    batch_id = unit.batch_id if batch_id is None else batch_id
+    summary = BatchSummary.merge(messages)
+    summary.query_id = summary.query_id or query_id
+    report_commit(summary, batch_id, options.metrics_log, options.metrics, **more)
+
+
+def abort_batch(
+    options: SinkOptions,
+    messages: Sequence[WriterCommitMessage | None] | BatchSummary,
+    batch_id: int | None,
+    plan: Plan | None = None,
+    error: BaseException | None = None,
+) -> None:
+    """Leave nothing open of a batch that failed, and report it.
+
+    plan: of the batch, where it is known. Then what was planned after it is left alone
+    error: why, where that is known
+    """
+    set_up(options)
+    more = _begun(options)
+    if error is not None:
+        more["error"] = shortened(f"{type(error).__name__}: {error}")
+    note = AT_LEAST_ONCE_JOB_NOTE if batch_id is None else AT_LEAST_ONCE_NOTE
+    if isinstance(messages, BatchSummary):
+        note = UNKNOWN_NOTE
+    if options.exactly_once is not None:
+        from spark_kafka_sink.transactions.session import abort_unit
+
+        note = complete_commands(abort_unit(options, None if plan is None else plan.token), options)
+    report_abort(messages, batch_id, options.metrics, note, **more)
+
+
+def _begun(options: SinkOptions) -> dict[str, Any]:
+    """What the line says of the write, besides what was written; at the beginning of the commit."""
+    return {
+        "client_id": options.producer.client_id,
+        "query_name": options.query_name,
+        "application_id": options.application_id or application_of(os.environ),
+        "trace_id": token_hex(_TRACE_ID_BYTES) if options.metrics.has_traces else None,
+        "commit_started_at_ms": SystemClock().timestamp_ms(),
+        "settings": told_settings(options),
+    }
+
+
+def shortened(error: str) -> str:
+    """At most ``_MOST_OF_AN_ERROR`` characters of it: with a task's traceback, its reason, which is
+    the last line that tells an error, and not a place in a program.
+    """
+    if len(error) <= _MOST_OF_AN_ERROR:
+        return error
+    told = [line.strip() for line in error.splitlines() if _ERROR_LINE.match(line)]
+    if not told or told[-1] in error[:_MOST_OF_AN_ERROR]:
+        return error[:_MOST_OF_AN_ERROR]
+    reason = told[-1][: _MOST_OF_AN_ERROR - _LEAST_OF_THE_BEGINNING]
+    return f"{error[: _MOST_OF_AN_ERROR - len(reason) - len(_CUT)]}{_CUT}{reason}"
+
+
+def application_of(environment: Mapping[str, str]) -> str | None:
+    """The Spark application that a process of Spark's belongs to. On Kubernetes its variable tells,
+    on YARN the container's; elsewhere nothing does.
+    """
+    name = environment.get("SPARK_APPLICATION_ID")
+    if name:
+        return name
+    container = _YARN_CONTAINER.match(environment.get("CONTAINER_ID", ""))
+    return None if container is None else f"application_{container[1]}"
+
 
 _ROWS_NOT_HANDED_OVER = (
     "{count} of {total} tasks of epoch {epoch} never ran the sink: Spark drops all rows for a "

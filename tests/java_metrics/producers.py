@@ -21,8 +21,7 @@ from spark_kafka_sink.localkafka.jars import find_java_for_kafka
 from spark_kafka_sink.localkafka.processes import LOGGER_MODULE
 from spark_kafka_sink.metrics import names
 from spark_kafka_sink.producer.producer import ThreadedProducer
-from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
-from spark_kafka_sink.spark.timed_input import TimedInput
+from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, TimedInput
 from tests.golden.generate import find_javac
 
 Settings = dict[str, str]

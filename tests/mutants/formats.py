@@ -294,7 +294,7 @@ MUTANTS = (
         _PROTOBUF_DESCRIPTORS,
     ),
     Mutant(
-        "spark/json_schemas.py",
+        "spark/format_schemas.py",
         "(RecursionError, TypeError, ValueError) as",
         "(RecursionError, ValueError) as",
         _ANSWERS,

@@ -38,16 +38,16 @@ _DECISION_LOG = (
 
 _CALLS = (
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "if self._begun.get(call.scope) is call:",
         "if call.scope in self._begun:",
         _GUARDS,
     ),
     Mutant(
-        "spark/calls.py", "return self.prefix, self.write_id", "return self.prefix, None", _GUARDS
+        "spark/frames.py", "return self.prefix, self.write_id", "return self.prefix, None", _GUARDS
     ),
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "is_same_call and call.number == earlier.number",
         "is_same_call",
         _GUARDS,
@@ -56,12 +56,12 @@ _CALLS = (
 
 _CACHES = (
     Mutant(
-        "spark/encodable.py",
+        "spark/row_planning.py",
         "if one not in _checked)",
         "if one[0] not in [plan for plan, _ in _checked])",
         _GUARDS,
     ),
-    Mutant("spark/encodable.py", "        del _checked[:-_MOST_CHECKED]\n", "", _GUARDS),
+    Mutant("spark/row_planning.py", "        del _checked[:-_MOST_CHECKED]\n", "", _GUARDS),
     Mutant("spark/preflight.py", _KEY, _KEY.replace(", options.dead_letters", ""), _GUARDS),
     Mutant(
         "spark/preflight.py",
@@ -130,7 +130,7 @@ _DRIVER = (
         "spark/source.py", "        if self._plans:  # else", "        if True:  # else", _SOURCE
     ),
     Mutant(
-        "spark/partition.py",
+        "spark/writer.py",
         "    if message.partition_id == 0:\n        message.planned = planned",
         "    message.planned = planned",
         _GUARDS,
@@ -147,7 +147,7 @@ _DRIVER = (
         _GUARDS,
     ),
     Mutant(
-        "spark/interceptors.py",
+        "spark/task.py",
         "left = [number for row, number in enumerate(left) if row not in reasons]",
         "left = [row for row, _ in enumerate(left) if row not in reasons]",
         _GUARDS,

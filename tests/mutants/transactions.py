@@ -375,13 +375,13 @@ _SESSION = (
         ("unit/test_commit_messages.py", "unit/test_commit.py"),
     ),
     Mutant(
-        "spark/partition.py",
+        "spark/writer.py",
         "if transactions is not None and transactions.is_repeated:",
         "if False:",
         _TASK,
     ),
     Mutant(
-        "spark/outcome.py",
+        "spark/writer.py",
         "abort_unit(options, None if plan is None else plan.token)",
         "abort_unit(options, None)",
         ("unit/test_frames.py",),
@@ -454,34 +454,34 @@ _LATE_ATTEMPTS = (
         _TOKEN,
     ),
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "if self._begun.get(call.scope) is call:",
         "if call.scope in self._begun:",
         _CALLS,
     ),
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "if call.write_id is None and call.scope in self._done:",
         "if False:",
         _CALLS,
     ),
     Mutant(
-        "spark/calls.py", "return self.prefix, self.write_id", "return self.prefix, None", _CALLS
+        "spark/frames.py", "return self.prefix, self.write_id", "return self.prefix, None", _CALLS
     ),
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "call.execution_id is not None and call.execution_id == earlier.execution_id",
         "call.execution_id == earlier.execution_id",
         _CALLS,
     ),
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "if None not in (call.query_id, earlier.query_id) and call.query_id != earlier.query_id:",
         "if call.query_id != earlier.query_id:",
         _CALLS,
     ),
     Mutant(
-        "spark/calls.py",
+        "spark/frames.py",
         "    if call.number > earlier.number:\n        return\n",
         "",
         _CALLS,

@@ -26,7 +26,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage
 from spark_kafka_sink.spark.dead_letters import TooManyDeadLettersError
-from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.task import Interceptors
 from tests.simulation.harness import Simulation, simulate
 from tests.simulation.refusing import refusing
 

@@ -12,7 +12,7 @@ import pytest
 
 from spark_kafka_sink.base import entry_points
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.task import Interceptors
 from tests.simulation.harness import Simulation, arrow_batch, keyed
 from tests.simulation.harness import simulate as simulate_seed
 

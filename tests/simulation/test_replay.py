@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.commands import completed_commands
+from spark_kafka_sink.spark.writer import completed_commands
 from spark_kafka_sink.transactions.commit_protocol import check_replay
 from spark_kafka_sink.transactions.model import (
     Decision,

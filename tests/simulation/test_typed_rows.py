@@ -19,7 +19,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.plan import FormatPlan, PartPlan, PlannedField, RowsPlan
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.task import Interceptors
 from tests.simulation.harness import Simulation, simulate
 
 FIELDS = (PlannedField(("n",), "n"), PlannedField(("name",), "name"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.spark.outcome import shortened
+from spark_kafka_sink.spark.writer import shortened
 
 TRACEBACK = "\n".join(
     [

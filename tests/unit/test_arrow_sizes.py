@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.jobs.session import defaults_of_jobs
-from spark_kafka_sink.spark.arrow_sizes import LARGE_BYTES, ArrowSizes
+from spark_kafka_sink.spark.task import LARGE_BYTES, ArrowSizes
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 

@@ -16,8 +16,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.spark import frames, source
 from spark_kafka_sink.spark.commit import BatchSummary, KafkaCommitMessage, Planned
-from spark_kafka_sink.spark.outcome import abort_batch, application_of, commit_batch
-from spark_kafka_sink.spark.partition import write_partition
+from spark_kafka_sink.spark.writer import abort_batch, application_of, commit_batch, write_partition
 from spark_kafka_sink.transactions.model import Unit
 from tests.lines import check_text
 from tests.unit.spark_frame import ONE_COLUMN, OPTIONS, Frame

@@ -14,7 +14,7 @@ import spark_kafka_sink
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError
 from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.spark import frames
-from spark_kafka_sink.spark.calls import Call, Calls
+from spark_kafka_sink.spark.frames import Call, Calls
 from spark_kafka_sink.transactions.model import (
     Decision,
     Driver,

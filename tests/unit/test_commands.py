@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_sink.base.errors import TransactionError
 from spark_kafka_sink.cli import _parser
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark.commands import complete_commands, completed_commands
+from spark_kafka_sink.spark.writer import complete_commands, completed_commands
 
 OPTIONS = {
     "kafka.bootstrap.servers": "a:9092,[::1]:9093",

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.columns.positions import ColumnPositions
-from spark_kafka_sink.spark.input_schema import check_handed_over, find_columns
+from spark_kafka_sink.spark.row_planning import check_handed_over, find_columns
 
 
 def headers_of(

@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "check": {
         *("client", "columns", "config", "producer", "protocol", "security", "transactions"),
         *("metrics.outputs", "registry"),
-        *("formats.plan", "formats.times", "spark.descriptors", "spark.json_schemas"),
+        *("formats.plan", "formats.times", "spark.format_schemas"),
     },
     "cli": {
         "check",
@@ -66,54 +66,33 @@ ALLOWED: dict[str, set[str]] = {
 
 ALLOWED_IN_SPARK: dict[str, set[str]] = {
     "spark.versions": set(),
-    "spark.worker": set(),
+    "spark.worker": {"config.sink_options"},
     "spark.envelope": set(),
     "spark.daemon": {"spark.task"},
-    "spark.input_schema": {"columns.positions", "spark.versions"},
     "spark.row_planning": {
-        *("columns.positions", "config", "formats", "spark.descriptors", "spark.input_schema"),
-        *("spark.json_schemas", "spark.versions"),
+        *("columns.positions", "config", "formats", "spark.format_schemas", "spark.versions"),
     },
-    "spark.encodable": {"config", "formats", "spark.row_planning", "spark.versions"},
-    "spark.descriptors": {"config", "formats.plan", "formats.protobuf_descriptors"},
-    "spark.json_schemas": {"config", "formats"},
-    "spark.interceptors": {"columns.dead_letters", "columns.record_columns"},
-    "spark.registration": {"spark.source"},
-    "spark.calls": {"transactions.model"},
-    "spark.commands": {"config"},
-    "spark.arrow_sizes": {"columns.record_columns"},
-    "spark.timed_input": {"producer.metrics"},
-    "spark.logs": {"config.sink_options"},
+    "spark.format_schemas": {"config", "formats"},
     "spark.commit": {
         "config.sink_keys",
         "metrics",
         "producer.metrics",
         "spark.envelope",
-        "spark.logs",
         "spark.versions",
+        "spark.worker",
         "transactions.model",
     },
     "spark.preflight": {
-        *("client", "config", "metrics.outputs", "protocol", "security.security", "spark.logs"),
-        "spark.row_rules",
+        *("client", "config", "metrics.outputs", "protocol", "security.security", "spark.worker"),
     },
-    "spark.row_rules": {"client", "config", "protocol"},
-    "spark.dead_letters": {
-        *("columns", "config", "producer", "record", "spark.commit", "spark.refused_rows"),
-    },
-    "spark.refused_rows": {"columns", "producer"},
+    "spark.dead_letters": {"columns", "config", "producer", "record", "spark.commit"},
     "spark.planning": {"config", "security.login", "spark", "transactions"},
     "spark.source": {"columns.positions", "config", "spark"},
     "spark.schemas": {
-        *("config", "formats", "registry", "spark.descriptors", "spark.json_schemas"),
-        "spark.row_planning",
+        *("config", "formats", "registry", "spark.format_schemas", "spark.row_planning"),
     },
-    "spark.partition": {
-        *("columns.positions", "config", "formats.plan", "spark", "transactions.model"),
-    },
-    "spark.outcome": {"config", "spark", "transactions"},
     "spark.writer": {
-        *("columns.positions", "config", "formats.plan", "spark", "transactions.model"),
+        *("columns.positions", "config", "formats.plan", "spark", "transactions"),
     },
     "spark.frames": {
         *("columns.positions", "config", "formats.plan", "record.compiled.library", "spark"),
@@ -172,10 +151,8 @@ ONLY_IN: dict[str, set[str]] = {
         "formats",
         "producer.partitioner",
         "spark.frames",
-        "spark.interceptors",
-        "spark.partition",
+        "spark.commit",
         "spark.task",
-        "spark.timed_input",
         "spark.writer",
     },
     "numpy": {"record", "columns", "formats", "producer", "report", "spark.dead_letters"},
@@ -298,7 +275,7 @@ def test_what_spark_looks_up_loads_next_to_nothing():
 def test_the_writer_that_the_driver_makes_loads_no_kernel():
     loaded = loaded_by(
         "import spark_kafka_sink.spark.source, spark_kafka_sink.spark.writer\n"
-        "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.input_schema\n"
+        "import spark_kafka_sink.spark.preflight, spark_kafka_sink.spark.row_planning\n"
         "import spark_kafka_sink.transactions.session"
     )
     assert not loaded & {"numba", "llvmlite", "prometheus_client", "opentelemetry"}

@@ -11,16 +11,16 @@ import pytest
 import spark_kafka_sink
 from spark_kafka_sink.config.sink_keys import MetricsOutputs
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.spark import commit, logs
+from spark_kafka_sink.spark import commit, worker
 from spark_kafka_sink.spark.commit import report_commit
-from spark_kafka_sink.spark.logs import ensure_log_handler, set_up
+from spark_kafka_sink.spark.worker import ensure_log_handler, set_up
 
 NOWHERE = MetricsOutputs()
 
 
 @pytest.fixture(autouse=True)
 def text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_is_json", False)
+    monkeypatch.setattr(worker, "_is_json", False)
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def bare_logger(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """The sink's loggers in an application that has not set up logging: pytest has."""
     logger, module = logging.Logger("spark_kafka_sink"), logging.Logger(commit.__name__)
     module.parent = logger
-    monkeypatch.setattr(logs, "logger", logger)
+    monkeypatch.setattr(worker, "logger", logger)
     monkeypatch.setattr(commit, "logger", module)
     # There, loggers that keep what is enabled are told of changed levels.
     monkeypatch.setitem(logging.Logger.manager.loggerDict, "bare", logger)
@@ -81,7 +81,7 @@ class TestWhere:
         root = spark_kafka_sink.__name__
         assert commit.logger.name == commit.__name__
         assert commit.logger.name.startswith(f"{root}.")
-        assert logs.logger.name == root
+        assert worker.logger.name == root
 
 
 class TestHowMuch:

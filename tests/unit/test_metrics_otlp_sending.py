@@ -22,7 +22,7 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.metrics import background
 from spark_kafka_sink.metrics.otlp import why
 from spark_kafka_sink.metrics.outputs import check_outputs, put_out
-from spark_kafka_sink.spark.outcome import commit_batch
+from spark_kafka_sink.spark.writer import commit_batch
 from spark_kafka_sink.transactions.model import Unit
 from tests.lines import check_text
 from tests.otlp import Receiver, receiver

@@ -29,9 +29,12 @@ from spark_kafka_sink.config.sink_options import SinkOptions
 from spark_kafka_sink.formats.encoder import RowEncoder
 from spark_kafka_sink.formats.plan import FormatError, FormatPlan, PartPlan, PlannedField
 from spark_kafka_sink.spark import versions
-from spark_kafka_sink.spark.encodable import check_encodable
-from spark_kafka_sink.spark.input_schema import find_columns
-from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
+from spark_kafka_sink.spark.row_planning import (
+    PlannedRows,
+    check_encodable,
+    find_columns,
+    plan_rows,
+)
 
 NO_SCHEMA = (
     'value.{0}.schema={1}: it is no schema as JSON, which begins with {{, [ or ", and as a file it '

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafka_sink.base.errors import SchemaError
-from spark_kafka_sink.spark.encodable import check_encodable
+from spark_kafka_sink.spark.row_planning import check_encodable
 from tests.formats.official import descriptor_set
 from tests.formats.protobuf_files import add_field, one_message
 from tests.unit.test_row_planning import PEOPLE, planned, refusal

@@ -19,15 +19,16 @@ from spark_kafka_sink.base.errors import BootstrapError, ConfigError, TopicError
 from spark_kafka_sink.columns import positions
 from spark_kafka_sink.config.sink_keys import RowRules
 from spark_kafka_sink.config.sink_options import SinkOptions
+from spark_kafka_sink.formats import encoder
 from spark_kafka_sink.formats.encoder import RowsEncoder
 from spark_kafka_sink.formats.plan import VALUE
 from spark_kafka_sink.protocol.messages.topics import MetadataResponse, MetadataResponseTopic
-from spark_kafka_sink.spark import encodable, frames, partition, preflight, task
-from spark_kafka_sink.spark.calls import Call, Calls
+from spark_kafka_sink.spark import frames, preflight, row_planning, task, writer
 from spark_kafka_sink.spark.commit import KafkaCommitMessage, Planned
-from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.frames import Call, Calls
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import plan_rows
+from spark_kafka_sink.spark.task import Interceptors
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.model import DriverToken, WorkerTransactionalIds
 from tests.unit.registry_asking import fresh_registry
@@ -137,10 +138,10 @@ class TestCallsOfOneProcess:
 def test_one_task_alone_tells_of_the_plan(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """It may be as large as all messages."""
     message, planned = KafkaCommitMessage(number, 0), Planned(1, 2.5)
-    monkeypatch.setattr(partition, "_message", lambda: message)
+    monkeypatch.setattr(writer, "_message", lambda: message)
     plan: Any = type("", (), {"token": TOKEN, "is_repeated": True})
     where = positions.ColumnPositions(value=0)
-    partition.write_partition(iter([]), options(), where, plan, planned)
+    writer.write_partition(iter([]), options(), where, plan, planned)
     told = (message.token, message.plan, message.planned)
     assert told == (TOKEN, *((plan, planned) if number == 0 else (None, None)))
 
@@ -187,22 +188,22 @@ class TestWhatWasFoundEncodable:
     @pytest.fixture(autouse=True)
     def looked_at(self, monkeypatch: pytest.MonkeyPatch) -> list[object]:
         done: list[object] = []
-        monkeypatch.setattr(encodable, "_checked", [])
-        monkeypatch.setattr(encodable, "RowEncoder", lambda plan, schema: done.append(schema))
+        monkeypatch.setattr(row_planning, "_checked", [])
+        monkeypatch.setattr(encoder, "RowEncoder", lambda plan, schema: done.append(schema))
         return done
 
     def test_another_schema_is_looked_at(self, looked_at: list[object]) -> None:
         whole = StructType([StructField("a", LongType())])
         planned = plan_rows(whole, options(value_format="json"))
         for schema in (whole, whole, StructType([StructField("a", StringType())])):
-            encodable.check_encodable(planned._replace(schema=schema))
+            row_planning.check_encodable(planned._replace(schema=schema))
         assert len(looked_at) == 2
 
     def test_only_the_latest_are_kept(self) -> None:
-        for number in range(encodable._MOST_CHECKED + 3):
+        for number in range(row_planning._MOST_CHECKED + 3):
             schema = StructType([StructField(f"a{number}", LongType())])
-            encodable.check_encodable(plan_rows(schema, options(value_format="json")))
-        assert len(encodable._checked) == encodable._MOST_CHECKED
+            row_planning.check_encodable(plan_rows(schema, options(value_format="json")))
+        assert len(row_planning._checked) == row_planning._MOST_CHECKED
 
 
 class TestCachedVerdict:

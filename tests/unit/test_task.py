@@ -17,7 +17,7 @@ from spark_kafka_sink.producer.metrics import PartitionReport, ProducerMetrics
 from spark_kafka_sink.producer.pool import ProducerPool
 from spark_kafka_sink.spark import task
 from spark_kafka_sink.spark.commit import KafkaCommitMessage
-from spark_kafka_sink.spark.partition import write_partition
+from spark_kafka_sink.spark.writer import write_partition
 from spark_kafka_sink.transactions import session
 from spark_kafka_sink.transactions.model import (
     Decision,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_kafka_sink.producer.metrics import ProducerMetrics
 from spark_kafka_sink.report.figures import shares
-from spark_kafka_sink.spark.timed_input import TimedInput
+from spark_kafka_sink.spark.commit import TimedInput
 
 ROWS = pa.record_batch([pa.array([b"v"])], names=["value"])
 MODULE = "spark_kafka_sink.localkafka.processes"

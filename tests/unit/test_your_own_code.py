@@ -22,7 +22,7 @@ from spark_kafka_sink.producer.partitioner import UserPartitioner
 from spark_kafka_sink.registry.schemas import own_subject
 from spark_kafka_sink.security.oauth.login import OPTION, provided_token
 from spark_kafka_sink.security.oauth.token import ClaimNames
-from spark_kafka_sink.spark.interceptors import Interceptors
+from spark_kafka_sink.spark.task import Interceptors
 
 ROOT = Path(__file__).parents[2]
 _MODULE = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)

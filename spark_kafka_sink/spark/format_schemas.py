@@ -1,8 +1,12 @@
-"""JSON Schemas for a registry: derived from columns, or as they were given; texts of schemas."""
+"""JSON Schemas and Protobuf descriptors: from the files that options name, or from columns.
+
+They are read on the driver, and without Spark by ``pykafka-sink check``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +16,10 @@ from spark_kafka_sink.config.formats import JSON, GivenSchema, PartOptions
 from spark_kafka_sink.formats.json_schema import Compared, Written, compared, derived_json_schema
 from spark_kafka_sink.formats.plan import FormatError
 
-if TYPE_CHECKING:  # ``pykafka-sink check`` reads schemas without Spark
+if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from spark_kafka_sink.formats.protobuf_descriptors import DescribedMessage
 
 
 def json_schema_of(options: PartOptions, struct: StructType) -> str | None:
@@ -121,3 +127,32 @@ def given_schema(given: GivenSchema, option: str) -> tuple[str, Any]:
 
 
 _MOST_SHOWN = 100
+
+
+def described(options: PartOptions) -> DescribedMessage:
+    """The message of ``protobuf.message`` in ``protobuf.descriptor.file``.
+
+    Raises ConfigError for a file that cannot be read, or without Protobuf's package; FormatError
+    for one that is no descriptor set, or has no such message.
+    """
+    from spark_kafka_sink.formats.protobuf_descriptors import check_installed
+
+    assert options.descriptor_file is not None
+    assert options.message is not None
+    check_installed(f"{options.part}.format")
+    name = f"{options.part}.protobuf.descriptor.file={options.descriptor_file}"
+    try:
+        data = Path(options.descriptor_file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: it cannot be read on the driver: {error}") from None
+    try:
+        return _read(data, options.message)
+    except FormatError as error:
+        raise FormatError(f"{name}: {error}") from None
+
+
+@lru_cache(maxsize=20)  # streams are planned again and again
+def _read(data: bytes, name: str) -> DescribedMessage:
+    from spark_kafka_sink.formats.protobuf_descriptors import read_descriptor_set
+
+    return read_descriptor_set(data, name)
