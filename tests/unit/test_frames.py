@@ -201,10 +201,10 @@ class TestExactlyOnce:
         code = (
             "import os, threading\n"
             "from spark_kafka_sink.config.sink_options import SinkOptions\n"
-            "from spark_kafka_sink.transactions import ids, session\n"
+            "from spark_kafka_sink.transactions import model, session\n"
             f"options = SinkOptions.parse({EXACTLY_ONCE!r})\n"
             "both, read = threading.Barrier(2, timeout=60), threading.Event()\n"
-            "make = ids.own_environment\n"
+            "make = model.own_environment\n"
             "def wait_for_both():\n"
             "    made = make()\n"
             "    if both.wait(): read.wait(60)\n"
