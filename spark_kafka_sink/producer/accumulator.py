@@ -1,8 +1,8 @@
 """Finished batches per partition, between the task thread and the sender thread, and their memory.
 
-The task thread enqueues and waits; the sender asks what is ready, drains it, and completes, puts
-back or expires it. Both change queues under one monitor; what is muted is the sender's alone. The
-monitor guards the buffer pool, too.
+The task thread enqueues and waits. The sender thread asks which batches are ready, drains them, and
+completes, re-enqueues or expires them. One monitor guards the queues and the buffer pool. Only the
+sender thread mutes partitions.
 
 Source: ``RecordAccumulator``, ``RecordAccumulator.NodeLatencyStats``, ``BufferPool``; KIP-794.
 """
@@ -26,21 +26,20 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch
 from spark_kafka_sink.producer.sequences import BatchNumbering
 
 NO_PAGE = -1
-# The part of the stack that is kept in order: Kafka's default buffer.memory. Bounded, so that pages
-# out of a larger one do not cost more.
+# The sorted part of the stack: the pages of Kafka's default buffer.memory. The bound keeps the sort
+# cheap if buffer.memory is larger.
 _ORDERED_PAGES = 1024
 
 
 class BufferPool:
-    """``buffer.memory``: pages of ``page_size`` bytes out of one arena of ``memory_bytes``.
+    """``buffer.memory``: pages of ``page_size`` bytes in one arena of ``memory_bytes``.
 
-    Pages are given back on top of a stack, so that the ones touched last, which are in the
-    processor's cache and mapped by the operating system, are used first. Its top is handed out in
-    order of address: the pages of a batch are neighbours more often than not, which makes them one
-    buffer for CRC and socket. A page is all there is: no allocation of another size, no
-    fragmentation, and no memory beyond the arena.
+    Freed pages go on top of a stack. The pages touched last are reused first, because the processor
+    caches them and the operating system has mapped them. The top of the stack is handed out by
+    address, so that pages of a batch are often adjacent. Adjacent pages are one buffer for CRC and
+    socket. The pool allocates nothing but pages, so memory neither fragments nor exceeds the arena.
 
-    Not synchronised: the accumulator's monitor guards it.
+    Not thread-safe: the accumulator's monitor guards it.
     """
 
     def __init__(self, memory_bytes: int, page_size: int) -> None:
@@ -49,9 +48,9 @@ class BufferPool:
         self._arena = np.empty(self.pages_count * page_size, np.uint8)
         self.arena_address: int = self._arena.ctypes.data
         self._view = self._arena.data
-        # The chain of each batch's pages; the kernel fills it in.
+        # The successor of each page in its batch; the append kernel writes it.
         self.next_page: npt.NDArray[np.int32] = np.full(self.pages_count, NO_PAGE, np.int32)
-        # The lowest pages come first, so that a small job touches little memory.
+        # The lowest pages are taken first, so that a small job touches little memory.
         self._free: list[int] = list(range(self.pages_count - 1, -1, -1))
 
     @property
@@ -67,7 +66,7 @@ class BufferPool:
         return (self.pages_count - len(self._free)) * self.page_size
 
     def take(self, count: int) -> list[int]:
-        """``count`` pages, the lowest one last; the caller has checked ``free_count``."""
+        """Take ``count`` pages, the lowest one last. The caller has checked ``free_count``."""
         top = self._free[-max(count, _ORDERED_PAGES) :]
         top.sort(reverse=True)
         rest, taken = top[: len(top) - count], top[len(top) - count :]
@@ -75,16 +74,16 @@ class BufferPool:
         return taken
 
     def give_back(self, pages: Sequence[int]) -> None:
-        """Take pages back. Their content is gone."""
+        """Put pages back. Their content is lost."""
         self._free.extend(pages)
 
     def view(self, page: int, count: int) -> memoryview:
-        """The first ``count`` bytes of ``page`` and, beyond it, of its neighbours; writable."""
+        """Return a writable view of ``count`` bytes from the start of ``page`` on."""
         start = page * self.page_size
         return self._view[start : start + count]
 
     def views(self, pages: Sequence[int], size_bytes: int) -> list[memoryview]:
-        """The first ``size_bytes`` of a chain of pages; neighbours in memory are one view."""
+        """Return views of the first ``size_bytes`` of a chain; adjacent pages share a view."""
         views = []
         first, following = pages[0], pages[0] + 1
         for page in pages[1:]:
@@ -98,7 +97,7 @@ class BufferPool:
         return views
 
     def chain(self, first_page: int) -> list[int]:
-        """The pages of a batch, from ``first_page`` on."""
+        """Return the pages of a batch, from ``first_page`` on."""
         pages = []
         page = first_page
         while page != NO_PAGE:
@@ -111,19 +110,19 @@ _NO_TIMEOUT = 0
 
 
 class NodeLatency:
-    """For each node: since when batches are ready for it that it could not take.
+    """Records for each node since when it has not accepted ready batches.
 
-    For ``partitioner.availability.timeout.ms`` (KIP-794).
+    Used for ``partitioner.availability.timeout.ms`` (KIP-794).
     """
 
     def __init__(self, availability_timeout_ms: int) -> None:
         self._timeout_ms = availability_timeout_ms
         self._waiting_since_ms: dict[int, int] = {}
         self.slow_nodes: frozenset[int] = frozenset()
-        """Nodes that have kept batches waiting for longer than the timeout."""
+        """Nodes that have kept ready batches waiting for longer than the timeout."""
 
     def note(self, node_id: int, could_send: bool, now_ms: int) -> None:
-        """A batch is ready for the node, which could take it now or could not."""
+        """Record whether a node with a ready batch can accept it now."""
         if self._timeout_ms == _NO_TIMEOUT:
             return
         if could_send:
@@ -137,16 +136,16 @@ class NodeLatency:
 
 
 _ABSENT = object()
-# More than there can be.
+# More pages than any pool has.
 _NOT_AWAITED = 2**63
 
 
 @dataclass(slots=True)
 class ReadyPartitions:
-    """What could be sent now.
+    """Partitions with a batch that may be sent now.
 
-    by_node: partitions with a batch to send, under their leader
-    next_check_ms: after how long a batch that backs off may be ready; None: none does
+    by_node: these partitions, by leader
+    next_check_ms: after how many ms the first batch in backoff may be ready; None without one
     unknown_leader_topics: topics of batches whose partition has no known leader
     """
 
@@ -165,42 +164,41 @@ class RecordAccumulator:
         retry_backoff: ExponentialBackoff,
         wakeup_sender: Callable[[], None],
     ) -> None:
-        """``wakeup_sender``: ends the sender thread's wait for the network."""
+        """``wakeup_sender`` ends the sender thread's network poll."""
         self.monitor = monitor
         self.pool = pool
         self.wakeup_sender = wakeup_sender
         self._retry_backoff = retry_backoff
-        # Only partitions that have something queued, in the order in which they are served.
+        # Only partitions with queued batches, in the order in which they are served.
         self._queues: OrderedDict[TopicPartition, deque[ProducerBatch]] = OrderedDict()
         self._muted: set[TopicPartition] = set()
         self._cluster: ClusterSnapshot | None = None
         self._leaders: dict[TopicPartition, tuple[Node, int]] = {}
-        # Queued or in flight, in the order in which they were finished.
+        # Batches queued or in flight, in the order in which they were finished.
         self._incomplete: dict[ProducerBatch, object] = {}
         self.failure: Exception | None = None
         self.awaited_pages = _NOT_AWAITED
-        """How many free pages somebody waits for."""
+        """Number of free pages that the task thread waits for."""
         self.paused_until_ms = 0
-        """When the pauses that brokers have asked for are over: what waits for memory or
-        acknowledgements does not wait in vain until then."""
+        """End of the pauses by brokers or the rate limit. Timeouts of waits count from then."""
         self.slow_nodes: frozenset[int] = frozenset()
         """Nodes that have kept batches waiting for ``partitioner.availability.timeout.ms``."""
         self.busy_nodes: frozenset[int] = frozenset()
-        """Nodes that cannot be sent anything before the network or time wakes the sender anyway."""
+        """Nodes that accept no request until the network or a timer wakes the sender anyway."""
 
     # --- task thread ---------------------------------------------------------------------------
 
     def enqueue(self, batch: ProducerBatch) -> None:
-        """Hand a finished batch over."""
+        """Enqueue a finished batch."""
         with self.monitor:
             if self.failure is not None:
-                return  # whoever appends will be told
+                return  # the next append raises the failure
             self._incomplete[batch] = None
             batch.is_queued, batch.queued_at_ms = True, batch.created_at_ms
             self._queue(batch.topic_partition).append(batch)
 
     def enqueue_parts(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Hand over the parts of a batch that was too large to be sent; its memory is free."""
+        """Enqueue the parts of a batch larger than a request, and free the batch's memory."""
         with self.monitor:
             for part in parts:
                 self.enqueue(part)
@@ -209,7 +207,7 @@ class RecordAccumulator:
 
     @contextmanager
     def awaiting(self, pages: int) -> Iterator[None]:
-        """While somebody waits for that many free pages; the monitor must be held."""
+        """Announce a wait for ``pages`` free pages. The caller holds the monitor."""
         self.awaited_pages = pages
         try:
             yield
@@ -218,16 +216,16 @@ class RecordAccumulator:
 
     @property
     def incomplete_count(self) -> int:
-        """Batches that are not acknowledged yet, queued or in flight."""
+        """Return the number of batches queued or in flight."""
         return len(self._incomplete)
 
     def queue_sizes(self, topic: str) -> dict[int, int]:
-        """How many batches wait to be drained, by partition; those without any are left out."""
+        """Return the number of queued batches per partition, without partitions that have none."""
         with self.monitor:
             return {p.partition: len(q) for p, q in self._queues.items() if p.topic == topic}
 
     def bytes_by_partition(self) -> dict[TopicPartition, int]:
-        """Bytes that wait for an acknowledgement, for error messages. The monitor must be held."""
+        """Return the unacknowledged bytes, for error messages. The caller holds the monitor."""
         sizes: dict[TopicPartition, int] = {}
         for batch in self._incomplete:
             held = len(batch.pages) * self.pool.page_size
@@ -237,18 +235,18 @@ class RecordAccumulator:
     # --- sender thread -------------------------------------------------------------------------
 
     def queued_partitions(self) -> list[TopicPartition]:
-        """Partitions with a batch that waits to be drained."""
+        """Return the partitions with queued batches."""
         with self.monitor:
             return list(self._queues)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the batches that wait to be drained."""
+        """Return the bytes of all queued batches."""
         with self.monitor:
             return sum(batch.size_bytes for queue in self._queues.values() for batch in queue)
 
     def ready(self, cluster: ClusterSnapshot, now_ms: int) -> ReadyPartitions:
-        """Which partitions have a batch that may be sent, by leader."""
+        """Return the partitions with a batch that may be sent, by leader."""
         ready = ReadyPartitions()
         by_node, muted = ready.by_node, self._muted
         leaders = self._leaders_in(cluster)
@@ -278,13 +276,13 @@ class RecordAccumulator:
         return ready
 
     def _leaders_in(self, cluster: ClusterSnapshot) -> dict[TopicPartition, tuple[Node, int]]:
-        """Leaders and their epochs as far as they were looked up: every round asks for all."""
+        """Return the cache of leaders and their epochs; every round needs all leaders."""
         if cluster is not self._cluster:
             self._cluster, self._leaders = cluster, {}
         return self._leaders
 
     def heads(self, partitions: Iterable[TopicPartition]) -> list[ProducerBatch]:
-        """The batches that ``drain`` would take first: only the sender thread changes which."""
+        """Return the head of each partition's queue; only the sender thread changes heads."""
         with self.monitor:
             return [self._queues[p][0] for p in partitions if p in self._queues]
 
@@ -295,10 +293,10 @@ class RecordAccumulator:
         now_ms: int,
         numbering: BatchNumbering,
     ) -> list[ProducerBatch]:
-        """At most one batch per partition, ``max_size_bytes`` together (or a single larger one).
+        """Drain one batch per partition at most, up to ``max_size_bytes`` (or one larger batch).
 
-        ``numbering`` fixes their sequence numbers, and keeps some back. Partitions that were served
-        come last the next time.
+        ``numbering`` assigns their sequences, and holds back batches that must wait. Drained
+        partitions are served last the next time.
         """
         drained: list[ProducerBatch] = []
         size_bytes = 0
@@ -326,26 +324,26 @@ class RecordAccumulator:
     def reenqueue(
         self, batch: ProducerBatch, now_ms: int, backoff: ExponentialBackoff | None = None
     ) -> None:
-        """Put a batch back after a failed attempt, where its sequence number belongs.
+        """Re-enqueue a batch after a failed attempt, in sequence order, with a backoff.
 
-        ``backoff``: instead of ``retry.backoff.ms``.
+        ``backoff`` replaces ``retry.backoff.ms``.
         """
         backoff = self._retry_backoff if backoff is None else backoff
         batch.reenqueued(now_ms, backoff.backoff_ms(batch.attempts - 1))
         self.put_back(batch, now_ms)
 
     def put_back(self, batch: ProducerBatch, now_ms: int) -> None:
-        """As ``reenqueue``, without a pause."""
+        """Re-enqueue a batch in sequence order, without a backoff."""
         with self.monitor:
             queue = self._queue(batch.topic_partition)
             batch.is_queued, batch.queued_at_ms = True, now_ms
             queue.insert(self._position(queue, batch), batch)
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch], now_ms: int) -> None:
-        """Queue the parts of a split batch, if there are any, in its place; its memory is free.
+        """Replace a batch in the queue by its parts, if any, and free its memory.
 
-        The parts' numbers tell where that is: what is queued, and they, may have been numbered anew
-        since the batch was answered.
+        The parts' sequences decide their position, because the queue and the parts may have been
+        renumbered since the batch was answered.
         """
         with self.monitor:
             if batch not in self._incomplete:
@@ -362,7 +360,7 @@ class RecordAccumulator:
             self.monitor.notify_all()
 
     def complete(self, batch: ProducerBatch) -> None:
-        """Acknowledged: its memory is free, and whoever waits for either is told."""
+        """Remove an acknowledged batch and free its memory; notify waiting threads if needed."""
         with self.monitor:
             if self._incomplete.pop(batch, _ABSENT) is _ABSENT:
                 return  # the producer has failed in the meantime
@@ -372,25 +370,25 @@ class RecordAccumulator:
                 self.monitor.notify_all()
 
     def oldest_incomplete(self) -> ProducerBatch | None:
-        """The batch, queued or in flight, that was finished first."""
+        """Return the incomplete batch that was finished first; None without one."""
         with self.monitor:
             return next(iter(self._incomplete), None)
 
     def incomplete(self) -> Iterator[ProducerBatch]:
-        """Batches, queued or in flight, oldest first. The monitor must be held."""
+        """Return the batches queued or in flight, oldest first. The caller holds the monitor."""
         return iter(self._incomplete)
 
     def mute(self, topic_partition: TopicPartition) -> None:
-        """Send nothing more of a partition until ``unmute``: keeps order without idempotence."""
+        """Mute a partition until ``unmute``, which keeps its order without idempotence."""
         self._muted.add(topic_partition)
 
     def unmute(self, topic_partition: TopicPartition) -> None:
         self._muted.discard(topic_partition)
 
     def fail(self, failure: Exception) -> None:
-        """Give up: forget everything queued and tell whoever waits. Only the first failure counts.
+        """Fail the producer: drop all batches, notify waiting threads. The first failure counts.
 
-        Memory is not given back: a socket may still refer to it, and the producer ends here.
+        Memory is not freed, because a socket may still refer to it and the producer ends here.
         """
         with self.monitor:
             if self.failure is None:
@@ -408,7 +406,7 @@ class RecordAccumulator:
         return queue
 
     def _position(self, queue: deque[ProducerBatch], batch: ProducerBatch) -> int:
-        """Where a batch that was drained before belongs: in front, but in sequence order."""
+        """Return the position of a batch that was drained before: in front, in sequence order."""
         position = 0
         while position < len(queue) and queue[position].precedes(batch):
             position += 1
@@ -424,9 +422,9 @@ def _leader_of(
 def _with_parts(
     incomplete: Iterable[ProducerBatch], split: ProducerBatch, parts: list[ProducerBatch]
 ) -> dict[ProducerBatch, object]:
-    """``incomplete`` with ``parts`` in the place of the batch that they are of: they are as old.
+    """Return ``incomplete`` with ``parts`` in place of ``split``, because the parts are as old.
 
-    All of it anew: batches are split rarely, and looked up by age in every round.
+    Copies the whole dictionary: splits are rare, and every round looks up batches by age.
     """
     batches: list[ProducerBatch] = []
     for batch in incomplete:

@@ -1,8 +1,9 @@
-"""The task thread's half of the producer: rows into open batches, full batches to the accumulator.
+"""The task thread's half of the producer: rows go into open batches, full batches are enqueued.
 
-A batch is finished when the next row does not fit; when memory runs out; when it has been open for
-a second; at the end of the task; and when the input has paused for ``linger.ms``, which the sender
-thread does, because the task thread is then waiting for Spark. It may do so only between appends.
+A batch is finished when the next row does not fit, when memory runs out, when it has been open for
+a second, and at the end of the task. It is also finished when the input has paused for
+``linger.ms``. The sender thread does the latter, because the task thread then waits for Spark. It
+may do so only between appends.
 
 :class:`RowChecks` finds rows that cannot be written before the first row is appended.
 
@@ -65,8 +66,7 @@ _LONGEST_GATHER_MS = 50
 
 
 class Appender:
-    """Appends Arrow batches. All methods are the task thread's, but those that are
-    said to be for the sender thread."""
+    """Appends Arrow batches. The task thread calls all methods not marked for the sender thread."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Appender:
     def append(
         self, records: ArrowRecords, cluster: ClusterSnapshot, timestamp_ms: int, most_bytes: int
     ) -> None:
-        """Append all rows, or raise before the first one is.
+        """Append all rows. Rows with errors are rejected before the first row is appended.
 
-        most_bytes: that a record takes, as its check has found out
+        most_bytes: upper bound of a record's size, as ``RowChecks.check`` returned it
 
-        Raises TopicError for a partition that does not exist, BufferExhaustedError when brokers do
+        Raises TopicError for a partition that does not exist, BufferExhaustedError if brokers do
         not keep up, and the failure of the sender.
         """
         self._metrics.record_size_max = max(self._metrics.record_size_max, most_bytes)
@@ -118,9 +118,7 @@ class Appender:
             self._finish_old(started_ms)
 
     def find_misplaced(self, records: ArrowRecords, cluster: ClusterSnapshot) -> RowFaults:
-        """Rows that would go to a partition that does not exist, and those that the user's own
-        partitioner refuses.
-        """
+        """Return rows whose partition does not exist, or that the user's partitioner rejects."""
         with self._turn():
             topics = [self._topics.get(name, cluster) for name in records.topics]
             return self._assigner.find_misplaced(records, topics)
@@ -128,7 +126,7 @@ class Appender:
     def _finish_old(self, started_ms: int) -> None:
         """Finish batches that have been open for too long, for no longer than the append took.
 
-        What is left is finished after the next ones, or by the sender thread in the next pause.
+        The rest is finished after later appends, or by the sender thread in the next pause.
         """
         now_ms = self._clock.now_ms()
         until_ms = now_ms + max(now_ms - started_ms, _LONGEST_SLICE_MS)
@@ -138,7 +136,7 @@ class Appender:
                 return
 
     def finish_open(self) -> None:
-        """Finish every open batch, and give back memory that no batch uses."""
+        """Finish every open batch, and return reserved pages to the pool."""
         with self._turn():
             self._finish_all(self._open_batches.open_slots())
             with self._monitor:
@@ -146,7 +144,7 @@ class Appender:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """The task thread's turn at the open batches: the sender thread keeps off."""
+        """Hold the task thread's turn, so that the sender thread does not use the open batches."""
         try:
             with self._turns.of_task():
                 try:
@@ -159,9 +157,9 @@ class Appender:
     def finish_lingering(self, now_ms: int) -> int | None:
         """Finish open batches if the input has paused for ``linger.ms``. For the sender thread.
 
-        One batch at a time, and for a few milliseconds only: neither the task thread nor the
-        network waits longer. Returns after how long to call again; None when nothing is open, or
-        the task thread is at work, which ends with a wake-up.
+        Finishes one batch per turn, for a few milliseconds only, so that neither the task thread
+        nor the network waits longer. Returns after how many ms to call again. Returns None if no
+        batch is open, or if the task thread works and wakes the sender afterwards.
         """
         if self._turns.is_task_at_work:
             return None
@@ -224,7 +222,7 @@ class Appender:
             self._accumulator.wakeup_sender()
 
     def _finish(self, slot: int, finisher: BatchFinisher) -> ProducerBatch:
-        """Finish the slot's batch and enqueue it, in parts if it came out larger than a request."""
+        """Finish the slot's batch and enqueue it; split it if it is larger than a request."""
         batch = finisher.finish(self._open_batches.detach(slot))
         topic = self._topics.topic_of(slot)
         if topic.sticky_slot == slot:
@@ -238,8 +236,9 @@ class Appender:
         return batch
 
     def split_too_large(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """The parts of a batch that its broker found too large; from now on the topic's batches
-        are made smaller. For the sender thread.
+        """Split a batch that the broker found too large. For the sender thread.
+
+        Later batches of the topic are smaller.
         """
         topic = self._topics.known(batch.topic_partition.topic)
         topic.compression.estimate = 1.0
@@ -248,13 +247,11 @@ class Appender:
         return self._sender_finisher.halve(batch)
 
     def halve(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """The parts of a batch of which its broker refuses some records, without saying which. For
-        the sender thread.
-        """
+        """Halve a batch if its broker does not name rejected records. For the sender thread."""
         return self._sender_finisher.halve(batch)
 
     def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
-        """A batch without the records that its broker refuses. For the sender thread."""
+        """Return a batch without the records that its broker rejects. For the sender thread."""
         return self._sender_finisher.leave_out(batch, rows)
 
     def _finish_all(self, slots: list[int]) -> None:
@@ -264,7 +261,7 @@ class Appender:
     # --- memory --------------------------------------------------------------------------------
 
     def _reserve_pages(self, needed: int) -> None:
-        """Have at least ``needed`` pages in the reserve; finish batches and wait if need be."""
+        """Reserve at least ``needed`` pages; finish batches and wait if necessary."""
         missing = needed - self._open_batches.reserve_count
         with self._monitor:
             if self._pool.free_count >= missing:
@@ -279,8 +276,9 @@ class Appender:
         self._metrics.buffer_wait_ns += self._clock.perf_ns() - started_ns
 
     def _await_pages(self, missing: int) -> None:
-        """Wait for ``missing`` pages, and for a moment until there are more: a page at a time would
-        have this thread run, and stop again, with every answer of a broker.
+        """Wait for ``missing`` pages, and for a short time for more.
+
+        A page at a time would make this thread run and stop again with every response.
         """
         began_ms = self._clock.now_ms()
         gather_until_ms = began_ms + min(_LONGEST_GATHER_MS, self._config.max_block_ms)
@@ -304,7 +302,7 @@ class Appender:
             self._fill_reserve(missing)
 
     def _fill_reserve(self, missing: int) -> None:
-        """Take a few pages more than needed, so that the next rows need not ask."""
+        """Reserve a few more pages than needed, so that the next rows find pages in the reserve."""
         self._open_batches.fill_reserve(min(self._pool.free_count, max(missing, _RESERVE_PAGES)))
         self._metrics.buffer_used_max_bytes = max(
             self._metrics.buffer_used_max_bytes, self._pool.used_bytes
@@ -330,13 +328,12 @@ _VARINT_BITS = 7
 
 
 class RowChecks:
-    """Finds rows that one producer cannot write although their columns are in order.
+    """Rejects rows that this producer cannot write although their columns are valid.
 
-    Such a row is too large, or has no key. ``max.request.size`` and ``buffer.memory`` limit a
-    record as it is, as in the Java producer. The topic's ``max.message.bytes`` limits what the
-    broker gets: a record alone in its batch, compressed. It is looked at here only without a codec.
-    To compress each large record once more, just to know, would cost as much as sending it: the
-    broker tells.
+    Such a row is too large, or lacks a key. ``max.request.size`` and ``buffer.memory`` limit the
+    uncompressed record, as in the Java producer. The topic's ``max.message.bytes`` limits a
+    compressed batch with this record alone. This class checks it only without a codec. To learn the
+    compressed size would cost as much as sending the record, so the broker decides.
 
     Used by the task thread.
     """
@@ -351,9 +348,9 @@ class RowChecks:
         self._legal_topics: set[str] = set()
 
     def check_topics(self, topics: list[str], names_too: bool) -> None:
-        """Raise RecordError for the decision log, and for a name that no topic can have.
+        """Raise RecordError for the decision log's topic, and for illegal topic names.
 
-        names_too: otherwise brokers judge such a name
+        names_too: if False, brokers judge the names
         """
         if self._decision_log in topics:
             raise RecordError(decision_log_topic(self._decision_log))
@@ -364,9 +361,9 @@ class RowChecks:
                 self._legal_topics.add(topic)
 
     def check(self, records: ArrowRecords, rules: RowRules = UNKNOWN_RULES) -> int:
-        """Raise RecordError if a row may be too large, or has no key where it needs one.
+        """Raise RecordError if a row may be too large, or lacks a required key.
 
-        Returns the most bytes that a record takes, without its batch's header.
+        Returns an upper bound of the records' sizes in bytes, without the batch header.
         """
         size, row = largest_record(records.rows_count, records.columns)
         bytes_of_batch = size + RECORD_BATCH_OVERHEAD
@@ -385,7 +382,7 @@ class RowChecks:
     def find(
         self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
     ) -> RowFaults:
-        """The faults of this kind."""
+        """Return the rows that are too large or lack a required key, and why."""
         faults = RowFaults(arrow_batch.num_rows)
         columns = key_value_headers(arrow_batch, positions)
         sizes = np.empty(arrow_batch.num_rows, np.int64)
@@ -402,19 +399,23 @@ class RowChecks:
         return faults
 
     def _most_alone(self, rules: RowRules) -> int | None:
-        """How large the batch of one record may be, where its size is known before it is made."""
+        """Return the size limit of a batch with one record; None if compression hides its size."""
         return None if self._is_compressed else rules.max_message_bytes
 
 
 def largest_when_compressed(size: Any) -> Any:
-    """A bound of what any codec makes of ``size`` bytes that it cannot make smaller: its frames,
-    and for lz4 one byte in 255.
+    """Return an upper bound of the compressed size of ``size`` bytes that no codec can shrink.
+
+    The bound covers the codecs' frames, and for lz4 one byte in 255.
     """
     return size + size // 64 + 64
 
 
 def sizes_alone(contents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Bytes of an uncompressed batch with this record alone. contents: of key, value, headers"""
+    """Return the bytes of an uncompressed batch with each record alone.
+
+    contents: bytes of key, value and headers, per record
+    """
     bodies = contents + BODY_OVERHEAD
     lengths = np.ones_like(bodies)
     rest = (bodies << 1) >> _VARINT_BITS

@@ -1,7 +1,7 @@
-"""As whom the producer writes: as nobody, under a plain producer id, or in a transaction.
+"""Identities of the producer: without a producer id, with a plain one, or in a transaction.
 
-Each identity is an object of its own that is replaced between two tasks, never changed: an answer
-that comes late changes only the identity it was for, which is not used any more.
+Each identity is a separate object, which is replaced between two tasks and never reused. So a late
+response changes only the identity that it was for, which is no longer in use.
 
 Source: ``TransactionManager.InitProducerIdHandler``.
 """
@@ -42,44 +42,44 @@ from spark_kafka_sink.protocol.messages.transactions import (
 
 
 class IdentitySource(Protocol):
-    """Gets a producer id, and whatever else batches need before they may be sent."""
+    """Requests a producer id, and everything else that batches need before they may be sent."""
 
     @property
     def last_failure(self) -> str | None:
-        """Why there is no producer id yet, or why some batches must still wait."""
+        """Return why there is no producer id yet, or batches must wait; None without a failure."""
         ...
 
     @property
     def failure(self) -> Exception | None:
-        """Why there will never be what batches need. The sender fails with it."""
+        """Return the fatal error with which the sender fails; None without one."""
         ...
 
     @property
     def state(self) -> BatchNumbering:
-        """Numbers the batches; keeps those back that may not be sent yet."""
+        """Return the numbering, which assigns sequences and holds back batches that must wait."""
         ...
 
     @property
     def awaits_check(self) -> bool:
-        """Whether something is to be known before what is written may be handed over."""
+        """Return True if a check must succeed before the task may hand over what it wrote."""
         ...
 
     @property
     def began_after_ms(self) -> int:
-        """From the first request until a transaction has begun; 0 before, and without one."""
+        """Return the ms from the first request until a transaction had begun; 0 before that."""
         ...
 
     def maybe_request(self, now_ms: int) -> int | None:
-        """Send a request if one is needed; returns after how long to call again."""
+        """Send a request if one is needed; return after how many ms to call again."""
         ...
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
-        """The pause before a batch that met ``error`` is sent again; None for the usual one."""
+        """Return the backoff of a batch that failed with ``error``; None for the usual one."""
         ...
 
 
 class NoIdentity:
-    """Without idempotence: there is nothing to ask for, and no batch has numbers."""
+    """The identity without idempotence: it requests nothing, and batches have no sequences."""
 
     last_failure: str | None = None
     failure: Exception | None = None
@@ -90,16 +90,16 @@ class NoIdentity:
         self.state: BatchNumbering = NoNumbering()
 
     def maybe_request(self, now_ms: int) -> int | None:
-        """Never anything."""
+        """Return None: no request is ever needed."""
         return None
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
-        """Nothing special."""
+        """Return None: the usual backoff applies."""
         return None
 
 
 class Identities:
-    """Makes the identities of one producer."""
+    """Creates the identities of one producer."""
 
     def __init__(
         self,
@@ -120,21 +120,24 @@ class Identities:
         self._backoffs = Backoffs(retry_backoff, concurrent_backoff)
 
     def first(self) -> IdentitySource:
-        """What a new producer begins with."""
+        """Return the first identity of a new producer."""
         return self.idempotent() if self._is_idempotent else NoIdentity()
 
     def idempotent(self) -> ProducerIdRequester:
-        """A producer id of its own, asked for at once."""
+        """Return an identity that requests a producer id at once."""
         return self._idempotent(lambda: True)
 
     def idempotent_when_needed(self) -> ProducerIdRequester:
-        """A producer id that is asked for when there is a batch to send."""
+        """Return an identity that requests a producer id when there is a batch to send."""
         return self._idempotent(lambda: self._accumulator.incomplete_count > 0)
 
     def transactional(
         self, settings: TransactionSettings, token: UnusedToken | None
     ) -> IdentitySource:
-        """One transaction, begun at once. ``token``: of whoever is to decide on it."""
+        """Return the identity of one transaction, which begins at once.
+
+        ``token``: the right to decide on the transaction; None for no check.
+        """
         transaction = self._transaction(settings)
         if token is None:
             return transaction
@@ -168,9 +171,9 @@ _INT_MAX = 2**31 - 1
 
 
 class ProducerIdRequester:
-    """Asks any broker for a producer id while the state has none.
+    """Requests a producer id from any broker while the state has none.
 
-    ``is_wanted``: whether to ask before there is something to send.
+    ``is_wanted`` returns True if the request may be sent now.
     """
 
     awaits_check = False
@@ -192,16 +195,16 @@ class ProducerIdRequester:
 
     @property
     def last_failure(self) -> str | None:
-        """Why there is no producer id yet."""
+        """Return why there is no producer id yet; None without a failure."""
         return self._asking.last_failure
 
     @property
     def failure(self) -> Exception | None:
-        """Why there will be no producer id."""
+        """Return why there will be no producer id; None without an error."""
         return self._asking.failure
 
     def maybe_request(self, now_ms: int) -> int | None:
-        """Send a request if one is needed; returns after how long to call again."""
+        """Send a request if one is needed; return after how many ms to call again."""
         if self.state.has_producer_id or self._asking.is_in_progress or not self._is_wanted():
             return None
         if pause_ms := self._asking.pause_ms(now_ms):
@@ -214,7 +217,7 @@ class ProducerIdRequester:
         return None
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
-        """Nothing special."""
+        """Return None: the usual backoff applies."""
         return None
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:

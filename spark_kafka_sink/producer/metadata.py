@@ -1,7 +1,7 @@
-"""What is known of the cluster: nodes, topics, leaders; when to ask again; what went wrong.
+"""Metadata of the cluster: nodes, topics, leaders, when to refresh, and what went wrong.
 
-Written by the sender thread, read by both. A snapshot is never changed, only replaced.
-:class:`MetadataUpdater` asks the cluster whenever :class:`Metadata` says that it is due.
+The sender thread applies responses, and both threads read. A snapshot is immutable, so an update
+replaces it. :class:`MetadataUpdater` sends a request whenever :class:`Metadata` has one due.
 
 Source: ``Metadata``, ``ProducerMetadata``, ``MetadataSnapshot``,
 ``NetworkClient.DefaultMetadataUpdater``; KIP-320 (leader epochs), KIP-516 (topic ids), KIP-951 (new
@@ -36,21 +36,21 @@ from spark_kafka_sink.protocol.messages.topics import (
 
 
 class PartitionMetadata(NamedTuple):
-    """Leader of one partition; ``leader_id`` is -1 while it has none."""
+    """Leader of one partition; ``leader_id`` is -1 without a leader."""
 
     leader_id: int
     leader_epoch: int
 
 
 class TopicMetadata(NamedTuple):
-    """Partitions in order of their number."""
+    """Id of a topic, and its partitions in order of their numbers."""
 
     topic_id: UUID
     partitions: Sequence[PartitionMetadata]
 
 
 class TopicProblem(NamedTuple):
-    """Why a topic has no usable metadata. A fatal one will not go away by asking again."""
+    """Problem of a topic without usable metadata. If it is fatal, a retry does not help."""
 
     message: str
     is_fatal: bool
@@ -61,7 +61,7 @@ _NO_PROBLEMS: Mapping[str, TopicProblem] = MappingProxyType({})
 
 
 class ClusterSnapshot(NamedTuple):
-    """The cluster at one moment. ``problems``: of topics that are not among ``topics``."""
+    """The cluster at one moment. ``problems``: topics that are not among ``topics``, and why."""
 
     nodes: Mapping[int, Node]
     topics: Mapping[str, TopicMetadata]
@@ -69,22 +69,23 @@ class ClusterSnapshot(NamedTuple):
     problems: Mapping[str, TopicProblem] = _NO_PROBLEMS
 
     def leader(self, topic_partition: TopicPartition) -> Node | None:
-        """The partition's leader, if it and its address are known."""
+        """Return the partition's leader; None if the leader or its address is unknown."""
         partition = self._partition(topic_partition)
         return None if partition is None else self.nodes.get(partition.leader_id)
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int:
-        """The epoch of the partition's leader, -1 when unknown."""
+        """Return the epoch of the partition's leader; -1 if unknown."""
         partition = self._partition(topic_partition)
         return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
 
     def partitions_count(self, topic: str) -> int:
-        """Partitions of a known topic."""
+        """Return the number of partitions of a known topic."""
         return len(self.topics[topic].partitions)
 
     def available_partitions(self, topic: str, slow_nodes: Set[int] = frozenset()) -> list[int]:
-        """Partitions whose leader is known and not among ``slow_nodes``; if there are none, those
-        that have a leader at all; if there are none, all.
+        """Return the partitions with a known leader that is not in ``slow_nodes``.
+
+        If there are none, return the partitions with a known leader; without these, return all.
         """
         partitions = self.topics[topic].partitions
         led = [index for index, p in enumerate(partitions) if p.leader_id in self.nodes]
@@ -92,7 +93,7 @@ class ClusterSnapshot(NamedTuple):
         return quick or led or list(range(len(partitions)))
 
     def topic_id(self, topic: str) -> UUID:
-        """The topic's id; all zeros when the topic or its id is unknown."""
+        """Return the topic's id; all zeros if the topic or its id is unknown."""
         known = self.topics.get(topic)
         return ZERO_UUID if known is None else known.topic_id
 
@@ -104,7 +105,7 @@ class ClusterSnapshot(NamedTuple):
 
 
 class MetadataSettings(NamedTuple):
-    """``metadata.max.age.ms``, ``metadata.max.idle.ms`` and ``metadata.recovery.*``."""
+    """Settings: ``metadata.max.age.ms``, ``metadata.max.idle.ms`` and ``metadata.recovery.*``."""
 
     max_age_ms: int
     max_idle_ms: int
@@ -126,14 +127,16 @@ class Metadata:
         ]
         self.snapshot = ClusterSnapshot({}, {})
         self.version = 0
-        # Topics of interest, and when rows were last appended for each.
+        # Topics of interest, and when each was last used.
         self._topics: dict[str, int] = {}
-        # The id under which each topic was first seen: what the task writes belongs to that topic,
+        # The id under which each topic was first seen. The task writes to the topic with this id,
         # also after a pause in which the topic was of no interest.
         self._topic_ids: dict[str, UUID] = {}
-        # Apart from the snapshot: a leader epoch must not go back because an answer lacked a topic.
+        # Kept outside the snapshot: a response without a topic must not reset the topic's leader
+        # epochs.
         self._last_seen: dict[str, TopicMetadata] = {}
-        # Of the request under way: what it asks for, but for what was forgotten since. None: all.
+        # Topics of the request in flight, without topics forgotten since then; None means all
+        # topics.
         self._asked: set[str] | None = None
         self._settings = settings
         self._retry_backoff = retry_backoff
@@ -141,34 +144,34 @@ class Metadata:
         self._last_success_ms: int | None = None
         self._retry_at_ms: int | None = None
         self._failed_attempts = 0
-        # How many answers in a row had nothing new.
+        # Number of consecutive responses without news.
         self._equal_answers = 0
         self._trying_since_ms: int | None = None
         self._is_rebootstrapping = False
 
     @property
     def max_age_ms(self) -> int:
-        """After how long an answer is not relied on any more: ``metadata.max.age.ms``."""
+        """Return ``metadata.max.age.ms``: older responses are not relied on."""
         return self._settings.max_age_ms
 
     @property
     def problems(self) -> Mapping[str, TopicProblem]:
-        """Of topics, as the current snapshot has them."""
+        """Return the topics' problems in the current snapshot."""
         return self.snapshot.problems
 
     def age_ms(self, now_ms: int) -> int:
-        """How old the snapshot is; 0 before there is one."""
+        """Return the age of the snapshot; 0 before the first response."""
         return 0 if self._last_success_ms is None else now_ms - self._last_success_ms
 
     # --- what to ask, and when -----------------------------------------------------------------
 
     @property
     def topics(self) -> list[str]:
-        """Topics of interest, sorted."""
+        """Return the topics of interest, sorted."""
         return sorted(self._topics)
 
     def begin_task(self, now_ms: int) -> None:
-        """Forget ids of idle topics: the task may write to new topics of the same names."""
+        """Forget the ids of idle topics: the task may write to new topics of the same names."""
         self._forget(self._idle_topics(now_ms))
         self._topic_ids = {t: i for t, i in self._topic_ids.items() if t in self._topics}
 
@@ -180,27 +183,27 @@ class Metadata:
         self._topics[topic] = now_ms
         if is_new:
             self._is_update_requested = True
-            # A topic is new once: the pause after an earlier answer is not for it.
+            # The backoff after an earlier response does not apply to a new topic.
             if self._failed_attempts == 0:
                 self._retry_at_ms = None
 
     def begin_update(self) -> list[str]:
-        """Return the topics that a request is to ask for now."""
+        """Return the topics that the next request asks for."""
         self._asked = set(self._topics)
         return self.topics
 
     def request_update(self) -> None:
-        """Refresh as soon as the back-off allows."""
+        """Refresh as soon as the backoff allows."""
         self._is_update_requested = True
 
     def request_update_now(self) -> None:
-        """Refresh at once: something was just created that is worth asking for."""
+        """Refresh at once, without a backoff, because a topic or partition may be new."""
         self._is_update_requested = True
         self._failed_attempts = self._equal_answers = 0
         self._retry_at_ms = None
 
     def time_to_next_update_ms(self, now_ms: int) -> int:
-        """0 when a request is due."""
+        """Return the ms until a request is due; 0 if one is due now."""
         due_ms = 0
         if not self._is_update_requested and self._last_success_ms is not None:
             due_ms = max(0, self._last_success_ms + self._settings.max_age_ms - now_ms)
@@ -209,7 +212,7 @@ class Metadata:
         return due_ms
 
     def candidate_nodes(self, now_ms: int) -> list[Node]:
-        """Nodes to ask: the known ones, and the bootstrap addresses while those are needed."""
+        """Return the known nodes, and the bootstrap addresses while these are needed."""
         nodes = list(self.snapshot.nodes.values())
         since_ms = self._trying_since_ms
         trigger_ms = self._settings.rebootstrap_trigger_ms
@@ -220,23 +223,23 @@ class Metadata:
         return nodes
 
     def rebootstrap(self) -> None:
-        """Ask the bootstrap addresses, too, until somebody answers (KIP-899, KIP-1102)."""
+        """Ask the bootstrap addresses, too, until a broker responds (KIP-899, KIP-1102)."""
         if self._settings.may_rebootstrap:
             self._is_rebootstrapping = True
 
     # --- answers -------------------------------------------------------------------------------
 
     def failed_update(self, now_ms: int) -> None:
-        """An attempt got no answer: wait before the next."""
+        """Set a backoff after an attempt without a complete response."""
         if self._trying_since_ms is None:
             self._trying_since_ms = now_ms
         self._retry_at_ms = now_ms + self._retry_backoff.backoff_ms(self._failed_attempts)
         self._failed_attempts += 1
 
     def update(self, response: MetadataResponse, now_ms: int, has_epochs: bool = True) -> None:
-        """Take over an answer. Topics with a retriable problem are asked for again, later.
+        """Apply a response. Topics with a retriable error are requested again after a backoff.
 
-        ``has_epochs``: whether the leader epochs in it can be relied on.
+        ``has_epochs``: True if the leader epochs in the response are reliable.
         """
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         forgotten = self._idle_topics(now_ms)
@@ -245,7 +248,7 @@ class Metadata:
         for topic in response.topics:
             name = topic.name or ""
             if name in forgotten or (self._asked is not None and name not in self._asked):
-                continue  # the answer may be older than the task that writes to it
+                continue  # the response may be older than the task that writes to it
             error = error_for_code(topic.error_code)
             if topic.error_code:
                 problems[name] = _problem(name, error)
@@ -279,8 +282,9 @@ class Metadata:
     def _count_equal(
         self, nodes: Mapping[int, Node], topics: Mapping[str, TopicMetadata], now_ms: int
     ) -> None:
-        """Whoever asks because something is wrong, and gets the same answer, asks less and less
-        often (KIP-580). Not who asks because ``metadata.max.age.ms`` is over.
+        """Count responses without news, so that repeated requests back off (KIP-580).
+
+        Requests that were due because of ``metadata.max.age.ms`` do not count.
         """
         has_news = nodes != self.snapshot.nodes or topics != self.snapshot.topics
         last_ms = self._last_success_ms
@@ -288,13 +292,13 @@ class Metadata:
         self._equal_answers = 0 if has_news or is_old else self._equal_answers + 1
 
     def _idle_topics(self, now_ms: int) -> set[str]:
-        """Return which topics are of interest no longer; not those that are asked for at first."""
+        """Return the idle topics; a topic without any response is not idle."""
         oldest_ms = now_ms - self._settings.max_idle_ms
         answered = self.snapshot.topics.keys() | self.snapshot.problems.keys()
         return {t for t, used_ms in self._topics.items() if used_ms <= oldest_ms and t in answered}
 
     def _forget(self, topics: set[str]) -> None:
-        """Drop what is known of ``topics``, except which ones the task has written to."""
+        """Drop the metadata of ``topics``, but not the ids that the task has written to."""
         for topic in topics:
             self._topics.pop(topic, None)
             self._last_seen.pop(topic, None)
@@ -309,7 +313,7 @@ class Metadata:
     def update_leader(
         self, topic_partition: TopicPartition, leader: PartitionMetadata, nodes: Iterable[Node]
     ) -> None:
-        """Take over a new leader that a produce response names, unless what is known is newer."""
+        """Apply a new leader from a produce response, unless the known leader epoch is as new."""
         topic = self.snapshot.topics.get(topic_partition.topic)
         if topic is None or topic_partition.partition >= len(topic.partitions):
             return
@@ -344,15 +348,15 @@ def _recreated(topic: str, first_id: UUID, topic_id: UUID) -> TopicProblem:
 def _merge(
     known: TopicMetadata | None, topic: MetadataResponseTopic, has_epochs: bool
 ) -> TopicMetadata:
-    """Partitions of the answer; where an older answer knew a newer leader epoch, that stays.
+    """Return the response's partitions; a newer leader epoch from an earlier response stays.
 
-    So do partitions that the broker has not heard of yet: a topic of the same id never has fewer.
-    An answer without epoch is taken over, as ``Metadata.updateLatestMetadata`` does.
+    Partitions that the broker does not know yet stay too, because a topic of the same id never
+    loses partitions. A response without epochs is applied, as in ``Metadata.updateLatestMetadata``.
     """
     count = len(topic.partitions)
     partitions = [PartitionMetadata(NO_NODE_ID, NO_LEADER_EPOCH)] * count
     for p in topic.partitions:
-        if 0 <= p.partition_index < count:  # brokers number them without gaps
+        if 0 <= p.partition_index < count:  # brokers number partitions without gaps
             partitions[p.partition_index] = PartitionMetadata(
                 p.leader_id, p.leader_epoch if has_epochs else NO_LEADER_EPOCH
             )
@@ -370,7 +374,7 @@ _RELIABLE_EPOCHS_VERSION = 9
 
 
 class MetadataUpdater:
-    """Keeps at most one metadata request under way."""
+    """Keeps at most one metadata request in flight."""
 
     def __init__(
         self,
@@ -388,7 +392,7 @@ class MetadataUpdater:
         self.last_failure: str | None = None
 
     def maybe_update(self, now_ms: int) -> int:
-        """Send a request if one is due and possible; returns after how long to call again."""
+        """Send a request if one is due and possible; return after how many ms to call again."""
         if self._is_in_progress:
             return _CONNECTING_RECHECK_MS
         wait_ms = self._metadata.time_to_next_update_ms(now_ms)
@@ -410,14 +414,14 @@ class MetadataUpdater:
         return _CONNECTING_RECHECK_MS
 
     def _note_unreachable(self, nodes: list[Node], now_ms: int) -> None:
-        """Every candidate is backing off: say why, wait, and ask the bootstrap addresses next."""
+        """Back off, because all candidates do; record why, and ask bootstrap addresses next."""
         self._metadata.rebootstrap()
         reasons = [f"{node.address} ({self._client.last_failure(node)})" for node in nodes]
         self.last_failure = f"no broker reachable: {', '.join(reasons)}"
         self._metadata.failed_update(now_ms)
 
     def _until_usable_ms(self, nodes: list[Node], now_ms: int) -> int:
-        """After how long the pause of the first of ``nodes`` ends, a back-off or a throttling."""
+        """Return the ms until the first of ``nodes`` is usable after its backoff or throttling."""
         delays = (self._client.poll_delay_ms(node, now_ms) for node in nodes)
         return min((d for d in delays if d is not None), default=_CONNECTING_RECHECK_MS)
 
@@ -434,7 +438,7 @@ class MetadataUpdater:
             self._is_in_progress = True
             versions = self._client.api_versions(node)
             assert versions is not None, "a request was just sent"
-            # Brokers before 2.4 may answer with epochs that are not the current ones (KAFKA-9212).
+            # Brokers before 2.4 may return epochs that are not current (KAFKA-9212).
             self._has_epochs = versions.highest(MetadataRequest) >= _RELIABLE_EPOCHS_VERSION
 
     def _complete(self, result: ClientResponse, now_ms: int) -> None:
@@ -449,7 +453,7 @@ class MetadataUpdater:
                 self.last_failure = f"{result.node}: {error_for_code(result.response.error_code)}"
                 self._metadata.failed_update(now_ms)
             elif not result.response.brokers:
-                # A broker that is still starting knows of nobody, itself included.
+                # A broker that is still starting reports no broker, not even itself.
                 self.last_failure = f"{result.node}: knows of no brokers yet"
                 self._metadata.failed_update(now_ms)
             else:
@@ -459,7 +463,7 @@ class MetadataUpdater:
 
 
 class ClusterAccess(NamedTuple):
-    """Connections to the brokers; what they have told of topics and leaders; who asks them."""
+    """Connections to the brokers, the metadata from them, and the updater that requests it."""
 
     client: NetworkClient
     metadata: Metadata
@@ -467,7 +471,7 @@ class ClusterAccess(NamedTuple):
 
 
 def metadata_settings(config: ProducerConfig) -> MetadataSettings:
-    """When metadata is asked for, by ``metadata.*``."""
+    """Return the settings of ``metadata.*``."""
     return MetadataSettings(
         config.metadata_max_age_ms,
         config.metadata_max_idle_ms,

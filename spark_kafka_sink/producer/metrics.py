@@ -1,7 +1,6 @@
-"""What a producer has done, in numbers: totals of one task.
+"""Counters of a producer: totals of one task.
 
-Names follow Kafka's producer metrics where it has one. Times are nanoseconds while counting and
-milliseconds in reports.
+Names follow Kafka's producer metrics if a metric exists. Counters in ns are reported in ms.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ _NS_PER_MS = 1_000_000
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Counters. Both threads write them: those of batches by turns, as they finish batches, the
-    others one thread each.
+    """Counters. Both threads write batch counters in turns; one thread writes each other counter.
 
-    Sums, but for those in ``MAXIMA``. ``metrics/line.py`` says what each of them is.
+    All counters are sums, except those in ``MAXIMA``. ``metrics/line.py`` describes each counter.
     """
 
     records: int = 0
@@ -75,13 +73,13 @@ class ProducerMetrics:
             setattr(self, name, max(mine, theirs) if name in MAXIMA else mine + theirs)
 
     def reset(self) -> None:
-        """Back to nothing."""
+        """Reset all counters."""
         for field in fields(self):
             setattr(self, field.name, field.default)
 
     @property
     def task_ms(self) -> float:
-        """``task_ns``, as it is reported."""
+        """Return ``task_ns`` in ms, as it is reported."""
         return round(self.task_ns / _NS_PER_MS, 1)
 
     def note_sent(self, batches: Iterable[ProducerBatch]) -> None:
@@ -95,7 +93,7 @@ class ProducerMetrics:
             self.queue_time_max_ms = max(self.queue_time_max_ms, queue_time_ms)
 
     def note_answered(self, latency_ms: int, throttle_time_ms: int) -> None:
-        """Count one answer to a produce request."""
+        """Count one response to a produce request."""
         self.responses += 1
         self.request_latency_ms += latency_ms
         self.request_latency_max_ms = max(self.request_latency_max_ms, latency_ms)
@@ -103,7 +101,7 @@ class ProducerMetrics:
         self.throttle_time_max_ms = max(self.throttle_time_max_ms, throttle_time_ms)
 
     def report(self) -> dict[str, int | float]:
-        """For logs: times in milliseconds."""
+        """Return all counters for logs, with times in ms."""
         values: dict[str, int | float] = {}
         for name in _NAMES:
             value = getattr(self, name)
@@ -126,18 +124,19 @@ MAXIMA = frozenset(
         "buffer_used_max_bytes",
     }
 )
-"""Of several tasks the largest one, where all others add up."""
+"""Counters that merge as the maximum over several tasks; all others add up."""
 
 _NAMES = tuple(field.name for field in fields(ProducerMetrics))
 
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What of one partition was acknowledged.
+    """Acknowledged records of one partition.
 
-    first_offset, last_offset: -1 when the broker did not say (acks=0). Other writers' records may
-    lie between them. compressed_bytes, uncompressed_bytes: of the batches. record_retries: records
-    that were sent again, as often as that
+    first_offset, last_offset: -1 if the broker returned no offset (acks=0). Other writers' records
+        may lie between them
+    compressed_bytes, uncompressed_bytes: sizes of the batches
+    record_retries: records that were sent again, once per retry
     """
 
     first_offset: int = NO_OFFSET
@@ -176,7 +175,7 @@ class PartitionReport:
 
 
 def _pickled(values: ProducerMetrics | PartitionReport) -> tuple[object, ...]:
-    """Without the names of fields: a driver holds the messages of all tasks."""
+    """Pickle without field names, because a driver holds the messages of all tasks."""
     return type(values), tuple(getattr(values, field.name) for field in fields(values))
 
 
@@ -184,12 +183,12 @@ DeliveryReport = dict[TopicPartition, PartitionReport]
 
 
 class TaskTotals(NamedTuple):
-    """What one task has come to: in numbers, and what was acknowledged of which partition."""
+    """Totals of one task: counters, and acknowledged records per partition."""
 
     metrics: ProducerMetrics
     report: DeliveryReport
 
     def reset(self) -> None:
-        """Begin another task."""
+        """Reset the totals for another task."""
         self.metrics.reset()
         self.report.clear()

@@ -1,7 +1,7 @@
-"""Where the task thread and the sender thread meet: one lock, one condition, and turns.
+"""The task thread and the sender thread meet here: one lock, one condition, and turns.
 
-Everything that blocks in the producer blocks here, always with a deadline. In the simulator a
-monitor of another kind runs the sender instead of waiting for it.
+Every wait of the producer is a wait on a monitor, with a deadline. The simulator's monitor runs the
+sender instead of waiting for it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from spark_kafka_sink.base.clock import wait_seconds
 
 
 class Monitor(Protocol):
-    """A lock that can be waited on."""
+    """A lock with a condition to wait for."""
 
     def __enter__(self) -> object: ...
 
     def __exit__(self, *exception: object) -> None: ...
 
     def wait(self, timeout_ms: int) -> None:
-        """Release the lock, wait for ``notify_all`` or the timeout, take the lock again.
+        """Release the lock, wait for ``notify_all`` or the timeout, and take the lock again.
 
-        It may return earlier: whoever waits looks again at what it waits for.
+        May return early, so the caller checks its condition again.
         """
         ...
 
     def notify_all(self) -> None:
-        """End the waits of other threads. The lock must be held."""
+        """Wake the other threads that wait. The caller holds the lock."""
         ...
 
 
@@ -56,14 +56,14 @@ _RECHECK_MS = 60_000
 
 
 class Turns:
-    """One turn at a time. The sender thread's are short, and it takes none that the task waits for.
+    """Turns at the open batches, for one thread at a time: the task thread or the sender thread.
 
-    The turn at the open batches is the task thread's, the sender thread's, or nobody's. The monitor
-    decides it, but no thread holds the monitor for the length of a turn, because a batch is
-    compressed meanwhile.
+    The sender thread's turns are short, and it takes no turn while the task thread waits for one.
+    The monitor guards only the begin and the end of a turn. No thread holds the monitor during a
+    turn, because a turn may compress a batch.
 
-    is_task_at_work: the task thread has the turn, which ends with a wake-up of the sender
-    is_task_waiting: the task thread's turn begins when the sender thread's has ended
+    is_task_at_work: the task thread has the turn, and wakes the sender after it
+    is_task_waiting: the task thread waits until the sender thread's turn ends
     """
 
     def __init__(self, monitor: Monitor) -> None:
@@ -74,7 +74,7 @@ class Turns:
 
     @contextmanager
     def of_task(self) -> Iterator[None]:
-        """The task thread's turn; begins after one of the sender's at most."""
+        """Hold the task thread's turn; it begins after at most one turn of the sender thread."""
         with self._monitor:
             self.is_task_waiting = True
             try:
@@ -91,12 +91,12 @@ class Turns:
 
     @property
     def is_free_for_sender(self) -> bool:
-        """Whether the task thread neither is at work nor waits. The monitor must be held."""
+        """Return True if the task thread neither works nor waits. The caller holds the monitor."""
         return not self.is_task_at_work and not self.is_task_waiting
 
     @contextmanager
     def of_sender(self) -> Iterator[bool]:
-        """The sender thread's turn, if it is free: says whether it is."""
+        """Try to hold the sender thread's turn; yield True if the turn was free."""
         with self._monitor:
             is_begun = self._is_sender_at_work = self.is_free_for_sender
         try:

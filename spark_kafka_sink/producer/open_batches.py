@@ -1,8 +1,8 @@
-"""Open batches, one per partition, in a table that kernels read, and how they are finished.
+"""Open batches, one per partition, in a table that kernels write, and how they are finished.
 
-The task thread owns the table, except while no append is under way: then the sender thread may take
-out batches that have lingered, one in each of its turns (``Turns``). A finisher compresses an open
-batch and keeps only the memory that it needs.
+The task thread owns the table. While no append runs, the sender thread may detach batches that have
+lingered, one per turn (``Turns``). A finisher compresses an open batch and keeps only the memory
+that the batch needs.
 
 Source: ``RecordAccumulator.append``, ``MemoryRecordsBuilder``, ``CompressionRatioEstimator``.
 """
@@ -32,7 +32,7 @@ _NO_ADDRESS = 0
 
 
 class DetachedBatch(NamedTuple):
-    """An open batch that was taken out of the table, not compressed yet."""
+    """An open batch that was detached from the table and is not compressed yet."""
 
     slot: int
     topic_partition: TopicPartition
@@ -45,7 +45,7 @@ class DetachedBatch(NamedTuple):
 
 
 class AppendStop(NamedTuple):
-    """Why the kernel came back: row to go on with, status, slot and pages concerned."""
+    """The append kernel's result: next row, status, slot, and pages needed."""
 
     row: int
     status: int
@@ -54,7 +54,7 @@ class AppendStop(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows that are being appended. owners: what keeps the memory behind the addresses."""
+    """Rows of the current append. ``owners`` keep the memory behind the addresses alive."""
 
     rows_count: int
     slots_address: int
@@ -64,7 +64,7 @@ class _Rows(NamedTuple):
 
 
 class OpenBatches:
-    """Table of open batches. A slot is one topic-partition; a topic's slots are neighbours."""
+    """Table of open batches. A slot is one topic-partition; a topic's slots are contiguous."""
 
     def __init__(self, pool: BufferPool) -> None:
         self.pool = pool
@@ -76,7 +76,7 @@ class OpenBatches:
         self._append_records = append_records.machine_code()
         state = np.zeros(table.STATE_FIELDS, np.int64)
         self._state_address = address_of(state)
-        # Of the same memory; its integers are Python's, which NumPy takes longer to make.
+        # A view of the same memory: it returns Python's integers, which NumPy builds more slowly.
         self._state = state.data
         self._state[table.ARENA] = pool.arena_address
         self._state[table.PAGE_SIZE] = pool.page_size
@@ -88,7 +88,7 @@ class OpenBatches:
     # --- slots ---------------------------------------------------------------------------------
 
     def add_slots(self, topic: str, partitions_count: int, limit_bytes: int) -> int:
-        """Make room for a topic's partitions; returns the slot of partition 0."""
+        """Add slots for a topic's partitions; return the slot of partition 0."""
         first_slot = len(self._slots)
         rows = np.zeros((partitions_count, table.OPEN_BATCH_FIELDS), np.int64)
         rows[:, table.LIMIT_BYTES] = limit_bytes
@@ -99,11 +99,11 @@ class OpenBatches:
         return first_slot
 
     def set_limit(self, first_slot: int, partitions_count: int, limit_bytes: int) -> None:
-        """Let batches of a topic grow to ``limit_bytes`` before compression."""
+        """Limit a topic's batches to ``limit_bytes`` before compression."""
         self._table[first_slot : first_slot + partitions_count, table.LIMIT_BYTES] = limit_bytes
 
     def topic_partition(self, slot: int) -> TopicPartition:
-        """Which partition ``slot`` stands for."""
+        """Return the partition of ``slot``."""
         return self._slots[slot]
 
     # --- memory --------------------------------------------------------------------------------
@@ -114,18 +114,18 @@ class OpenBatches:
         return count
 
     def fill_reserve(self, count: int) -> None:
-        """Take ``count`` pages out of the pool for the next appends."""
+        """Take ``count`` pages from the pool for the next appends."""
         held = self.reserve_count
         self._reserve[held : held + count] = self.pool.take(count)
         self._state[table.RESERVE_COUNT] = held + count
 
     def release_reserve(self) -> None:
-        """Give the pages back that no append has used."""
+        """Return the pages that no append has used to the pool."""
         self.pool.give_back(self._reserve[: self.reserve_count].tolist())
         self._state[table.RESERVE_COUNT] = 0
 
     def ensure_spill(self, size_bytes: int) -> None:
-        """Have a buffer for a record of ``size_bytes`` that goes over the end of a page."""
+        """Ensure a buffer for a record of ``size_bytes`` that crosses the end of a page."""
         if len(self._spill) < size_bytes:
             self._spill = np.empty(size_bytes, np.uint8)
             self._state[table.SPILL] = address_of(self._spill)
@@ -138,9 +138,9 @@ class OpenBatches:
         slots: npt.NDArray[np.int32],
         sticky_slots: npt.NDArray[np.int32],
     ) -> None:
-        """Take the rows that ``append`` goes on with.
+        """Set the rows for the next calls of ``append``.
 
-        slots: int32[n], as ``SlotAssigner.assign`` returns them
+        slots: int32[n], as ``SlotAssigner.assign`` returns
         sticky_slots: int32[topics]; the caller may change its values between two appends
         """
         timestamps = records.timestamps
@@ -155,7 +155,7 @@ class OpenBatches:
         self._state[table.STICKY_COUNT] = len(sticky_slots)
 
     def append(self, first_row: int, timestamp_ms: int, now_ms: int) -> AppendStop:
-        """Append from ``first_row`` on until the end, a full batch, or an empty reserve."""
+        """Append rows from ``first_row`` until the end, a full batch, or an empty reserve."""
         rows, state = self._rows, self._state
         assert rows is not None
         status = self._append_records(
@@ -172,13 +172,13 @@ class OpenBatches:
         return AppendStop(row, status, slot, pages)
 
     def end(self) -> None:
-        """Let go of the rows: all of them are appended, or none will be any more."""
+        """Release the rows: all are appended, or the append has failed."""
         self._rows = None
 
     # --- taking out ----------------------------------------------------------------------------
 
     def detach(self, slot: int) -> DetachedBatch:
-        """Take the batch of ``slot`` out; the slot is empty afterwards."""
+        """Detach the batch of ``slot``, and leave the slot empty."""
         row = self._table[slot].tolist()
         assert row[table.RECORDS_COUNT] > 0, f"{self._slots[slot]} has no open batch"
         self._table[slot, table.RECORDS_COUNT] = 0
@@ -194,7 +194,7 @@ class OpenBatches:
         )
 
     def copy_records(self, batch: DetachedBatch, out_address: int) -> None:
-        """Copy the records of ``batch``, without the header's room, to ``out_address``."""
+        """Copy the records of ``batch``, without the room for the header, to ``out_address``."""
         copy_chain(
             self._state_address,
             batch.first_page,
@@ -204,17 +204,17 @@ class OpenBatches:
         )
 
     def first_open_slot(self) -> int | None:
-        """The first slot that has a batch, if any has."""
+        """Return the first slot with a batch; None without one."""
         is_open = self._table[:, table.RECORDS_COUNT] > 0
         return int(is_open.argmax()) if is_open.any() else None
 
     def open_slots(self) -> list[int]:
-        """Slots that have a batch."""
+        """Return the slots with a batch."""
         found: list[int] = np.flatnonzero(self._table[:, table.RECORDS_COUNT]).tolist()
         return found
 
     def slots_older_than(self, created_before_ms: int) -> list[int]:
-        """Slots whose batch was begun at or before ``created_before_ms``, the oldest first."""
+        """Return the slots of batches created at or before ``created_before_ms``, oldest first."""
         created_at_ms = self._table[:, table.CREATED_AT_MS]
         is_open = self._table[:, table.RECORDS_COUNT] > 0
         slots = np.flatnonzero(is_open & (created_at_ms <= created_before_ms))
@@ -222,7 +222,7 @@ class OpenBatches:
         return found
 
     def largest_slots(self, pages_count: int) -> list[int]:
-        """The slots with the largest batches, as many as hold ``pages_count`` pages together."""
+        """Return the slots of the largest batches that together hold ``pages_count`` pages."""
         open_slots = np.flatnonzero(self._table[:, table.RECORDS_COUNT])
         sizes = self._table[open_slots, table.BATCH_BYTES]
         order = np.argsort(-sizes, kind="stable")
@@ -232,7 +232,7 @@ class OpenBatches:
         return found
 
     def bytes_by_partition(self) -> dict[TopicPartition, int]:
-        """Bytes of every open batch, for error messages."""
+        """Return the bytes of every open batch, for error messages."""
         return {
             self._slots[slot]: int(self._table[slot, table.BATCH_BYTES])
             for slot in self.open_slots()
@@ -242,32 +242,33 @@ class OpenBatches:
 _IMPROVING_SHARE = 0.25
 _DETERIORATING_SHARE = 0.75
 _SAFETY_FACTOR = 1.05
-# A batch is decompressed whole by every consumer, and held uncompressed here until it is full.
+# Every consumer decompresses a whole batch, and this process buffers it uncompressed.
 _MAX_EXPANSION = 8
 
 
 class CompressionRatio:
-    """Estimate of compressed / uncompressed size for one topic, as seen so far.
+    """Estimates the ratio of compressed to uncompressed size for one topic.
 
-    ``batch.size`` limits the compressed size, but rows are appended uncompressed. With the estimate
-    full batches fill ``batch.size``. It starts at 1 (no compression), follows a worse ratio quickly
-    and a better one slowly, so that batches are too small rather than too large.
+    ``batch.size`` limits the compressed size, but rows are appended uncompressed. With the
+    estimate, full batches fill ``batch.size``. The estimate starts at 1 (no compression). It
+    follows a worse ratio quickly and a better ratio slowly, so that batches are too small rather
+    than too large.
 
-    Source: ``CompressionRatioEstimator``; it moves by fixed steps, this by shares, because a task
-    is short.
+    Source: ``CompressionRatioEstimator``. Java's estimate moves by fixed steps. This estimate moves
+    by shares, because a task is short.
     """
 
     def __init__(self) -> None:
         self.estimate = 1.0
 
     def observe(self, uncompressed_bytes: int, compressed_bytes: int) -> None:
-        """Learn from a full batch."""
+        """Update the estimate with a full batch."""
         ratio = compressed_bytes / uncompressed_bytes
         share = _IMPROVING_SHARE if ratio < self.estimate else _DETERIORATING_SHARE
         self.estimate += (ratio - self.estimate) * share
 
     def uncompressed_limit(self, batch_size: int) -> int:
-        """Uncompressed bytes that should fill ``batch_size`` after compression."""
+        """Return the uncompressed bytes that should fill ``batch_size`` after compression."""
         expansion = 1 / max(self.estimate * _SAFETY_FACTOR, 1 / _MAX_EXPANSION)
         return int(batch_size * max(expansion, 1.0))
 
@@ -278,7 +279,7 @@ _CODEC_NONE = 0
 class BatchFinisher:
     """Turns detached batches into producer batches.
 
-    Each thread has a finisher, because it owns a compressor and a scratch buffer.
+    Each thread has its own finisher, because a finisher owns a compressor and a scratch buffer.
     """
 
     def __init__(
@@ -299,7 +300,7 @@ class BatchFinisher:
         self._scratch: npt.NDArray[np.uint8] = np.empty(0, np.uint8)
 
     def finish(self, detached: DetachedBatch) -> ProducerBatch:
-        """The batch with its records compressed, if a codec is set; its header is not written."""
+        """Return the batch, compressed if a codec is set; its header is not written yet."""
         pages = self._pool.chain(detached.first_page)
         if self._compressor is None:
             buffers = self._pool.views(pages, detached.size_bytes)
@@ -313,17 +314,17 @@ class BatchFinisher:
         return batch
 
     def split_to_fit(self, batch: ProducerBatch, max_bytes: int) -> list[ProducerBatch]:
-        """A batch that came out larger than ``max_bytes``, as parts that are not."""
+        """Split a batch into parts of at most ``max_bytes``."""
         self._count_split()
         return self._splitter.split_to_fit(batch, max_bytes)
 
     def halve(self, batch: ProducerBatch) -> list[ProducerBatch]:
-        """A batch that its broker found too large, as two or three parts."""
+        """Split a batch that its broker rejected into two or three parts."""
         self._count_split()
         return self._splitter.split(batch, batch.records_bytes // 2)
 
     def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
-        """A batch without some of its records, by their numbers in it."""
+        """Return the batch without the records at the positions ``rows``."""
         return self._splitter.leave_out(batch, rows)
 
     def _count_split(self) -> None:
@@ -341,10 +342,10 @@ class BatchFinisher:
     def _store(
         self, pages: list[int], compressed: memoryview, size_bytes: int
     ) -> tuple[list[int], list[memoryview]]:
-        """Put the compressed bytes over the records they came from; give back what is left."""
+        """Write the compressed bytes over the uncompressed records; put spare pages back."""
         kept_count = -(-size_bytes // self._pool.page_size)
         if kept_count > len(pages):
-            # The codec made it larger, beyond the last page: its own buffer is sent as it is.
+            # Compressed data larger than all pages is sent from the codec's own buffer.
             return pages, [self._pool.view(pages[0], RECORD_BATCH_OVERHEAD), compressed]
         kept, spare = pages[:kept_count], pages[kept_count:]
         buffers = self._pool.views(kept, size_bytes)
@@ -389,7 +390,7 @@ class BatchFinisher:
 
 
 class Finishers(NamedTuple):
-    """The table of open batches, and for each thread what finishes its batches."""
+    """The table of open batches, and one finisher per thread."""
 
     open_batches: OpenBatches
     task: BatchFinisher
@@ -403,7 +404,7 @@ class Finishers(NamedTuple):
         clock: Clock,
         metrics: ProducerMetrics,
     ) -> Finishers:
-        """An empty table, and a compressor of its own for each thread."""
+        """Create an empty table, and for each thread a finisher with its own compressor."""
         open_batches = OpenBatches(accumulator.pool)
 
         def create() -> BatchFinisher:

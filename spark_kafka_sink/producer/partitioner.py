@@ -1,14 +1,14 @@
-"""How rows find their partition, and with it their slot in the table of open batches.
+"""Assigns rows to partitions, and thereby to slots in the table of open batches.
 
-A row goes to the partition of its partition column. Without one, ``kafka.partitioner`` names the
-way: ``default`` (murmur2 of the key, sticky without key), ``round-robin``, ``murmur3``, ``crc32``,
-or the user's own ``package.module:callable``.
+A row goes to the partition of its partition column. If it has none, ``kafka.partitioner`` decides:
+``default`` (murmur2 of the key, sticky without key), ``round-robin``, ``murmur3``, ``crc32``, or
+the user's own ``package.module:callable``.
 
-Sticky: rows stick to one partition until its batch is finished, so that batches get full; then the
-next one takes over. Partitions follow each other in shuffled rounds: each gets its turn before any
-gets a second one, which is more even than the Java producer's independent draws. When some
-partitions have more batches waiting than others, their brokers are slower, and the next partition
-is drawn with a preference for short queues, as the Java producer does.
+Sticky rows stay with one partition until its batch is finished, so that batches get full. Then the
+next partition takes over. Partitions take turns in shuffled rounds, which is more even than the
+Java producer's independent draws. If queues differ in length, the brokers of longer queues are
+slower. The next partition is then drawn with a preference for short queues, as in the Java
+producer.
 
 Source: ``BuiltInPartitioner``, ``RoundRobinPartitioner``, ``KafkaProducer.partition``,
 ``RecordAccumulator.TopicInfo``; KIP-480, KIP-794.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-# At run time for one thing: with kafka.partitioner=murmur3 the kernel's hash is compared with it.
+# At run time mmh3 only verifies the kernel's hash, with kafka.partitioner=murmur3.
 import mmh3
 import numpy as np
 import numpy.typing as npt
@@ -54,19 +54,19 @@ _LEAVE_TO_KEY = -1
 
 
 class RandomSource(Protocol):
-    """What is needed of ``random.Random``."""
+    """The methods of ``random.Random`` that partitioners use."""
 
     def shuffle(self, x: list[int]) -> None:
         """Shuffle in place."""
         ...
 
     def random(self) -> float:
-        """A number from 0 to below 1."""
+        """Return a number from 0 to below 1."""
         ...
 
 
 def key_hash(config: ProducerConfig) -> int:
-    """Which hash of the key decides, as the partition kernel names it."""
+    """Return the partition kernel's constant for the hash of the key."""
     if config.partitioner_ignore_keys or config.partitioner == _ROUND_ROBIN:
         return NO_KEY_HASH
     return _KEY_HASHES.get(config.partitioner, MURMUR2)
@@ -80,10 +80,11 @@ class StickyPartitioner:
         self._round: list[int] = []
 
     def next_partition(self, available: Sequence[int], queued: Mapping[int, int]) -> int:
-        """The partition to stick to from now on.
+        """Return the partition to stick to from now on.
 
-        available: partitions to choose from; queued: batches that wait for a partition, if that is
-        to count, without those for which none waits
+        available: partitions to choose from
+        queued: number of queued batches per partition, without partitions that have none; empty if
+            queues do not count
         """
         if queued and (len(queued) < len(available) or len(set(queued.values())) > 1):
             return self._draw(available, queued)
@@ -96,8 +97,9 @@ class StickyPartitioner:
                 return partition
 
     def _draw(self, available: Sequence[int], queued: Mapping[int, int]) -> int:
-        """At random, weighted by how much shorter a queue is than the longest."""
-        # By rejection: there may be thousands of partitions, of which few have a queue.
+        """Draw a partition at random; shorter queues have a higher probability."""
+        # By rejection sampling, because there may be thousands of partitions, of which few have a
+        # queue.
         longest, draw = max(queued.values()) + 1, self._rng.random
         while True:
             partition = available[int(draw() * len(available))]
@@ -106,7 +108,7 @@ class StickyPartitioner:
 
 
 class ComputedPartitions(Protocol):
-    """A partitioner that looks at whole columns instead of single keys."""
+    """A partitioner that reads whole columns instead of single keys."""
 
     def compute(
         self,
@@ -116,18 +118,18 @@ class ComputedPartitions(Protocol):
         available: Sequence[int],
         partitions_count: int,
     ) -> Int32Array:
-        """A partition for each of ``rows`` (None: all); -1: the key decides."""
+        """Return a partition for each of ``rows`` (None: all); -1 leaves the row to its key."""
         ...
 
     def refused(
         self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
     ) -> dict[int, str]:
-        """Which of ``rows`` make ``compute`` raise, and why."""
+        """Return the ``rows`` for which ``compute`` raises, and why."""
         ...
 
 
 def computed_partitions(config: ProducerConfig) -> ComputedPartitions | None:
-    """The partitioner that ``kafka.partitioner`` names, if it is one that computes."""
+    """Return the partitioner that ``kafka.partitioner`` names; None if it only hashes keys."""
     if config.partitioner == "murmur3":
         _check_murmur3()
     if config.partitioner == _ROUND_ROBIN:
@@ -138,7 +140,7 @@ def computed_partitions(config: ProducerConfig) -> ComputedPartitions | None:
 
 
 class RoundRobinPartitioner:
-    """Each row to the next partition that has a leader, whatever its key."""
+    """Assigns each row to the next partition that has a leader, whatever its key."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
@@ -151,7 +153,10 @@ class RoundRobinPartitioner:
         available: Sequence[int],
         partitions_count: int,
     ) -> Int32Array:
-        """Rows with an explicit partition take a turn, too: leaving them out gains nothing."""
+        """Return partitions in turn. Rows with an explicit partition take a turn, too.
+
+        Skipping these rows would gain nothing.
+        """
         count = records.rows_count if rows is None else len(rows)
         first = self._next.get(topic, 0)
         self._next[topic] = (first + count) % len(available)
@@ -161,12 +166,12 @@ class RoundRobinPartitioner:
     def refused(
         self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
     ) -> dict[int, str]:
-        """None: it does not look at rows."""
+        """Return no row: round-robin does not read rows."""
         return {}
 
 
 class UserPartitioner:
-    """The user's callable: Arrow keys, Arrow values and the number of partitions, for int32s."""
+    """The user's callable: Arrow keys, Arrow values and the partition count give int32s."""
 
     def __init__(self, entry_point: str) -> None:
         self._hook = entry_points.Hook(
@@ -181,8 +186,10 @@ class UserPartitioner:
         available: Sequence[int],
         partitions_count: int,
     ) -> Int32Array:
-        """Raises HookError for a result that is not an int32 array of partitions or nulls, and
-        RefusedRowsError as the callable has raised it.
+        """Return the callable's partitions; -1 for a null.
+
+        Raises HookError for a result that is not an int32 array of partitions or nulls, and passes
+        on the callable's RefusedRowsError.
         """
 
         def check(result: Any) -> Int32Array:
@@ -199,9 +206,9 @@ class UserPartitioner:
     def refused(
         self, records: ArrowRecords, rows: npt.NDArray[np.int64], partitions_count: int
     ) -> dict[int, str]:
-        """Rows that the callable refuses, or would send to a partition that does not exist.
+        """Return the rows that the callable rejects, or sends to a partition that does not exist.
 
-        Raises HookError for any other failure of it.
+        Raises HookError for any other failure of the callable.
         """
 
         def check(result: Any) -> tuple[Int32Array, npt.NDArray[np.bool_]]:
@@ -239,7 +246,7 @@ def _outside(partition: int, partitions_count: int) -> str:
 def _checked(
     result: Any, rows_count: int, partitions_count: int
 ) -> tuple[Int32Array, npt.NDArray[np.bool_]]:
-    """(a partition for each row or -1, where it is none of the topic's)."""
+    """Return (a partition or -1 for each row, True where the topic lacks that partition)."""
     if not isinstance(result, (pa.Array, pa.ChunkedArray)) or result.type != pa.int32():
         kind = getattr(result, "type", type(result).__name__)
         raise TypeError(f"it returned {kind}, not an int32 Arrow array")
@@ -256,9 +263,9 @@ def _checked(
 
 
 def _check_murmur3() -> None:
-    """Keys must go where other clients send them: compare the kernel with mmh3, the reference.
+    """Compare the kernel with mmh3, the reference, so that keys go where other clients send them.
 
-    Raises RuntimeError when they differ: nothing may be written then.
+    Raises RuntimeError if they differ, because nothing may be written then.
     """
     for key in (b"", b"a", b"ab", b"abc", b"abcd", b"\x80\xff\x00 longer than a word"):
         data = np.frombuffer(key or b"\0", np.uint8)
@@ -279,7 +286,7 @@ NO_SLOT = -1
 
 
 class Availability(NamedTuple):
-    """Partitions to choose from, as long as cluster and slow nodes stay the same."""
+    """Partitions to choose from, valid for one cluster snapshot and set of slow nodes."""
 
     cluster: ClusterSnapshot
     slow_nodes: frozenset[int]
@@ -305,16 +312,17 @@ class TopicSlots:
         self.partitioner = StickyPartitioner(rng)
         self._availability: Availability | None = None
         self.compression = CompressionRatio()
-        # What the table of open batches has; None: what the slots began with.
+        # The limit in the table of open batches; None for the limit at creation.
         self.current_limit_bytes: int | None = None
-        # Uncompressed bytes that the topic's brokers have shown to be too many for a batch.
+        # Upper limit of uncompressed bytes in a batch, after the topic's brokers rejected larger
+        # batches.
         self.cap_bytes: int | None = None
 
     def is_current(self, cluster: ClusterSnapshot) -> bool:
-        """Whether it is the cluster's topic of this name, with all of its partitions.
+        """Return True if this is the cluster's topic of this name, with all of its partitions.
 
-        A broker that lags may know fewer of the same topic. Where brokers have no topic ids, fewer
-        partitions are another topic's, as for the Java producer.
+        A lagging broker may know fewer partitions of the same topic. If brokers have no topic ids,
+        fewer partitions mean another topic, as in the Java producer.
         """
         topic_id, count = cluster.topic_id(self.name), cluster.partitions_count(self.name)
         if ZERO_UUID in (topic_id, self.topic_id):
@@ -323,11 +331,11 @@ class TopicSlots:
 
     @property
     def slots(self) -> range:
-        """All slots of the topic."""
+        """Return all slots of the topic."""
         return range(self.first_slot, self.first_slot + self.partitions_count)
 
     def available(self, cluster: ClusterSnapshot, slow_nodes: frozenset[int]) -> list[int]:
-        """Partitions whose leader is known and keeps up. Asked for every batch, so remembered."""
+        """Return the partitions with a known leader that is not slow. Cached for every batch."""
         known = self._availability
         if known is None or known.cluster is not cluster or known.slow_nodes != slow_nodes:
             partitions = cluster.available_partitions(self.name, slow_nodes)
@@ -335,13 +343,13 @@ class TopicSlots:
         return known.partitions
 
     def limit_bytes(self, batch_size: int) -> int:
-        """Uncompressed bytes at which a batch is full."""
+        """Return the uncompressed bytes at which a batch is full."""
         limit_bytes = self.compression.uncompressed_limit(batch_size)
         return limit_bytes if self.cap_bytes is None else min(limit_bytes, self.cap_bytes)
 
 
 class TopicRegistry:
-    """All topics that rows were appended for. ``finish_slots`` finishes the batches of slots."""
+    """All topics with appended rows. ``finish_slots`` finishes the batches of slots."""
 
     def __init__(
         self,
@@ -358,21 +366,21 @@ class TopicRegistry:
         self._topic_of_slot: list[TopicSlots] = []
 
     def topic_of(self, slot: int) -> TopicSlots:
-        """The topic that ``slot`` belongs to."""
+        """Return the topic of ``slot``."""
         return self._topic_of_slot[slot]
 
     def known(self, name: str) -> TopicSlots:
-        """A topic that rows were appended for."""
+        """Return a topic that rows were appended for."""
         return self._topics[name]
 
     def get(self, name: str, cluster: ClusterSnapshot) -> TopicSlots:
-        """The topic's slots; new ones for a new topic, another one, or more partitions."""
+        """Return the topic's slots; add slots for a new or recreated topic or more partitions."""
         topic = self._topics.get(name)
         topic_id, count = cluster.topic_id(name), cluster.partitions_count(name)
         if topic is not None and topic.is_current(cluster):
             return topic
         if topic is not None:
-            # Rows appended so far must not be overtaken by rows in the new slots.
+            # Rows in the new slots must not overtake rows appended earlier.
             own = topic.slots
             self._finish_slots([slot for slot in self._open_batches.open_slots() if slot in own])
         first_slot = self._open_batches.add_slots(name, count, self._batch_size)
@@ -382,7 +390,7 @@ class TopicRegistry:
 
 
 class SlotAssigner:
-    """Assigns the rows of Arrow batches. Used by the task thread."""
+    """Assigns slots to the rows of Arrow batches. Used by the task thread."""
 
     def __init__(self, config: ProducerConfig, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
@@ -393,10 +401,10 @@ class SlotAssigner:
     def assign(
         self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
     ) -> Int32Array:
-        """The slot of each row; ``-1 - t`` for the sticky partition of ``topics[t]``.
+        """Return the slot of each row; ``-1 - t`` for the sticky partition of ``topics[t]``.
 
-        Raises TopicError for a partition that does not exist, HookError for a user's partitioner
-        that fails.
+        Raises TopicError for a partition that does not exist, and HookError if the user's
+        partitioner fails.
         """
         slots = np.empty(records.rows_count, np.int32)
         indices = records.topic_indices
@@ -422,7 +430,7 @@ class SlotAssigner:
         return slots
 
     def find_misplaced(self, records: ArrowRecords, topics: Sequence[TopicSlots]) -> RowFaults:
-        """All rows that ``assign`` would raise for, in the numbering of ``records``."""
+        """Return all rows for which ``assign`` would raise, by their numbers in ``records``."""
         faults = RowFaults(records.rows_count)
         indices = records.topic_indices
         if records.positions.partition is not None:
@@ -453,7 +461,7 @@ class SlotAssigner:
     def _compute(
         self, records: ArrowRecords, topics: Sequence[TopicSlots], cluster: ClusterSnapshot
     ) -> Int32Array | None:
-        """What a partitioner that looks at whole columns says, topic by topic."""
+        """Return the partitions from a partitioner that reads columns, if there is one."""
         if self._computed is None or not records.positions.takes_partitioner:
             return None
         indices, slow_nodes = records.topic_indices, self._accumulator.slow_nodes
@@ -472,7 +480,7 @@ class SlotAssigner:
         return partitions
 
     def choose_sticky(self, topic: TopicSlots, cluster: ClusterSnapshot) -> None:
-        """Give a topic that has no sticky partition one."""
+        """Choose a sticky partition for a topic that has none."""
         if topic.sticky_slot != NO_SLOT:
             return
         available = topic.available(cluster, self._accumulator.slow_nodes)
@@ -480,7 +488,7 @@ class SlotAssigner:
         if self._is_adaptive and len(available) > 1:
             queued = self._accumulator.queue_sizes(topic.name)
             if len(available) < topic.partitions_count:
-                # The queue of a slow node grows, and says nothing about the others.
+                # The queue of a slow node grows, and is no measure for the other nodes.
                 queued = {index: queued[index] for index in available if index in queued}
         partition = topic.partitioner.next_partition(available, queued)
         topic.sticky_slot = topic.first_slot + partition

@@ -1,12 +1,12 @@
-"""Producers kept between tasks of a Python worker, as Spark's JVM sink keeps its own.
+"""Producers kept between the tasks of a Python worker, as Spark's JVM sink keeps its own.
 
-A producer that ended a task well goes on to the next one with the same configuration: connections,
-metadata, compression estimates and the producer id stay. Without that, 200 tasks at one-second
-triggers would make 17 million producer ids a day for the brokers to remember.
+A producer whose task succeeded serves the next task with the same configuration. It keeps its
+connections, metadata, compression estimates and producer id. Otherwise 200 tasks at one-second
+triggers would create 17 million producer ids a day in the brokers' state.
 
-One task uses a producer at a time. A producer that failed, or whose task did, is never kept. An
-idle one is closed after ``connections.max.idle.ms``. A process that was forked starts with nothing:
-threads do not survive a fork, and its sockets belong to the parent.
+One task uses a producer at a time. A producer that failed, or whose task failed, is never kept. An
+idle producer is closed after ``connections.max.idle.ms``. A forked process starts with an empty
+pool, because threads do not survive a fork and the sockets belong to the parent.
 
 Source: ``InternalKafkaProducerPool`` of Spark.
 """
@@ -25,7 +25,7 @@ _MOST_IDLE = 4
 
 
 class _Idle(NamedTuple):
-    """A producer that waits for its next task."""
+    """An idle producer, and since when it is idle."""
 
     producer: ThreadedProducer
     since_ms: int
@@ -45,11 +45,11 @@ class ProducerPool:
 
     @property
     def idle_count(self) -> int:
-        """Producers that wait for a task."""
+        """Return the number of idle producers."""
         return sum(len(waiting) for waiting in self._idle.values())
 
     def acquire(self, config: ProducerConfig, topics: Sequence[str]) -> ThreadedProducer:
-        """A producer for one task: one that is idle and healthy, or a new one."""
+        """Return a producer for one task: a healthy idle one, or a new one."""
         self.evict()
         waiting = self._idle.get(config, [])
         while waiting:
@@ -61,18 +61,18 @@ class ProducerPool:
         return self._create(config, topics)
 
     def release(self, config: ProducerConfig, producer: ThreadedProducer) -> None:
-        """Keep a producer whose task was flushed without error, for the next task."""
+        """Keep the producer of a task that was flushed without error, for the next task."""
         if not producer.is_healthy:
             producer.close()
             return
         now_ms, limit_ms = self._clock.now_ms(), config.connections_max_idle_ms
-        # It also closes itself: there may be no next task, which would close it.
+        # If no further task comes, only the producer itself can close it in time.
         producer.rest(now_ms + limit_ms if limit_ms >= 0 else None)
         self._idle.setdefault(config, []).append(_Idle(producer, now_ms))
         self.evict()
 
     def evict(self) -> None:
-        """Close what has been idle for too long, and the oldest ones when there are too many."""
+        """Close producers that are idle for too long, and the oldest ones above the limit."""
         now_ms = self._clock.now_ms()
         for config, waiting in list(self._idle.items()):
             limit_ms = config.connections_max_idle_ms
@@ -93,7 +93,7 @@ class ProducerPool:
                 del self._idle[config]
 
     def forget(self) -> None:
-        """Drop everything without closing: what a forked child must do."""
+        """Drop all producers without closing them; a forked child must call this."""
         self._idle.clear()
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""The producer that one Spark task holds: append Arrow batches, flush, read the report, close.
+"""The producer of one Spark task: append Arrow batches, flush, read the report, close.
 
-Two threads: the task's own appends, a sender thread sends. Everything that blocks has a deadline,
-and a failure of either thread reaches the task as an exception.
+The task thread appends, and a sender thread sends. Every wait has a deadline. A failure of either
+thread reaches the task as an exception.
 
-:class:`TopicWaiter` waits, in the task thread, until topics are known; what does not exist may be
-created meanwhile.
+:class:`TopicWaiter` makes the task thread wait until topics are known, and may create missing
+topics.
 
 Source: ``KafkaProducer``, ``KafkaProducer.waitOnMetadata``.
 """
@@ -69,10 +69,10 @@ _NS_PER_MS = 1_000_000
 
 
 class KafkaProducer:
-    """A producer without threads of its own: :class:`ThreadedProducer` adds the sender thread.
+    """A producer without threads of its own; :class:`ThreadedProducer` adds the sender thread.
 
-    Errors: every method raises the producer's failure once it has one. After that it can only be
-    closed.
+    Errors: after the producer has failed, every method raises that failure. The producer can then
+    only be closed.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class KafkaProducer:
         monitor: Monitor,
         create_topics: TopicCreator | None = None,
     ) -> None:
-        """``create_topics``: for topics that do not exist, where the sink is to create them."""
+        """``create_topics`` creates missing topics; None if the sink does not create topics."""
         self._config = config
         self._clock = clock
         self._monitor = monitor
@@ -127,17 +127,17 @@ class KafkaProducer:
 
     @property
     def metrics(self) -> ProducerMetrics:
-        """What the task has done so far, in numbers."""
+        """Return the counters of the task so far."""
         return self._totals.metrics
 
     @property
     def report(self) -> DeliveryReport:
-        """What was acknowledged of the task's records so far."""
+        """Return the acknowledged records of the task so far, per partition."""
         return self._totals.report
 
     @property
     def nodes(self) -> NodesMetrics:
-        """What the task has exchanged with which broker so far."""
+        """Return the counters of the task so far, per broker."""
         return self.client.nodes
 
     def append(
@@ -146,13 +146,14 @@ class KafkaProducer:
         positions: ColumnPositions,
         rules: RowRules | None = None,
     ) -> None:
-        """Append the rows of a pyarrow.RecordBatch. Returns when they are buffered, not sent.
+        """Append the rows of a pyarrow.RecordBatch. Returns when the rows are buffered, not sent.
 
-        rules: refuse what the brokers would refuse by them; None: leave that to the brokers
+        rules: reject rows that brokers would reject by these rules; None leaves this check to
+            brokers
 
-        Raises RecordError, RecordTooLargeError, TopicError for rows that no broker would take;
-        none of this Arrow batch is sent then. Raises BufferExhaustedError, DeliveryError and
-        others when brokers do not.
+        Raises RecordError, RecordTooLargeError or TopicError for rows that no broker would accept;
+        no row of this Arrow batch is sent then. Raises BufferExhaustedError if brokers do not keep
+        up, and the producer's failure, such as DeliveryError.
         """
         self._raise_failure()
         if arrow_batch.num_rows == 0:
@@ -168,9 +169,10 @@ class KafkaProducer:
     def find_faults(
         self, arrow_batch: ArrowBatch, positions: ColumnPositions, rules: RowRules
     ) -> Readable:
-        """Why ``append`` refuses rows, each of them: called after it has raised for some.
+        """Return the rows that ``append`` rejects, and why. Call it after ``append`` raised.
 
-        Raises what is no fault of a row, such as TopicError for a topic that does not exist.
+        Raises errors that are no fault of a row, such as TopicError for a topic that does not
+        exist.
         """
         rows, faults = content_faults(arrow_batch, positions, self._config.decision_log)
         faults.add_those_of(self._row_checks.find(rows, positions, rules))
@@ -183,16 +185,17 @@ class KafkaProducer:
         return Readable(rows, faults)
 
     def flush(self) -> None:
-        """Send everything and wait until it is acknowledged, and a token checked.
+        """Send all batches, and wait for their acknowledgements and for the token check.
 
-        Raises what went wrong. Ends by itself: each batch is acknowledged or fails within
-        ``delivery.timeout.ms`` and the pauses that brokers ask for, and the check is given up
-        after that.
+        Raises the producer's failure. Each batch is acknowledged or fails within
+        ``delivery.timeout.ms`` plus the pauses that brokers request. The wait for the token check
+        has the same deadline.
         """
         self._raise_failure()
         self._appender.finish_open()
         started_ns = self._clock.perf_ns()
-        # The sender enforces delivery.timeout.ms; this is for a sender that no longer runs.
+        # The sender enforces delivery.timeout.ms; this deadline is for a sender that no longer
+        # runs.
         patience_ms = self._config.delivery_timeout_ms + self._config.request_timeout_ms
         deadline_ms = self._clock.now_ms() + patience_ms
         with self._monitor:
@@ -216,7 +219,7 @@ class KafkaProducer:
         self._note_state()
 
     def _note_state(self) -> None:
-        """What is not counted, but so at the end of a task."""
+        """Record the values that are read at the end of a task instead of counted."""
         metrics = self.metrics
         metrics.buffer_total_bytes = self.pool.memory_bytes
         metrics.connections = sum(node.connections for node in list(self.nodes.values()))
@@ -225,7 +228,7 @@ class KafkaProducer:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing has failed, nothing is under way, and no topic has become unusable."""
+        """Return True if nothing has failed, no batch is incomplete, and no topic is unusable."""
         return (
             self.accumulator.failure is None
             and self.accumulator.incomplete_count == 0
@@ -233,11 +236,11 @@ class KafkaProducer:
         )
 
     def begin_task(self, topics: Sequence[str]) -> None:
-        """Start counting anew for another task. Call it only when the producer is clean.
+        """Reset the counters for another task. Call it only if the producer is clean.
 
-        ``topics``: known beforehand, so that the next metadata request asks for them.
+        ``topics``: topics known beforehand, for the next metadata request.
         """
-        with self._monitor:  # brokers may be told of the counters
+        with self._monitor:  # telemetry reads the counters concurrently
             self._metadata.begin_task(self._clock.now_ms())
             if self.telemetry is not None:
                 self.telemetry.begin_task()
@@ -248,7 +251,7 @@ class KafkaProducer:
             for node in list(self.nodes.values()):
                 node.reset()
         if self._is_transactional:
-            # The next task may begin a transaction too: no producer id before there is a batch.
+            # The next task may begin a transaction too, so only a batch triggers InitProducerId.
             self._is_transactional = False
             self.sender.exchange_identity(self._identities.idempotent_when_needed())
         if self.sender.rate_limit is not None:
@@ -258,17 +261,18 @@ class KafkaProducer:
     def begin_transaction(
         self, transactional_id: str, timeout_ms: int, token: UnusedToken | None = None
     ) -> None:
-        """Write everything of this task in one transaction, which this producer does not end.
+        """Write all records of this task in one transaction, which this producer does not end.
 
-        Call it after ``begin_task`` and before the first ``append``. Returns at once; the sender
-        finds the coordinator and fences whoever used ``transactional_id`` before. What goes wrong
-        there is raised by ``append`` and ``flush``.
+        Call it after ``begin_task`` and before the first ``append``. Returns at once. The sender
+        thread finds the coordinator and fences earlier users of ``transactional_id``. ``append``
+        and ``flush`` raise the errors of these steps.
 
-        timeout_ms: the coordinator aborts the transaction when nobody has ended it by then
-        token: of whoever is to decide on it. Once it has begun, it is asked whether the token is
-        still unused; otherwise ``append`` and ``flush`` raise SupersededError
+        timeout_ms: the coordinator aborts the transaction if it has not ended by then
+        token: the right to decide on the transaction. After the transaction has begun, the sender
+            checks that the token is still unused. If the token is used, ``append`` and ``flush``
+            raise SupersededError
 
-        Raises ConfigError where the configuration does not allow transactions.
+        Raises ConfigError if the configuration does not allow transactions.
         """
         if not self._config.enable_idempotence:
             raise ConfigError("transactions need kafka.enable.idempotence = true")
@@ -285,16 +289,16 @@ class KafkaProducer:
         self.client.wakeup()
 
     def take_leave(self) -> None:
-        """There may be no further task: brokers that ask for metrics get the last ones at once."""
+        """Push the final telemetry at once, because no further task may follow."""
         if self.telemetry is not None:
             self.telemetry.rest(longest_ms=0)
 
     @property
     def transaction(self) -> PreparedTransaction | None:
-        """After ``flush``: what ends the task's transaction.
+        """Return what is needed to end the task's transaction. Call it after ``flush``.
 
-        None when nothing was written in one: brokers know of no transaction then, and would answer
-        its end with INVALID_TXN_STATE.
+        Returns None if no record was written. Brokers do not know the transaction then, and would
+        answer EndTxn with INVALID_TXN_STATE.
         """
         self._raise_failure()
         if not self._is_transactional or not self.report:
@@ -309,13 +313,13 @@ class KafkaProducer:
 
 
 class ThreadedProducer(KafkaProducer):
-    """A producer with its sender thread. Close it, always."""
+    """A producer with its sender thread. The caller must always close it."""
 
     def __init__(self, config: ProducerConfig, topics: Sequence[str] = ()) -> None:
-        """``topics``: known beforehand, so that the first metadata request asks for them.
+        """``topics``: topics known beforehand, for the first metadata request.
 
-        Fetches a token, where one is needed; one that may be had later is waited for by ``append``,
-        as brokers are. Raises AuthenticationError, ConfigError.
+        Fetches a token if one is needed. If the token may become available later, ``append`` waits
+        for it as for brokers. Raises AuthenticationError, ConfigError.
         """
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
@@ -334,30 +338,30 @@ class ThreadedProducer(KafkaProducer):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether another task may use it."""
-        # In a fork the thread is not alive.
+        """Return True if another task may use the producer."""
+        # In a forked process the sender thread is not alive.
         return self._thread.is_alive() and not self._is_closing and self.is_clean
 
     def rest(self, until_ms: int | None) -> None:
-        """No task uses it from now on. At ``until_ms`` it closes itself, ``None`` is never."""
+        """Mark the producer as idle. It closes itself at ``until_ms``; None means never."""
         self._retire_at_ms = until_ms
         if self.telemetry is not None:
             self.telemetry.rest()
         self.client.wakeup()
 
     def resume(self) -> bool:
-        """Take it up for another task; False when it cannot be used any more."""
+        """Take an idle producer for another task; return False if it can no longer be used."""
         with self._monitor:
             if not self.is_healthy:
                 return False
             self._retire_at_ms = None
-        # Outside of the monitor: files are looked at.
+        # Outside the monitor, because files are read.
         if self._are_credentials_replaced():
             self.client.renew_connections()
         return True
 
     def _is_over(self, now_ms: int) -> bool:
-        with self._monitor:  # a task may be taking it up
+        with self._monitor:  # a task may resume the producer at this moment
             if self._retire_at_ms is not None and now_ms >= self._retire_at_ms:
                 self._is_closing = True
         return self._is_closing
@@ -368,7 +372,7 @@ class ThreadedProducer(KafkaProducer):
                 self.sender.run_once(now_ms, self._retire_at_ms)
             if self.telemetry is not None:
                 self.telemetry.finish()
-        except Exception as error:  # whatever it is, the task must be told instead of waiting
+        except Exception as error:  # the task must get any error instead of waiting
             failure = KafkaSinkError(f"the sender thread failed: {error!r}")
             failure.__cause__ = error
             self.sender.fail(failure)
@@ -376,7 +380,7 @@ class ThreadedProducer(KafkaProducer):
             self.client.close()
 
     def close(self) -> None:
-        """Close connections and end the sender thread. What was not flushed is dropped."""
+        """Close the connections and end the sender thread. Unflushed records are dropped."""
         self._is_closing = True
         self.client.wakeup()
         self._thread.join(_CLOSE_TIMEOUT_S)
@@ -385,7 +389,7 @@ class ThreadedProducer(KafkaProducer):
 
 
 def _page_size(buffer_memory: int) -> int:
-    """32 KiB, less where memory is so small that there would be too few pages."""
+    """Return 32 KiB, or less if ``buffer_memory`` would hold too few pages."""
     page_size = _PAGE_BYTES
     while page_size > _SMALLEST_PAGE_BYTES and buffer_memory // page_size < _FEWEST_PAGES:
         page_size //= 2
@@ -396,13 +400,13 @@ _NO_PARTITIONS: Mapping[str, int] = MappingProxyType({})
 
 
 class TopicCreator(Protocol):
-    """Creates topics. May take its time; raises TopicError for what cannot be created."""
+    """Creates topics, and may block. Raises TopicError for topics that cannot be created."""
 
     def __call__(self, topics: list[str]) -> None: ...
 
 
 def topic_creator(config: ProducerConfig) -> TopicCreator | None:
-    """Creates topics as ``topic.creation.*`` says; None where that is not wanted."""
+    """Return a creator of topics as ``topic.creation.*`` says; None without these options."""
     creation = config.topic_creation
     if creation is None:
         return None
@@ -415,11 +419,11 @@ def topic_creator(config: ProducerConfig) -> TopicCreator | None:
 
 
 def _create_nothing(topics: list[str]) -> None:
-    """Where nobody is to create topics."""
+    """Create no topic, because the sink does not create topics."""
 
 
 def _lacking(highest: Mapping[str, int], snapshot: ClusterSnapshot) -> set[str]:
-    """Return the known topics without the partition that is wanted of them."""
+    """Return the known topics that lack the wanted partition."""
     return {
         topic
         for topic, partition in highest.items()
@@ -428,7 +432,7 @@ def _lacking(highest: Mapping[str, int], snapshot: ClusterSnapshot) -> set[str]:
 
 
 class TopicWaiter:
-    """Gets snapshots that know what the task writes to. Used by the task thread."""
+    """Waits in the task thread for snapshots that know the task's topics."""
 
     def __init__(
         self,
@@ -439,26 +443,26 @@ class TopicWaiter:
         metrics: ProducerMetrics,
         create_topics: TopicCreator | None,
     ) -> None:
-        """``create_topics``: for topics that do not exist; None where nobody creates them."""
+        """``create_topics`` creates missing topics; None if the sink does not create topics."""
         self._max_block_ms = max_block_ms
         self._client, self._metadata, self._updater = cluster
         self._accumulator = accumulator
         self._monitor = accumulator.monitor
         self._clock = clock
         self._metrics = metrics
-        # When partitions of these topics were waited for, and did not come.
+        # Topics whose partitions were awaited without success, and when.
         self._in_vain_ms: dict[str, int] = {}
         self._creates_topics = create_topics is not None
         self._create = create_topics or _create_nothing
 
     def add(self, topics: Sequence[str]) -> ClusterSnapshot:
-        """Have the next metadata request ask for ``topics``; returns what is known now."""
+        """Request metadata of ``topics`` with the next request; return the current snapshot."""
         with self._monitor:
             self._note_use(topics)
             return self._metadata.snapshot
 
     def _note_use(self, topics: Sequence[str]) -> None:
-        """What is waited for is of interest. The monitor must be held."""
+        """Keep awaited topics of interest. The caller holds the monitor."""
         now_ms = self._clock.now_ms()
         for topic in topics:
             self._metadata.add_topic(topic, now_ms)
@@ -466,13 +470,14 @@ class TopicWaiter:
     def wait_for(
         self, topics: Sequence[str], highest: Mapping[str, int] = _NO_PARTITIONS
     ) -> ClusterSnapshot:
-        """A snapshot that knows all ``topics``.
+        """Return a snapshot that knows all ``topics``.
 
-        highest: a partition of some of them, which may have been added a moment ago. It is waited
-        for, for up to ``max.block.ms``; if it is not there then, the caller finds that out
+        highest: highest partition per topic, which may have been added recently. This method waits
+            for it for up to ``max.block.ms``. If the partition is still missing, the caller reports
+            that
 
-        Raises TopicError for a topic that cannot be used, or is not known within ``max.block.ms``;
-        and the failure of the sender.
+        Raises TopicError for a topic that is unusable, or not known within ``max.block.ms``. Raises
+        the failure of the sender.
         """
         snapshot = self.add(topics)
         if all(topic in snapshot.topics for topic in topics) and not _lacking(highest, snapshot):
@@ -481,10 +486,10 @@ class TopicWaiter:
         deadline_ms = self._clock.now_ms() + self._max_block_ms
         tried: set[str] = set()
         while missing := self._await_metadata(topics, deadline_ms, tried):
-            # Without the monitor: this takes its time, and the sender must not wait for it.
+            # Without the monitor, because creation takes time and the sender must not wait for it.
             begun_ms = self._clock.now_ms()
             self._create(missing)
-            # It has a limit of its own; max.block.ms is for metadata.
+            # Creation has its own deadline; max.block.ms is for metadata.
             deadline_ms += self._clock.now_ms() - begun_ms
             tried.update(missing)
             with self._monitor:
@@ -497,7 +502,7 @@ class TopicWaiter:
     def _await_metadata(
         self, topics: Sequence[str], deadline_ms: int, tried: set[str]
     ) -> list[str]:
-        """Wait until all ``topics`` are known, or some that were not ``tried`` do not exist."""
+        """Wait for all ``topics``; return missing ones early, unless they were ``tried``."""
         with self._monitor:
             self._client.wakeup()
             while True:
@@ -522,10 +527,10 @@ class TopicWaiter:
     def _await_partitions(
         self, topics: Sequence[str], highest: Mapping[str, int]
     ) -> ClusterSnapshot:
-        """Wait for partitions that brokers do not know yet. The monitor must be held.
+        """Wait for partitions that brokers do not know yet. The caller holds the monitor.
 
-        A topic's partitions that were waited for in vain are asked for once more, and not waited
-        for again within ``metadata.max.age.ms``. The Java producer waits for each record.
+        Partitions that were awaited without success are requested once more. They are not awaited
+        again within ``metadata.max.age.ms``. The Java producer waits for each record.
         """
         began_ms = self._clock.now_ms()
         deadline_ms = began_ms + self._max_block_ms
@@ -545,7 +550,7 @@ class TopicWaiter:
             if left_ms <= 0:
                 if unknown:
                     raise self._topic_unknown(unknown[0])
-                if not is_asked:  # and so nobody says that it does not exist
+                if not is_asked:  # no answer has shown that it does not exist
                     topic = min(lacking)
                     raise self._not_present(f"Partition {highest[topic]} of topic {topic}")
                 self._in_vain_ms.update(dict.fromkeys(lacking, now_ms))
@@ -557,12 +562,12 @@ class TopicWaiter:
             self._monitor.wait(left_ms)
 
     def _left_ms(self, deadline_ms: int) -> int:
-        """How long to wait yet: a pause that brokers have asked for does not count."""
+        """Return the remaining time to wait; pauses that brokers requested do not count."""
         pause_ends_ms = self._client.pauses.latest_end_ms
         return max(deadline_ms, pause_ends_ms + self._max_block_ms) - self._clock.now_ms()
 
     def _in_vain(self, now_ms: int) -> set[str]:
-        """Return the topics whose partitions were waited for in vain a short time ago."""
+        """Return the topics whose partitions were recently awaited without success."""
         oldest_ms = now_ms - self._metadata.max_age_ms
         return {topic for topic, ms in self._in_vain_ms.items() if ms > oldest_ms}
 

@@ -1,4 +1,4 @@
-"""A finished batch on its way: what it holds, what has happened to it, and how it is split.
+"""A finished batch: its bytes, the state of its delivery, and how it is split.
 
 Source: ``ProducerBatch``, ``ProducerBatch.split``, ``RecordAccumulator.splitAndReenqueue``.
 """
@@ -34,11 +34,12 @@ from spark_kafka_sink.record.record_batch import (
 from spark_kafka_sink.record.record_reader import Record, read_record, record_bounds
 
 _SEQUENCE_SPACE = 2**31
-# Answers of a leader that has appended nothing. Not among them: NOT_LEADER_OR_FOLLOWER,
-# UNKNOWN_TOPIC_OR_PARTITION and KAFKA_STORAGE_ERROR, which also come, with acks=all, of a replica
-# that has appended and then leads no longer while it waits for the others; FENCED_LEADER_EPOCH,
-# which no Kafka gives to a produce request, as that names no epoch. Source: ``ReplicaManager``,
-# ``DelayedProduce``, ``Partition.checkEnoughReplicasReachOffset``, ``ProducerAppendInfo``.
+# Errors of a leader that has appended nothing. NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION
+# and KAFKA_STORAGE_ERROR are excluded. With acks=all, a replica also returns them if it has
+# appended and then lost the leadership while it waited for other replicas. FENCED_LEADER_EPOCH is
+# excluded because brokers never answer a produce request with it: the request names no epoch.
+# Source: ``ReplicaManager``, ``DelayedProduce``, ``Partition.checkEnoughReplicasReachOffset``,
+# ``ProducerAppendInfo``.
 _BEFORE_APPEND = frozenset(
     error_named(name)
     for name in (
@@ -51,12 +52,12 @@ _BEFORE_APPEND = frozenset(
 
 
 def increment_sequence(sequence: int, by: int) -> int:
-    """Sequence numbers wrap from 2^31 - 1 to 0. Source: ``DefaultRecordBatch``."""
+    """Return ``sequence + by``, which wraps from 2^31 - 1 to 0. Source: ``DefaultRecordBatch``."""
     return (sequence + by) % _SEQUENCE_SPACE
 
 
 def is_before(sequence: int, other: int) -> bool:
-    """Whether ``sequence`` comes before ``other``, across the wrap."""
+    """Return True if ``sequence`` comes before ``other``, across the wrap."""
     return 0 < (other - sequence) % _SEQUENCE_SPACE < _SEQUENCE_SPACE // 2
 
 
@@ -64,20 +65,22 @@ def is_before(sequence: int, other: int) -> bool:
 class ProducerBatch:
     """Encoded, compressed records of one partition.
 
-    buffers: the batch's bytes; the first begins with room for the header
-    pages: of the buffer pool, given back when the batch is complete
-    size_bytes: of all buffers; uncompressed_bytes: header and records before compression
+    buffers: the batch's bytes; the first buffer begins with room for the header
+    pages: pages of the buffer pool, freed when the batch is complete
+    size_bytes: size of all buffers
+    uncompressed_bytes: header and records before compression
     created_at_ms: when the batch was finished; delivery.timeout.ms counts from here
     opened_at_ms: when its first record was appended
-    is_renumbered: since it was last sent; an answer that comes now is about its old numbers
-    is_sent: not answered yet; kept by an idempotent producer
-    may_be_appended: an earlier attempt has failed in a way that does not tell
-    is_probe: the first part of a batch that may be appended as a whole. Brokers accept it only if
-        that batch is not; refused as out of order, it keeps its numbers
-    is_queued: it waits to be drained, since queued_at_ms
-    sent_to: where it was sent last
-    record_retries: how often its records were queued again after they were sent
-    topic_id: of its topic when it was last ready to be drained; all zeros when unknown
+    is_renumbered: renumbered since the last send; a response now refers to the old sequence
+    is_sent: sent and not answered yet; only an idempotent producer sets it
+    may_be_appended: an earlier attempt failed with an error that does not exclude an append
+    is_probe: first part of a batch that may be appended as a whole. Brokers accept the part only if
+        the whole batch is not appended. If a broker rejects the part as out of order, it keeps its
+        sequence
+    is_queued: waits to be drained, since queued_at_ms
+    sent_to: node of the last attempt
+    record_retries: records that were queued again after a send, summed over the attempts
+    topic_id: id of the topic when the batch was last ready to be drained; all zeros if unknown
     """
 
     topic_partition: TopicPartition
@@ -116,26 +119,26 @@ class ProducerBatch:
 
     @property
     def has_sequence(self) -> bool:
-        """Whether the batch was drained before, by an idempotent producer."""
+        """Return True if an idempotent producer has drained the batch before."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record."""
+        """Return the sequence of the last record."""
         return increment_sequence(self.base_sequence, self.records_count - 1)
 
     @property
     def records_bytes(self) -> int:
-        """Records before compression, without the header."""
+        """Return the bytes of the records before compression, without the header."""
         return self.uncompressed_bytes - RECORD_BATCH_OVERHEAD
 
     @property
     def has_new_leader(self) -> bool:
-        """Whether the partition's leader has changed since the last attempt failed (KIP-951)."""
+        """Return True if the leader has changed since the last failed attempt (KIP-951)."""
         return self.leader_epoch > self.failed_leader_epoch
 
     def precedes(self, other: ProducerBatch) -> bool:
-        """Whether this batch's sequence comes before ``other``'s, across the wrap."""
+        """Return True if this batch's sequence comes before ``other``'s, across the wrap."""
         return self.has_sequence and is_before(self.base_sequence, other.base_sequence)
 
     def set_producer_state(
@@ -144,9 +147,9 @@ class ProducerBatch:
         base_sequence: int,
         transactional_id: str | None = None,
     ) -> None:
-        """Give the batch its numbers; the header is written at the next drain.
+        """Set the batch's producer id, epoch and sequence. The next drain writes the header.
 
-        ``transactional_id``: of the transaction to which the batch belongs, if to any.
+        ``transactional_id``: id of the batch's transaction; None without one.
         """
         self.producer = producer
         self.transactional_id = transactional_id
@@ -154,8 +157,9 @@ class ProducerBatch:
         self.is_sealed = False
 
     def seal(self) -> None:
-        """Write the header with its CRC, once: a retry sends the same bytes, so that the broker
-        can recognise them.
+        """Write the header with its CRC.
+
+        Only once: a retry sends the same bytes, so that the broker recognises a duplicate.
         """
         transactional = 0 if self.transactional_id is None else TRANSACTIONAL_FLAG
         header = BatchHeader(
@@ -171,7 +175,7 @@ class ProducerBatch:
         self.is_renumbered = False
 
     def note_failure(self, node: Node | None, error: KafkaErrorCode, detail: str | None) -> None:
-        """Count a failed attempt, and remember why it failed."""
+        """Count a failed attempt, and record its error."""
         self.attempts += 1
         self.may_be_appended = self.may_be_appended or error not in _BEFORE_APPEND
         self.last_node = node
@@ -179,15 +183,15 @@ class ProducerBatch:
         self.last_error_detail = detail
 
     def reenqueued(self, now_ms: int, backoff_ms: int) -> None:
-        """Wait for the next attempt, unless the partition gets a new leader before."""
+        """Set when to retry. A new leader of the partition ends the backoff early."""
         self.failed_leader_epoch = self.leader_epoch
         self.retry_at_ms = now_ms + backoff_ms
 
 
 class Divided(NamedTuple):
-    """A batch without some of its records: parts of the rest, none if there is no rest.
+    """Parts of a batch without some of its records; no part if no record is left.
 
-    left_out: in their order; ``offset`` is the number in the batch
+    left_out: the removed records in order; ``offset`` is the position in the batch
     """
 
     parts: list[ProducerBatch]
@@ -197,19 +201,19 @@ class Divided(NamedTuple):
 class BatchSplitter:
     """Splits batches. Used by one thread at a time, like its compressor.
 
-    A batch that is too large becomes several that are not: the broker answered MESSAGE_TOO_LARGE,
-    or the codec did worse than estimated and the batch came out larger than ``max.request.size``.
-    A batch with records that a broker refuses becomes one without these records.
+    A batch is split if its broker answered MESSAGE_TOO_LARGE. It is also split if it is larger than
+    ``max.request.size``, because the codec did worse than estimated. A batch with records that a
+    broker rejects is replaced by one without these records.
 
-    The parts live outside the buffer pool, as in the Java client: they are rare, and must not wait
-    for the memory that they are to free.
+    The parts live outside the buffer pool, as in the Java client. Splits are rare, and must not
+    wait for the memory that they free.
     """
 
     def __init__(self, compressor: Compressor | None) -> None:
         self._compressor = compressor
 
     def split_to_fit(self, batch: ProducerBatch, max_bytes: int) -> list[ProducerBatch]:
-        """Parts of at most ``max_bytes`` each as they are sent, if their records allow."""
+        """Return parts of at most ``max_bytes`` each, compressed, if their records allow."""
         if batch.size_bytes <= max_bytes or batch.records_count == 1:
             return [batch]
         share = min(0.9 * max_bytes / batch.size_bytes, 0.5)
@@ -217,18 +221,17 @@ class BatchSplitter:
         return [fitting for part in parts for fitting in self.split_to_fit(part, max_bytes)]
 
     def split(self, batch: ProducerBatch, target_bytes: int) -> list[ProducerBatch]:
-        """Parts of at most ``target_bytes`` of records before compression, one record at least.
+        """Return parts of at most ``target_bytes`` uncompressed, with one record at least.
 
-        Their sequence numbers, if the batch has any, take the place of the batch's own. The parts
-        count as not tried yet, but may be appended where the batch may be; their delivery time goes
-        on. The batch keeps its memory.
+        The parts take over the batch's sequences, if it has any. They start without attempts, but
+        inherit ``may_be_appended`` and the delivery timeout. The batch keeps its memory.
         """
         return self._parts(batch, _records_of(batch), batch.records_count, target_bytes)
 
     def leave_out(self, batch: ProducerBatch, rows: Collection[int]) -> Divided:
-        """``batch``, which was sent, without ``rows``: numbers of its records, ascending.
+        """Return ``batch``, which was sent, without the records at positions ``rows``, ascending.
 
-        Record by record in Python: for batches of which a broker has refused some.
+        Reads record by record in Python, because brokers rarely reject records.
         """
         data = _records_of(batch)
         bounds = record_bounds(data, batch.records_count)
@@ -243,11 +246,11 @@ class BatchSplitter:
     def _parts(
         self, batch: ProducerBatch, data: bytes, count: int, target_bytes: int
     ) -> list[ProducerBatch]:
-        """``data``: ``count`` of the batch's records, as they are in it."""
+        """Return parts for ``data``, which holds ``count`` of the batch's encoded records."""
         if not count:
             return []
         records = np.frombuffer(data, np.uint8)
-        # What take_records may write: target_bytes, or one record, which does not grow.
+        # take_records writes at most target_bytes, or one record, which does not grow.
         out = np.empty(max(target_bytes, len(records)), np.uint8)
         address, sequence = records.ctypes.data, batch.base_sequence
         parts: list[ProducerBatch] = []
@@ -294,6 +297,6 @@ class BatchSplitter:
 
 
 def _records_of(batch: ProducerBatch) -> bytes:
-    """The batch's records, uncompressed and in one piece."""
+    """Return the batch's records, uncompressed and contiguous."""
     data = b"".join(batch.buffers)[RECORD_BATCH_OVERHEAD:]
     return decompress(batch.codec_id, data, batch.records_bytes)

@@ -1,8 +1,8 @@
-"""Waits for quotas and limits: how long batches are held, and which waits do not count as late.
+"""Quotas and rate limits: how long batches are held, and which waits do not count as late.
 
-:class:`RateLimit` holds batches on this side, for ``max.bytes.per.second.per.task``.
-:class:`QuotaWaits` adds up how long batches have waited for it, and for brokers that ask for pauses
-because a quota is used up (KIP-219).
+:class:`RateLimit` holds batches in this producer, for ``max.bytes.per.second.per.task``.
+:class:`QuotaWaits` sums up how long batches have waited for this limit, and for brokers that
+request pauses because a quota is used up (KIP-219).
 """
 
 from __future__ import annotations
@@ -21,28 +21,27 @@ _MS_PER_S = 1000
 
 
 class RateLimit:
-    """Limits the bytes of record batches that a producer sends in a second.
+    """Limits the bytes of record batches that a producer sends per second.
 
-    A token bucket: a batch is sent when the bucket holds as many bytes as it has. The bucket starts
-    empty and holds at most one second's bytes, so a larger batch is sent when the bucket is full,
-    and the bucket is in debt afterwards. A batch that has to wait keeps back everything after it,
+    The limit is a token bucket: a batch is sent if the bucket holds as many bytes as the batch. The
+    bucket starts empty and holds at most one second's bytes. A larger batch is sent when the bucket
+    is full, and leaves the bucket in debt. A batch that must wait holds back everything after it,
     so that small batches do not overtake it for ever.
 
-    The bucket belongs to the producer, which tasks of one worker share one after another: many
+    The bucket belongs to the producer, which tasks of one worker share one after another. So many
     short tasks send no more than a long one.
 
     Used by the sender thread; ``begin_task`` and ``begin_transaction`` between two tasks.
 
-    bytes_per_second: of record batches, compressed, each attempt counted
+    bytes_per_second: compressed bytes of record batches; each attempt counts
     now_ms: when the bucket begins to fill
-
-    held: batches of the present round that wait for the limit, in the order in which they are sent
+    held: batches of the current round that wait for the limit, in the order in which they are sent
     """
 
     def __init__(self, bytes_per_second: int, now_ms: int) -> None:
         self._bytes_per_second = bytes_per_second
         self._filled_at_ms = now_ms
-        # In thousandths of a byte, so that no part of a millisecond is lost.
+        # In thousandths of a byte, so that no fraction is lost at one refill per millisecond.
         self._tokens = 0
         self._transaction_timeout_ms: int | None = None
         self._sent_since_ms: int | None = None
@@ -50,17 +49,15 @@ class RateLimit:
         self._held_since_ms = now_ms
 
     def begin_task(self) -> None:
-        """Forget the transaction of the task before; the bucket stays as it is."""
+        """Forget the transaction of the previous task; the bucket keeps its level."""
         self._transaction_timeout_ms = self._sent_since_ms = None
 
     def begin_transaction(self, timeout_ms: int) -> None:
-        """The task writes in a transaction, which its coordinator aborts after ``timeout_ms``."""
+        """Record that the coordinator aborts the task's transaction after ``timeout_ms``."""
         self._transaction_timeout_ms = timeout_ms
 
     def begin_round(self, now_ms: int) -> tuple[set[TopicPartition], int]:
-        """Fill the bucket. Return the partitions that were held since the last round began to hold
-        them, and since when.
-        """
+        """Fill the bucket. Return the partitions held in the previous round, and since when."""
         most = self._bytes_per_second * _MS_PER_S
         earned = (now_ms - self._filled_at_ms) * self._bytes_per_second
         self._tokens, self._filled_at_ms = min(self._tokens + earned, most), now_ms
@@ -88,14 +85,15 @@ class RateLimit:
 
     @property
     def wait_ms(self) -> int:
-        """After how long the first held batch may be sent; there must be one."""
+        """Return after how many ms the first held batch may be sent; a batch must be held."""
         missing = self._needed(self.held[0]) - self._tokens
         return -(-missing // self._bytes_per_second)
 
     def check_transaction(self, queued_bytes: int, now_ms: int) -> None:
-        """Raise TransactionError if the transaction times out before all that is queued is sent.
+        """Raise TransactionError if the transaction times out before all queued batches are sent.
 
-        A batch must be held. The last one is taken to be as large, and is paid for afterwards.
+        A batch must be held. The estimate assumes that the last batch is as large as the first held
+        one, and is paid for afterwards.
         """
         timeout_ms, wait_ms = self._transaction_timeout_ms, self.wait_ms
         if timeout_ms is None:
@@ -116,29 +114,29 @@ class RateLimit:
 
 
 class QuotaWaits:
-    """How long batches have waited for a quota or a limit: time that is not waited in vain.
+    """Records how long batches have waited for a quota or a limit, which does not count as late.
 
-    What is queued waits for the leader of its partition or for the limit, what is in flight for the
-    broker that it was sent to. Kept by partition, so that a leader that moves, or is away, changes
-    nothing of what was. Used by the sender thread.
+    A queued batch waits for its partition's leader or for the limit. A batch in flight waits for
+    the broker that it was sent to. Waits are recorded per partition, so that a moved or unavailable
+    leader does not change the past. Used by the sender thread.
 
-    pauses: what brokers have asked for
+    pauses: the pauses that brokers requested
     cluster: the leaders at the start
     """
 
     def __init__(self, pauses: BrokerPauses, cluster: ClusterSnapshot) -> None:
         self._pauses = pauses
         self._cluster = cluster
-        # What is known of former leaders, and since when the present ones are leaders.
+        # Pauses of former leaders, and since when the current leaders lead.
         self._noted: dict[TopicPartition, list[tuple[int, int]]] = {}
         self._led_since_ms: dict[TopicPartition, int] = {}
-        # When batches in the queue of a partition were held by the limit: from, until.
+        # Intervals in which the limit held queued batches of a partition: from, until.
         self._limited: dict[TopicPartition, list[tuple[int, int]]] = {}
 
     def note_limited(
         self, partitions: Iterable[TopicPartition], from_ms: int, until_ms: int
     ) -> None:
-        """The limit has held what is queued for ``partitions`` between the two instants."""
+        """Record that the limit held the queued batches of ``partitions`` in this interval."""
         for topic_partition in partitions:
             intervals = self._limited.setdefault(topic_partition, [])
             if intervals and intervals[-1][1] == from_ms:
@@ -149,7 +147,10 @@ class QuotaWaits:
     def note_leaders(
         self, cluster: ClusterSnapshot, accumulator: RecordAccumulator, now_ms: int
     ) -> None:
-        """From now on, leaders are those of ``cluster``. accumulator: what waits for them"""
+        """Use the leaders of ``cluster`` from now on.
+
+        accumulator: holds the batches that wait for the leaders
+        """
         before, self._cluster = self._cluster, cluster
         if cluster is before or not self._pauses.has_any:
             return
@@ -163,14 +164,14 @@ class QuotaWaits:
                 self._led_since_ms[topic_partition] = now_ms
 
     def note_answered(self, batches: Iterable[ProducerBatch], node: Node, now_ms: int) -> None:
-        """They have waited for ``node`` since they were sent, and what is behind them as well."""
+        """Record that batches, and those behind them, waited for ``node`` since they were sent."""
         if self._pauses.has_any:
             for batch in batches:
                 if self._cluster.leader(batch.topic_partition) != node:
                     self._note(batch.topic_partition, node, batch.drained_at_ms, now_ms)
 
     def paused_ms(self, batch: ProducerBatch, now_ms: int) -> int:
-        """How much of the life of ``batch`` it has waited for a broker's pause, or the limit."""
+        """Return how many ms ``batch`` has waited for a broker's pause or the limit."""
         topic_partition = batch.topic_partition
         led_since_ms = self._led_since_ms.get(topic_partition, 0)
         pauses = [
@@ -188,7 +189,7 @@ class QuotaWaits:
         return _covered_ms(pauses, batch.created_at_ms)
 
     def forget_before(self, at_ms: int) -> None:
-        """Nobody will ask about the time before ``at_ms`` any more."""
+        """Drop waits that ended before ``at_ms``, because no batch is that old."""
         self._pauses.forget_before(at_ms)
         if self._led_since_ms or self._noted or self._limited:
             self._led_since_ms = {p: ms for p, ms in self._led_since_ms.items() if ms > at_ms}
@@ -209,7 +210,7 @@ class QuotaWaits:
 def _after(
     noted: dict[TopicPartition, list[tuple[int, int]]], at_ms: int
 ) -> dict[TopicPartition, list[tuple[int, int]]]:
-    """Without the intervals that end by then, and the partitions that have no others."""
+    """Return ``noted`` without intervals that end by ``at_ms``, and without empty partitions."""
     return {
         topic_partition: left
         for topic_partition, intervals in noted.items()
@@ -218,7 +219,7 @@ def _after(
 
 
 def _covered_ms(intervals: Iterable[tuple[int, int]], since_ms: int) -> int:
-    """How much of the time from ``since_ms`` on is in any of them: they may overlap."""
+    """Return how many ms from ``since_ms`` on the intervals cover; they may overlap."""
     covered_ms = 0
     for from_ms, until_ms in sorted(intervals):
         covered_ms += max(until_ms - max(from_ms, since_ms), 0)

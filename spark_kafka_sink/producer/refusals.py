@@ -1,6 +1,6 @@
-"""Batches that brokers refuse: what becomes of their records, and what the errors of batches say.
+"""Rejected batches: what happens to their records, and the messages of failed deliveries.
 
-A message of a failed delivery names the partition, the broker, the error and what the user can do.
+A message names the partition, the broker, the error, and what the user can do.
 
 Source: ``Sender.completeBatch``, ``LogValidator``; KIP-467.
 """
@@ -33,7 +33,11 @@ _OF_RECORDS = (MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, INVALID_RECORD)
 
 
 class RefusedRecord(NamedTuple):
-    """record: with its number in the batch as offset; message: the broker's, without contents"""
+    """A record that a broker rejected.
+
+    record: its offset is the position in the batch
+    message: the broker's message, without contents of the record
+    """
 
     topic_partition: TopicPartition
     record: Record
@@ -42,14 +46,14 @@ class RefusedRecord(NamedTuple):
 
 
 class Refusals:
-    """Divides batches, and keeps records that brokers have refused until the task takes them.
+    """Splits batches, and keeps records that brokers rejected until the task takes them.
 
-    A batch that is too large is split, always. Where it is tolerated, records that the broker
-    refuses are left out, and kept for the task; the rest of their batch is sent again. Brokers name
-    such records from Kafka 2.4 on (KIP-467). Where one does not, halves are sent until a record is
-    alone.
+    A batch that is too large is always split. If rejections are tolerated, rejected records are
+    removed from the batch and kept for the task. The rest of the batch is sent again. Brokers name
+    rejected records from Kafka 2.4 on (KIP-467). If a broker names none, halves are sent until a
+    rejected record is alone.
 
-    Used by the sender thread; the task thread only says what is tolerated, and takes.
+    Used by the sender thread. The task thread only sets what is tolerated, and takes the records.
     """
 
     def __init__(
@@ -65,22 +69,22 @@ class Refusals:
     # --- task thread ---------------------------------------------------------------------------
 
     def tolerate(self, strict_topic: str | None) -> None:
-        """Keep what is refused of this task, instead of failing. Before the first ``append``.
+        """Keep the task's rejected records instead of failing. Call it before the first ``append``.
 
-        A refusal fails the producer even so where it is not known whether an earlier attempt at the
-        same batch, or at one behind it, was appended: something could be doubled.
+        A rejection still fails the producer if an earlier attempt of the batch, or of a batch
+        behind it, may have been appended. Otherwise records could be duplicated.
 
-        strict_topic: where only timestamps may be refused
+        strict_topic: topic in which only rejected timestamps are tolerated
         """
         self._is_tolerant = True
         self._strict_topic = strict_topic
 
     def reset(self) -> None:
-        """For another task: nothing is tolerated."""
+        """Tolerate nothing, because another task begins."""
         self._is_tolerant = False
 
     def take(self) -> list[RefusedRecord]:
-        """What was refused since the last time; after ``flush``, all of it."""
+        """Return the records rejected since the last call; after ``flush``, none is missing."""
         if not self._records:
             return []
         with self._accumulator.monitor:
@@ -97,9 +101,9 @@ class Refusals:
         numbering: BatchNumbering,
         now_ms: int,
     ) -> list[ProducerBatch] | None:
-        """Queue what is to be sent again of ``batch``, whose answer is ``error``.
+        """Queue what must be sent again of ``batch``, which was answered with ``error``.
 
-        Returns what was queued; None: it is an attempt that has failed.
+        Returns the queued batches; None if the answer counts as a failed attempt.
         """
         if numbering.is_behind_refused(batch, error):
             self._accumulator.put_back(batch, now_ms)
@@ -112,7 +116,7 @@ class Refusals:
             return self._leave_out(batch, error, rows, numbering, now_ms)
         else:
             parts = self._appender.halve(batch)
-        # Not counted as an attempt.
+        # A split is not counted as an attempt.
         numbering.replace(batch, parts)
         self._replace(batch, parts, now_ms)
         return parts
@@ -143,7 +147,7 @@ class Refusals:
         self._metrics.record_errors += len(refused)
         numbering.divide(batch, parts)
         with self._accumulator.monitor:
-            # Before the batch is complete: whoever waits for that takes them then.
+            # Before the batch is complete, because a waiting flush then takes these records.
             self._records += refused
             self._replace(batch, parts, now_ms)
         return parts
@@ -152,7 +156,7 @@ class Refusals:
 def refused_rows(
     records_count: int, error: KafkaErrorCode, answer: PartitionProduceResponse
 ) -> dict[int, str]:
-    """Which records of a batch the broker refuses, ascending, and why; empty if it does not say."""
+    """Return the positions of rejected records, ascending, and why; empty if no record is named."""
     if records_count == 1:
         named = answer.record_errors[0].batch_index_error_message if answer.record_errors else None
         return {0: named or answer.error_message or str(error)}
@@ -181,7 +185,10 @@ _REPEATED = ". A task that is repeated writes its records again; exactly-once sh
 def expiry_error(
     batch: ProducerBatch, delivery_timeout_ms: int, now_ms: int, why: str
 ) -> DeliveryError:
-    """A batch ran out of ``delivery.timeout.ms``. ``why`` it could not be sent, as last seen."""
+    """Return the error for a batch that expired after ``delivery.timeout.ms``.
+
+    ``why``: the last known reason why the batch could not be sent.
+    """
     age_ms = now_ms - batch.created_at_ms
     advice = _advice(batch, batch.last_error) if batch.last_error is not None else ""
     return DeliveryError(
@@ -194,9 +201,9 @@ def expiry_error(
 def refusal_error(
     batch: ProducerBatch, error: KafkaErrorCode, now_ms: int, may_be_there: bool = False
 ) -> DeliveryError:
-    """The broker's answer says that sending again will not help, or retries are used up.
+    """Return the error for a batch whose retry would not help, or whose retries are used up.
 
-    may_be_there: the answer to an attempt before the last one was lost
+    may_be_there: the answer to an earlier attempt was lost
     """
     age_ms = now_ms - batch.created_at_ms
     advice = _advice(batch, error)
@@ -209,7 +216,7 @@ def refusal_error(
 
 
 def answer_in_words(batch: ProducerBatch, answer: PartitionProduceResponse) -> str | None:
-    """What the broker says in words, and of which records of the batch (KIP-467)."""
+    """Return the broker's message, and its messages about single records (KIP-467)."""
     told = [
         f"record {e.batch_index} of the batch's {batch.records_count}: "
         f"{e.batch_index_error_message or 'refused'}"

@@ -1,11 +1,11 @@
-"""The sender: a state machine that turns ready batches into requests and answers into results.
+"""The sender: a state machine that sends ready batches and completes them with the responses.
 
 ``run_once(now_ms)`` does one round: producer id, metadata, lingering batches, drain and send,
-expiry, and one poll of the network. The thread around it only repeats it; tests and the simulator
-step it by hand.
+expiry, and one poll of the network. The sender thread only repeats it. Tests and the simulator step
+it by hand.
 
-:class:`Sender` decides whether a batch is complete, sent again or failed. The functions after it
-make the produce requests.
+:class:`Sender` decides whether a batch is complete, retried or failed. The functions after it build
+the produce requests.
 
 Source: ``Sender.runOnce``, ``Sender.sendProduceRequests``, ``Sender.completeBatch``.
 """
@@ -68,14 +68,14 @@ _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _REQUEST_TIMED_OUT = error_named("REQUEST_TIMED_OUT")
 _DUPLICATE_SEQUENCE_NUMBER = error_named("DUPLICATE_SEQUENCE_NUMBER")
 _LONGEST_POLL_MS = 60_000
-# While the limit holds batches, a task that waits learns this often that it does not wait in vain.
+# While the limit holds batches, the sender extends the deadlines of a waiting task this often.
 _LONGEST_HELD_MS = 1000
 
 
 class SentBatches(NamedTuple):
-    """What a produce request carries. Topic ids are the request's own: metadata changes meanwhile.
+    """Batches of a produce request, with its own topic ids, because metadata may change meanwhile.
 
-    ``topic_names``: by the ids that the request names topics by
+    ``topic_names``: names of the topics by the ids in the request
     """
 
     by_partition: dict[TopicPartition, ProducerBatch]
@@ -122,26 +122,26 @@ class Sender:
 
     @property
     def transaction(self) -> PreparedTransaction | None:
-        """The transaction that batches are sent in; None before it has an identity."""
+        """Return the current transaction; None before it has a producer id, and without one."""
         return self._state.transaction
 
     @property
     def last_identity_failure(self) -> str | None:
-        """Why what the identity asks for is not there yet."""
+        """Return why the identity does not have what it requests yet; None without a failure."""
         return self._identity.last_failure
 
     @property
     def transaction_began_after_ms(self) -> int:
-        """How long it took until the transaction that batches are sent in had begun."""
+        """Return how many ms the current transaction took to begin."""
         return self._identity.began_after_ms
 
     @property
     def awaits_check(self) -> bool:
-        """Whether something is to be known before what is written may be handed over."""
+        """Return True if a check must succeed before the task may hand over what it wrote."""
         return self._identity.awaits_check
 
     def exchange_identity(self, identity: IdentitySource) -> None:
-        """Send as ``identity`` from now on. Between two tasks, for the task thread."""
+        """Send as ``identity`` from now on. The task thread calls this between two tasks."""
         with self._accumulator.monitor:
             assert not self._accumulator.incomplete_count, "batches have the old one's numbers"
             self._identity = identity
@@ -149,9 +149,9 @@ class Sender:
     # --- one round -----------------------------------------------------------------------------
 
     def run_once(self, now_ms: int, until_ms: int | None = None) -> None:
-        """Do what is due at ``now_ms``, then wait for the network until the next thing is.
+        """Do what is due at ``now_ms``, then poll the network until the next action is due.
 
-        ``until_ms``: return by then, whether anything is due or not.
+        ``until_ms``: return by then, even if nothing is due.
         """
         waits: list[int | None] = [_LONGEST_POLL_MS]
         if until_ms is not None:
@@ -168,24 +168,24 @@ class Sender:
         self._client.poll(timeout_ms, now_ms)
 
     def fail(self, failure: Exception) -> None:
-        """End the producer: the task gets ``failure``."""
+        """Fail the producer: the task raises ``failure``."""
         self._accumulator.fail(failure)
 
     def _identify(self, now_ms: int) -> int | None:
-        """Have an identity; returns when to come again."""
-        # Under the monitor: one that was replaced must not ask for anything any more.
+        """Request a producer id if needed; return after how many ms to call again."""
+        # Under the monitor, because a replaced identity must not send requests any more.
         with self._accumulator.monitor:
             identity = self._identity
             identity.state.bump_epoch_if_needed()
-            # An answer may have said so before, or what is to be sent now cannot be.
+            # A response may have failed the identity, or the next request cannot be sent.
             wait_ms = identity.maybe_request(now_ms) if identity.failure is None else None
             if identity.failure is not None:
                 self.fail(identity.failure)
             return wait_ms
 
     def _send_ready(self, now_ms: int) -> int | None:
-        """Send one request to each node that is ready for it; returns when to come again."""
-        # Before the queues are looked at: what is queued after that look must wake this thread.
+        """Send one request to each ready node; return after how many ms to call again."""
+        # Before the queues are read, so that batches queued after the read wake this thread.
         self._accumulator.busy_nodes = frozenset()
         cluster = self._metadata.snapshot
         self._quota_waits.note_leaders(cluster, self._accumulator, now_ms)
@@ -201,7 +201,7 @@ class Sender:
         wait_ms = ready.next_check_ms
         if ready.unknown_leader_topics:
             self._metadata.request_update()
-            # This round has looked at metadata already, when nothing was due.
+            # This round has already called maybe_update(), when no update was due.
             update_ms = self._metadata_updater.maybe_update(now_ms)
             wait_ms = update_ms if wait_ms is None else min(wait_ms, update_ms)
         busy_nodes = []
@@ -226,7 +226,7 @@ class Sender:
     def _drain(
         self, node: Node, partitions: list[TopicPartition], now_ms: int
     ) -> list[ProducerBatch]:
-        """Take the batches that are sent to ``node``, which is ready for them."""
+        """Drain the batches for ``node``, which is ready, within the rate limit."""
         limit = self.rate_limit
         if limit is not None:
             heads = self._accumulator.heads(partitions)
@@ -240,7 +240,7 @@ class Sender:
     # --- max.bytes.per.second.per.task -----------------------------------------------------------
 
     def _note_held(self, now_ms: int) -> None:
-        """What the last round has held was held until now: it is not late for that."""
+        """Record that the rate limit has held batches since the last round: they expire later."""
         if self.rate_limit is not None:
             partitions, since_ms = self.rate_limit.begin_round(now_ms)
             if partitions:
@@ -248,7 +248,7 @@ class Sender:
                 self._quota_waits.note_limited(partitions, since_ms, now_ms)
 
     def _hold(self, now_ms: int) -> int | None:
-        """Return when to come again for batches that the limit holds; None if it holds none.
+        """Return after how many ms to call again for held batches; None if the limit holds none.
 
         Fails the producer if its transaction cannot end in time at that rate.
         """
@@ -314,11 +314,11 @@ class Sender:
             measured = result.latency_ms, result.response.throttle_time_ms
             self._metrics.note_answered(*measured)
             self._client.nodes[result.node.node_id].answered(*measured)
-            # All at once: a task that waits for memory wakes up to all that the answer sets free.
+            # In one step, so that a task that waits for memory wakes once for the whole response.
             with self._accumulator.monitor:
                 self._complete_answered(sent, result.response, result.node, now_ms)
         else:
-            # acks=0: sent is all that will ever be known.
+            # With acks=0 no response follows, so a sent batch counts as acknowledged.
             for batch in sent.batches:
                 self._acknowledge(batch, NO_OFFSET)
 
@@ -343,7 +343,7 @@ class Sender:
         topic_partition: TopicPartition,
         partition: PartitionProduceResponse,
     ) -> None:
-        """A broker that is not the leader says who is (KIP-951)."""
+        """Update the leader that an error response names (KIP-951)."""
         current = partition.current_leader
         if partition.error_code:
             leader = PartitionMetadata(current.leader_id, current.leader_epoch)
@@ -355,7 +355,7 @@ class Sender:
     ) -> None:
         error = error_for_code(partition.error_code)
         if error in (_NONE, _DUPLICATE_SEQUENCE_NUMBER):
-            # A duplicate was appended before; the broker no longer knows its offset.
+            # A duplicate was appended earlier; the broker no longer knows its offset.
             offset = NO_OFFSET if error is _DUPLICATE_SEQUENCE_NUMBER else partition.base_offset
             self._acknowledge(batch, offset)
             return
@@ -368,7 +368,7 @@ class Sender:
         self._complete(batch, node, error, detail, now_ms, partition.log_start_offset)
 
     def _note_again(self, batches: Iterable[ProducerBatch], node: Node) -> None:
-        """Count records that were sent to ``node``, and are queued to be sent again."""
+        """Count records that were sent to ``node`` and are queued again."""
         for batch in batches:
             batch.record_retries += batch.records_count
             self._metrics.record_retries += batch.records_count
@@ -395,7 +395,7 @@ class Sender:
         now_ms: int,
         log_start_offset: int = NO_OFFSET,
     ) -> None:
-        """A failed attempt: again, or never."""
+        """Retry a batch after a failed attempt, or fail the producer."""
         may_be_there = batch.is_probe or (batch.may_be_appended and error is MESSAGE_TOO_LARGE)
         batch.note_failure(node, error, detail)
         if error.refresh_metadata:
@@ -414,9 +414,9 @@ class Sender:
     # --- time ----------------------------------------------------------------------------------
 
     def _expire(self, now_ms: int) -> int | None:
-        """Fail if a batch is out of time; returns after how long one may be.
+        """Fail the producer if a batch has expired; return the ms until the next may expire.
 
-        A pause that its broker has asked for does not count, nor a wait for the limit.
+        Pauses that brokers request do not count, nor waits for the rate limit.
         """
         timeout_ms = self._config.delivery_timeout_ms
         soonest_ms: int | None = None
@@ -431,7 +431,7 @@ class Sender:
                 is_late = left_ms <= 0
                 if is_late:
                     left_ms += self._quota_waits.paused_ms(batch, now_ms)
-                    # It waits for those before it, too.
+                    # A batch also waits for earlier batches of its partition.
                     left_ms = max(left_ms, late.get(batch.topic_partition, left_ms))
                     late[batch.topic_partition] = left_ms
                 if left_ms <= 0:
@@ -440,11 +440,11 @@ class Sender:
                     return None
                 soonest_ms = left_ms if soonest_ms is None else min(soonest_ms, left_ms)
                 if not is_late:
-                    break  # those after it are younger
+                    break  # later batches are younger
         return soonest_ms
 
     def _why_not_sent(self, batch: ProducerBatch) -> str:
-        """Why ``batch`` cannot be sent now."""
+        """Return why ``batch`` cannot be sent now."""
         topic_partition = batch.topic_partition
         problem = self._metadata.problems.get(topic_partition.topic)
         if problem is not None:
@@ -470,9 +470,9 @@ def produce_request(
     timeout_ms: int,
     transaction: PreparedTransaction | None,
 ) -> ProduceRequest:
-    """The request that carries ``batches``, one per partition, sealed.
+    """Build the request for ``batches``, which are sealed, one per partition.
 
-    Raises LocalProtocolError when a batch does not belong to ``transaction``.
+    Raises LocalProtocolError if a batch does not belong to ``transaction``.
     """
     topics: dict[str, TopicProduceData] = {}
     for batch in batches:
@@ -492,7 +492,7 @@ def produce_request(
 
 
 def highest_version(request: ProduceRequest, transaction: PreparedTransaction | None) -> int | None:
-    """The highest version that ``request`` may be sent in; None for no limit."""
+    """Return the highest version in which ``request`` may be sent; None for no limit."""
     if transaction is not None and transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION:
         return ADDS_PARTITIONS_VERSION - 1
     if any(topic.topic_id == ZERO_UUID for topic in request.topic_data):
@@ -503,9 +503,9 @@ def highest_version(request: ProduceRequest, transaction: PreparedTransaction | 
 def check_adds_partitions(
     node: Node, versions: BrokerApiVersions | None, transaction: PreparedTransaction | None
 ) -> None:
-    """Raise UnsupportedVersionError where ``node`` would not add partitions to ``transaction``.
+    """Raise UnsupportedVersionError if ``node`` would not add partitions to ``transaction``.
 
-    Nobody else does: with an older version the records would belong to no transaction.
+    No other request adds them. With an older version the records would belong to no transaction.
     """
     if transaction is None or transaction.transaction_version < IMPLICIT_PARTITIONS_VERSION:
         return
@@ -521,10 +521,9 @@ def check_adds_partitions(
 def _check_belongs(batch: ProducerBatch, transaction: PreparedTransaction | None) -> None:
     """Raise LocalProtocolError unless header and request agree about the transaction.
 
-    A batch is transactional only if three things come together: the request names the transactional
-    id, the batch's header has the transactional bit, and it has a producer id. Brokers do not
-    insist: of some mixtures they take the records as if they belonged to no transaction. So it is
-    checked here, on the very bytes that are sent.
+    A batch is transactional if the request names the transactional id, the header has the
+    transactional bit, and the header has a producer id. Brokers accept some other mixtures, as
+    records outside any transaction. So this function checks the very bytes that are sent.
     """
     header = read_header(batch.buffers[0])
     is_transactional = bool(header.attributes & TRANSACTIONAL_FLAG)

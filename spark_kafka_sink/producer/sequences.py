@@ -1,17 +1,18 @@
-"""Sequences: producer id and epoch, the next sequence of each partition, what is in flight.
+"""Sequences: producer id and epoch, next sequence per partition, and in-flight batches.
 
 The broker accepts a batch only if its sequence follows the last one of the same producer id and
-epoch, and answers a repeated batch with its first offset. So: sequences are fixed when a batch is
-first drained; up to five batches per partition are in flight; once one is being retried, the
-others wait for it. Where the broker has lost the producer's state, the epoch is bumped and what is
-in flight is numbered anew from 0.
+epoch. It answers a duplicate batch with the first offset of the original. So the sequence of a
+batch is fixed at its first drain, and at most five batches per partition are in flight. While one
+batch is retried, the others wait for it. If the broker has lost the producer's state, the epoch is
+bumped, and the in-flight batches are renumbered from 0.
 
-A batch that fails for good ends the producer, and with it this state. One whose records the broker
-refuses, where that is tolerated, has taken none of its numbers: the broker refuses what was sent
-behind it as out of order. When all of that is answered, it is numbered anew and sent again. Not
-before: a batch with old numbers that comes late could fit by chance.
+A batch that fails for good ends the producer, and with it this state. If a broker rejects records
+of a batch, and that is tolerated, the batch has used no sequence. The broker then rejects the
+in-flight batches behind it as out of order. After all their responses, these batches are renumbered
+and sent again. They cannot be renumbered earlier, because a late batch with an old sequence could
+fit by chance.
 
-A transaction has a state of its own, whose identity is fixed.
+A transaction has its own state, with a fixed producer id and epoch.
 
 Source: ``TransactionManager.adjustSequencesDueToFailedBatch``, which does not wait;
 ``TransactionManager``, ``TxnPartitionMap``, ``TxnPartitionEntry``; KIP-98, KIP-360, KIP-890.
@@ -39,108 +40,109 @@ from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_se
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION
 
 _MAX_EPOCH = 2**15 - 1
-# The broker recognises a repeated batch among the last five of a producer and partition.
+# The broker recognises a duplicate among the last five batches of a producer and partition.
 _MAX_IN_FLIGHT_PER_PARTITION = 5
 
 
 class BatchNumbering(Protocol):
-    """Gives batches their numbers, and decides by them which may be sent, and which sent again."""
+    """Assigns sequences to batches, and decides which batches may be sent or retried."""
 
     @property
     def transaction(self) -> PreparedTransaction | None:
-        """The transaction that all batches belong to, if to any."""
+        """Return the transaction that all batches belong to; None without one."""
         ...
 
     def in_flight(self, topic_partition: TopicPartition) -> Sequence[ProducerBatch]:
-        """Batches of a partition that have numbers and are not complete."""
+        """Return the incomplete batches of a partition that have sequences."""
         ...
 
     def must_wait(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch``, the first in its queue, may not be sent yet."""
+        """Return True if ``batch``, the head of its queue, may not be sent yet."""
         ...
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
-        """Fix the numbers of a batch that is drained for the first time."""
+        """Set producer id, epoch and sequence of a batch at its first drain."""
         ...
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         ...
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put the parts of a split batch where the batch was; they have its sequence numbers."""
+        """Replace a split batch by its parts, which have its sequences."""
         ...
 
     def may_divide(self, batch: ProducerBatch) -> bool:
-        """Whether it is certain that nothing of ``batch`` is appended, nor of those behind it."""
+        """Return True if certainly neither ``batch`` nor a batch behind it has been appended."""
         ...
 
     def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """As ``replace``, by parts without the records that the broker refuses."""
+        """Replace a batch by parts that lack the rejected records."""
         ...
 
     def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
-        """Whether the broker has refused ``batch`` only for another one before it."""
+        """Return True if the broker rejected ``batch`` only because of an earlier batch."""
         ...
 
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
-        """Whether sending ``batch`` again may help."""
+        """Return True if sending ``batch`` again may succeed."""
         ...
 
     def bump_epoch_if_needed(self) -> None:
-        """Start a new epoch if a partition needs it."""
+        """Bump the epoch if a partition needs it."""
         ...
 
 
 class NoNumbering:
-    """Without idempotence: batches have no numbers, none waits for another."""
+    """Numbering without idempotence: batches have no sequences, and none waits for another."""
 
     transaction: PreparedTransaction | None = None
 
     def in_flight(self, topic_partition: TopicPartition) -> Sequence[ProducerBatch]:
-        """Nothing is noted of them."""
+        """Return nothing: in-flight batches are not recorded."""
         return ()
 
     def must_wait(self, batch: ProducerBatch) -> bool:
-        """Never: the accumulator mutes partitions where their order is to be kept."""
+        """Return False: the accumulator mutes partitions whose order must be kept."""
         return False
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
-        """The batch's header says that it has none."""
+        """Assign nothing: the batch's header names no sequence."""
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Nothing was noted of it."""
+        """Do nothing: in-flight batches are not recorded."""
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Nothing was noted of it."""
+        """Do nothing: in-flight batches are not recorded."""
 
     def may_divide(self, batch: ProducerBatch) -> bool:
-        """Always: what is sent again may double records anyway."""
+        """Return True: without idempotence any retry may duplicate records."""
         return True
 
     def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Nothing was noted of it."""
+        """Do nothing: in-flight batches are not recorded."""
 
     def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
-        """Never: there is no order that the broker knows."""
+        """Return False: the broker checks no order."""
         return False
 
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
-        """As the error's row in the table says."""
+        """Return True if the error is retriable."""
         return error.retriable
 
     def bump_epoch_if_needed(self) -> None:
-        """There are no epochs."""
+        """Do nothing: without a producer id there is no epoch."""
 
 
 @dataclass(slots=True)
 class _PartitionSequences:
-    """Numbering of one partition. ``in_flight``: drained and not complete, in sequence order.
+    """Sequences of one partition.
 
-    gap: the first number that the broker will not get, as its record was refused; what is in flight
-    from there on is to be numbered anew
-    acked_out_of_turn: batches behind the first in flight that were acknowledged before it, by
-        another leader. They count among the five of which a broker remembers the numbers
+    in_flight: drained and incomplete batches, in sequence order
+    gap: the first sequence that the broker will not receive, because its record was rejected.
+        In-flight batches from this sequence on must be renumbered
+    acked_out_of_turn: batches acknowledged by another leader before the first batch in flight. They
+        count among the five batches that a broker remembers
     """
 
     topic_id: UUID = ZERO_UUID
@@ -153,12 +155,12 @@ class _PartitionSequences:
     in_flight: list[ProducerBatch] = field(default_factory=list)
 
     def is_of_another_topic(self, batch: ProducerBatch) -> bool:
-        """Whether the batch's topic has been created since these numbers were given."""
+        """Return True if the batch's topic was created after these sequences were assigned."""
         is_known = ZERO_UUID not in (self.topic_id, batch.topic_id)
         return is_known and self.topic_id != batch.topic_id and not self.in_flight
 
     def note_acknowledged(self, sequence: int) -> None:
-        """Acknowledgements may come in any order: the last sequence never goes back."""
+        """Record an acknowledged sequence; in any order of responses, it never goes back."""
         if self.last_acked_sequence == NO_SEQUENCE or is_before(self.last_acked_sequence, sequence):
             self.last_acked_sequence = sequence
 
@@ -170,12 +172,12 @@ class _PartitionSequences:
         return self.gap != NO_SEQUENCE and not is_before(batch.base_sequence, self.gap)
 
     def note_gap(self, sequence: int) -> None:
-        """Of several, the first one is kept."""
+        """Record a gap; the first of several gaps is kept."""
         if self.gap == NO_SEQUENCE or is_before(sequence, self.gap):
             self.gap = sequence
 
     def close_gap(self) -> None:
-        """Number anew what comes after a gap, once nothing of it is under way."""
+        """Renumber the batches behind a gap once no batch of the partition awaits a response."""
         if self.gap == NO_SEQUENCE or any(batch.is_sent for batch in self.in_flight):
             return
         sequence = self.gap
@@ -188,10 +190,10 @@ class _PartitionSequences:
 
 
 class ProducerState:
-    """Sequences of all partitions. Used by the sender thread alone."""
+    """Sequences of all partitions. Used by the sender thread only."""
 
     transaction: PreparedTransaction | None = None
-    """The transaction that all batches belong to, if to any."""
+    """The transaction that all batches belong to; None without one."""
 
     def __init__(self) -> None:
         self.producer = NO_PRODUCER
@@ -203,40 +205,41 @@ class ProducerState:
         return self.producer.is_valid
 
     def in_flight(self, topic_partition: TopicPartition) -> list[ProducerBatch]:
-        """Batches of a partition that are drained and not complete."""
+        """Return the drained and incomplete batches of a partition."""
         return self._sequences(topic_partition).in_flight
 
     # --- draining ------------------------------------------------------------------------------
 
     def must_wait(self, batch: ProducerBatch) -> bool:
-        """Whether ``batch``, the first in its queue, may not be sent yet."""
+        """Return True if ``batch``, the head of its queue, may not be sent yet."""
         if not self.has_producer_id:
             return True
         sequences = self._sequences(batch.topic_partition)
         if sequences.gap != NO_SEQUENCE:
             return True
         if not batch.has_sequence:
-            # A new epoch starts at 0: not before everything of the old one is complete.
+            # A new epoch starts at sequence 0, after all batches of the old epoch are complete.
             if sequences.in_flight and sequences.producer != self.producer:
                 return True
-            # A broker that knows nothing of a producer takes any sequence from it: if the first
-            # batch failed and the second did not, their order would be lost.
+            # A broker without state of a producer accepts any sequence. If the first batch failed
+            # and the second succeeded, their order would be lost.
             if sequences.in_flight and sequences.last_acked_sequence == NO_SEQUENCE:
                 return True
-            # Of one whose answer is lost, the broker must remember the numbers when it is asked.
+            # If a response is lost, the broker must still remember the batch's sequence at the
+            # retry.
             remembered = len(sequences.in_flight) + sequences.acked_out_of_turn
             return bool(sequences.in_flight) and remembered >= _MAX_IN_FLIGHT_PER_PARTITION
-        # A retry goes out only when nothing before it is open.
+        # A retry is sent only if no earlier batch is incomplete.
         return sequences.in_flight[0] is not batch
 
     def assign_sequence(self, batch: ProducerBatch) -> None:
-        """Fix the numbers of a batch that is drained for the first time."""
+        """Set producer id, epoch and sequence of a batch at its first drain."""
         batch.is_sent = True
         if batch.has_sequence:
             return
         sequences = self._sequences(batch.topic_partition)
         if sequences.is_of_another_topic(batch):
-            # Its brokers know nothing of the producer: they would take the second batch first.
+            # The new topic has no state of this producer: it would accept the second batch first.
             sequences = self._partitions[batch.topic_partition] = _PartitionSequences()
         sequences.topic_id = batch.topic_id
         if sequences.producer != self.producer:
@@ -253,10 +256,10 @@ class ProducerState:
     # --- answers -------------------------------------------------------------------------------
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         sequences = self._sequences(batch.topic_partition)
-        # Also for a batch that was renumbered while this answer was on its way: the next one is the
-        # next in line then, and what the broker says of it decides whether there is a gap.
+        # Also for a batch that was renumbered while this response was under way. The next batch is
+        # then the next in line, and the broker's answer to it shows whether there is a gap.
         if batch.producer == sequences.producer:
             sequences.note_acknowledged(batch.last_sequence)
         if base_offset != NO_OFFSET:
@@ -268,18 +271,18 @@ class ProducerState:
         sequences.close_gap()
 
     def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """Put the parts of a split batch where the batch was; they have its sequence numbers."""
+        """Replace a split batch by its parts, which have its sequences."""
         sequences = self._sequences(batch.topic_partition)
         sequences.replace(batch, parts)
         sequences.close_gap()
 
     def may_divide(self, batch: ProducerBatch) -> bool:
-        """Whether it is certain that nothing of ``batch`` is appended, nor of those behind it."""
+        """Return True if certainly neither ``batch`` nor a batch behind it has been appended."""
         in_flight = self._sequences(batch.topic_partition).in_flight
         return not any(b.may_be_appended for b in in_flight[in_flight.index(batch) :])
 
     def divide(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """As ``replace``, by parts without the records that the broker refuses."""
+        """Replace a batch by parts that lack the rejected records."""
         sequences = self._sequences(batch.topic_partition)
         sequences.replace(batch, parts)
         kept = sum(part.records_count for part in parts)
@@ -287,7 +290,7 @@ class ProducerState:
         sequences.close_gap()
 
     def is_behind_refused(self, batch: ProducerBatch, error: KafkaErrorCode) -> bool:
-        """Whether the broker has refused ``batch`` only for another one before it."""
+        """Return True if the broker rejected ``batch`` only because of an earlier batch."""
         sequences = self._sequences(batch.topic_partition)
         is_out_of_order = error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER"
         if not is_out_of_order or not sequences.is_behind_gap(batch):
@@ -297,11 +300,11 @@ class ProducerState:
         return True
 
     def can_retry(self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int) -> bool:
-        """Whether sending ``batch`` again may help; asks for a new epoch where that is needed."""
+        """Return True if sending ``batch`` again may succeed; request an epoch bump if needed."""
         batch.is_sent = False
         sequences = self._sequences(batch.topic_partition)
         if batch.may_be_appended and sequences.is_behind_gap(batch):
-            return False  # what may still come late must keep its numbers
+            return False  # an attempt that arrives late must keep its sequence
         is_worth_it = self._can_retry(batch, error, log_start_offset)
         sequences.close_gap()
         return is_worth_it
@@ -315,17 +318,17 @@ class ProducerState:
                 return self._renumber_later(batch.topic_partition)
             return True
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
-            # Expected when an earlier batch failed first; a gap if this is the next in line.
+            # Expected after an earlier batch failed; if this batch is the next in line, a gap.
             if self.is_next_in_line(batch) and not batch.is_renumbered:
                 return self._renumber_later(batch.topic_partition)
             return not self.is_overtaken(batch)
         return error.retriable
 
     def _renumber_later(self, topic_partition: TopicPartition) -> bool:
-        """Ask for a new epoch; False where that could double records.
+        """Request an epoch bump; return False if renumbering could duplicate records.
 
-        Parts of what may be appended as a whole keep their numbers. The Java producer numbers them
-        anew, and writes such records twice.
+        Parts of a batch that may be appended as a whole keep their sequences. The Java producer
+        renumbers such parts, and writes the records twice.
         """
         if any(batch.is_probe for batch in self._sequences(topic_partition).in_flight):
             return False
@@ -337,10 +340,10 @@ class ProducerState:
         return batch.base_sequence == increment_sequence(last_acked, 1)
 
     def is_overtaken(self, batch: ProducerBatch) -> bool:
-        """Whether a later batch is acknowledged: no broker takes ``batch`` with its numbers now.
+        """Return True if a later batch is acknowledged: no broker accepts ``batch`` any more.
 
-        With others it could be doubled, and would be out of order. The Java producer sends it again
-        until it expires.
+        With a new sequence, the batch could be duplicated and would be out of order. The Java
+        producer retries it until it expires.
         """
         sequences = self._sequences(batch.topic_partition)
         last_acked = sequences.last_acked_sequence
@@ -354,7 +357,7 @@ class ProducerState:
     # --- epochs --------------------------------------------------------------------------------
 
     def bump_epoch_if_needed(self) -> None:
-        """Start a new epoch if a partition needs it. Epochs run out after 2^15: then a new id."""
+        """Bump the epoch if a partition needs it; after epoch 2^15 - 1, drop the producer id."""
         if not self._to_renumber or not self.has_producer_id:
             return
         producer_id, epoch = self.producer
@@ -364,7 +367,7 @@ class ProducerState:
         self.set_producer(ProducerIdAndEpoch(producer_id, epoch + 1))
 
     def set_producer(self, producer: ProducerIdAndEpoch) -> None:
-        """Use this identity from now on, also for what must be numbered anew."""
+        """Use this producer id and epoch from now on, also for batches that must be renumbered."""
         self.producer = producer
         for topic_partition in self._to_renumber:
             self._renumber(self._sequences(topic_partition))
@@ -391,12 +394,12 @@ class ProducerState:
 class TransactionState(ProducerState):
     """Sequences and partitions of the transaction of ``transactional_id``.
 
-    Its identity is fixed: a new epoch would fence the very transaction that is being written. So
-    what an idempotent producer heals with one, lost sequences, ends a transaction. Where
-    transaction.version is below 2, a partition's batches wait until the coordinator has noted the
-    partition.
+    Its producer id and epoch are fixed, because an epoch bump would fence the transaction that is
+    being written. Lost sequences therefore end a transaction, whereas an idempotent producer bumps
+    the epoch. If transaction.version is below 2, a partition's batches wait until the coordinator
+    has added the partition.
 
-    partitions: what the coordinator has noted; stays empty where produce requests add partitions
+    partitions: partitions that the coordinator has added; empty if produce requests add partitions
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -406,7 +409,7 @@ class TransactionState(ProducerState):
         self._is_acknowledged = False
 
     def begin(self, producer: ProducerIdAndEpoch, transaction_version: int) -> None:
-        """The coordinator has given the id this identity, under this transaction.version."""
+        """Set the producer id, the epoch and the transaction.version from the coordinator."""
         self.set_producer(producer)
         self.transaction = PreparedTransaction(
             self.transactional_id, *producer, transaction_version
@@ -414,17 +417,17 @@ class TransactionState(ProducerState):
 
     @property
     def has_begun(self) -> bool:
-        """Whether the coordinator knows for certain that there is something to be ended."""
+        """Return True if the coordinator certainly has a transaction to end."""
         return bool(self.partitions) or self._is_acknowledged
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The broker has the batch. ``base_offset`` is -1 when it no longer knows where."""
+        """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         super().acknowledged(batch, base_offset)
         self._is_acknowledged = True
 
     @property
     def adds_partitions(self) -> bool:
-        """Whether partitions must be added to the transaction before they are written to."""
+        """Return True if AddPartitionsToTxn must precede the first write to a partition."""
         transaction = self.transaction
         return (
             transaction is not None
@@ -432,7 +435,7 @@ class TransactionState(ProducerState):
         )
 
     def must_wait(self, batch: ProducerBatch) -> bool:
-        """Also for as long as the coordinator has not noted the partition."""
+        """Return True also until the coordinator has added the batch's partition."""
         if self.adds_partitions and batch.topic_partition not in self.partitions:
             return True
         return super().must_wait(batch)
@@ -440,11 +443,11 @@ class TransactionState(ProducerState):
     def _can_retry(
         self, batch: ProducerBatch, error: KafkaErrorCode, log_start_offset: int
     ) -> bool:
-        """Whether sending the same bytes again may help."""
+        """Return True if sending the same bytes again may succeed."""
         if error.name == "UNKNOWN_PRODUCER_ID":
             # Without the log start offset the broker has not read its log to the end yet.
             return log_start_offset == NO_OFFSET
         if error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
-            # Expected when an earlier batch failed first; for the next in line it is a gap.
+            # Expected after an earlier batch failed; if this batch is the next in line, a gap.
             return not self.is_next_in_line(batch) and not self.is_overtaken(batch)
         return error.retriable

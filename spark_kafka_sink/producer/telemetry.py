@@ -1,16 +1,18 @@
-"""Tells brokers that ask for it how this producer does (KIP-714): a state machine of the sender.
+"""Pushes metrics to brokers that ask for them (KIP-714): a state machine of the sender.
 
-It begins when the first produce request was answered, and uses connections that are there anyway,
-where the sender leaves room. No failure of it is one of the task's. Brokers that do not offer it,
-as most, are asked nothing.
+It begins after the first response to a produce request. It uses existing connections, and only if
+the sender leaves room. Its failures never fail a task. Brokers without this feature, as most are,
+receive no request.
 
-Brokers answer the requests of a connection one after the other: rows that follow one of these on
-its connection wait until it is answered. Where that takes longer than ``ANSWER_MS`` from when all
-before it is answered, and rows wait, the connection is given up, and they go over another one.
+Brokers answer the requests of a connection in order. Rows behind a telemetry request on its
+connection therefore wait for its response. If rows wait, and the response takes longer than
+``ANSWER_MS`` after all earlier responses, the connection is closed. The rows then go over a new
+connection.
 
-A client instance, as brokers call it, lasts from the first task of a producer until its last push,
-the terminating one: at the end of a job's task, when the producer is closed, or has rested for so
-long that Spark may end the process. With the task after that another one begins.
+A client instance, as brokers call it, lasts from a producer's first task until its last push, the
+terminating one. The last push is sent at the end of a job's task, or when the producer is closed.
+It is also sent after a rest so long that Spark may end the process. A later task begins another
+client instance.
 
 Source: ``ClientTelemetryReporter``, ``NetworkClient.TelemetrySender``.
 """
@@ -51,11 +53,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST_REST_MS = 30_000
-"""Spark ends a Python worker that was idle for a minute, and then nothing can be told any more."""
+"""Rest before the last push: Spark ends a Python worker that was idle for a minute."""
 FINISH_MS = 500
-"""How long closing waits for the answers to a push under way and the last one."""
+"""Time limit of closing for the response to a push in flight and for the last push."""
 ANSWER_MS = 5_000
-"""How long rows wait for the answer to a request, from when all before it is answered."""
+"""Time limit of rows for a telemetry response, from the last earlier response on."""
 
 _NONE = error_named("NONE")
 _LEAST_JITTER, _JITTER = 0.5, 1.0
@@ -65,11 +67,11 @@ _RECHECK_MS = 1_000
 _T = TypeVar("_T")
 
 _warned: set[str] = set()
-"""What this process has warned of: tasks and producers are many, and would say the same."""
+"""Warnings that this process has logged: its many tasks and producers would repeat them."""
 
 
 class Telemetry:
-    """Of one producer. Used by the sender, but for ``rest`` and ``begin_task``."""
+    """Telemetry of one producer. Used by the sender, except ``rest`` and ``begin_task``."""
 
     def __init__(self, watched: Watched, config: ProducerConfig, rng: RandomSource) -> None:
         self._watched = watched
@@ -94,16 +96,16 @@ class Telemetry:
     # --- for the task thread -------------------------------------------------------------------
 
     def begin_task(self) -> None:
-        """Counters are about to begin anew. Under the monitor."""
+        """Keep the counters, because they are about to be reset. The caller holds the monitor."""
         if self._figures is not None:
             self._guarded(self._figures.end_task)
         self._task_began_at_ms = self._clock.timestamp_ms()
         self._rest_ends_at_ms = None
 
     def rest(self, longest_ms: int = LONGEST_REST_MS) -> None:
-        """There is no task from now on, until ``begin_task``.
+        """Record that no task uses the producer until ``begin_task``.
 
-        longest_ms: after so long without one comes the last push. The first call counts
+        longest_ms: length of the rest before the last push. The first call counts
         """
         if self._rest_ends_at_ms is None:
             self._rest_ends_at_ms = self._clock.now_ms() + longest_ms
@@ -111,7 +113,7 @@ class Telemetry:
     # --- for the sender ------------------------------------------------------------------------
 
     def maybe_request(self, now_ms: int) -> int | None:
-        """Send a request if one is due and there is room; returns after how long to call again."""
+        """Send a request if one is due and has room; return after how many ms to call again."""
         return self._guarded(self._advance, now_ms)
 
     def _advance(self, now_ms: int) -> int | None:
@@ -133,10 +135,10 @@ class Telemetry:
         return self._request(now_ms)
 
     def finish(self) -> None:
-        """The producer is being closed: the last push, if brokers wait for one.
+        """Send the last push if brokers wait for one, because the producer is being closed.
 
-        Waits for its answer, and for that to a push under way before it: what that has told is not
-        told again. At most ``FINISH_MS``; not at all without a connection.
+        Waits for its response, and first for the response to a push in flight, so that nothing is
+        pushed twice. Waits at most ``FINISH_MS``, and not at all without a connection.
         """
         until_ms = self._clock.now_ms() + FINISH_MS
         nodes = self._watched.metadata.snapshot.nodes.values()
@@ -154,19 +156,19 @@ class Telemetry:
         self._is_enabled = False
 
     def _begins(self) -> bool:
-        """Whether a produce request was answered: the first one waits for nothing of this."""
+        """Return True after the first produce response, which must not wait for telemetry."""
         if not self._has_begun:
             metrics = self._watched.totals.metrics
             is_sent = metrics.requests > 0 and not self._watched.accumulator.incomplete_count
-            self._has_begun = metrics.responses > 0 or is_sent  # with acks=0 there is no answer
+            self._has_begun = metrics.responses > 0 or is_sent  # with acks=0 there is no response
         return self._has_begun
 
     def _asks(self, now_ms: int) -> bool:
-        """Whether brokers are to be asked for the first time: after a short task that is due."""
+        """Return True if the first subscription request is due, as after a short task."""
         return self.subscription is None and now_ms >= self._due_ms
 
     def _start_anew(self) -> None:
-        """A task has come after the last push, which brokers let nothing follow: as another."""
+        """Begin another client instance, because brokers accept nothing after the last push."""
         with self._watched.accumulator.monitor:
             self.state = State.SUBSCRIPTION_NEEDED
             self.subscription = self._figures = None
@@ -180,7 +182,7 @@ class Telemetry:
             self.state = State.TERMINATED
 
     def _request(self, now_ms: int, is_closing: bool = False) -> int | None:
-        """Send what the state needs."""
+        """Send the request that the state needs."""
         if self.state is State.TERMINATED:
             return None
         node = self._node_with_room(now_ms, is_closing)
@@ -188,7 +190,7 @@ class Telemetry:
             nodes = self._watched.metadata.snapshot.nodes.values()
             return _RECHECK_MS if self._client.is_any_connected(nodes) else None
         if not self._offers(node):
-            # Another broker may: of a later version, or with a plugin by then.
+            # Another broker may offer it: one of a later version, or with a plugin by then.
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif self.state is State.SUBSCRIPTION_NEEDED:
             instance_id = (
@@ -202,7 +204,7 @@ class Telemetry:
         return None
 
     def _node_with_room(self, now_ms: int, is_closing: bool) -> Node | None:
-        """The node that was asked before, else one of the least busy; if that leaves a place."""
+        """Return a ready node with room: the one used last, or else the least busy one."""
         nodes = self._watched.metadata.snapshot.nodes
         places = self._places - 1
         if is_closing or not self._watched.accumulator.incomplete_count:
@@ -231,7 +233,7 @@ class Telemetry:
         self._client.send(node, request, now_ms, partial(self._guarded, on_complete))
 
     def _await_answer(self, now_ms: int) -> int | None:
-        """Let rows not wait for long behind a request that is not answered."""
+        """Close the connection if rows wait too long behind an unanswered request."""
         node, asked = self._node, self._asked
         if node is None or asked is None or not self._client.is_oldest(node, asked):
             return None
@@ -259,7 +261,7 @@ class Telemetry:
         if not isinstance(response, GetTelemetrySubscriptionsResponse):
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif response.error_code:
-            # At once would be again and again, where an error is of this request.
+            # If the request itself is the cause, a retry at once would repeat for ever.
             self._refused(result.node, response.error_code, now_ms, self._interval_ms)
         else:
             self._subscribe(result.node, Subscription.of(response), now_ms)
@@ -290,8 +292,8 @@ class Telemetry:
             self._watch()
 
     def _watch(self) -> None:
-        """Have figures from the beginning of the task on."""
-        # Only where brokers want them.
+        """Record figures from the beginning of the task on."""
+        # Imported only if brokers want figures.
         from spark_kafka_sink.producer.telemetry_figures import TelemetryFigures
 
         with self._watched.accumulator.monitor:
@@ -313,7 +315,7 @@ class Telemetry:
     def _push_request(
         self, subscription: Subscription, is_last: bool
     ) -> PushTelemetryRequest | None:
-        """None where not even what all brokers and topics have in common is small enough."""
+        """Return None if even the metrics without nodes and topics are too large."""
         from spark_kafka_sink.producer.telemetry_figures import packed
 
         figures = self._figures
@@ -338,7 +340,7 @@ class Telemetry:
             return
         response = result.response
         if not isinstance(response, PushTelemetryResponse):
-            self._figures.settle()  # the broker may have had them
+            self._figures.settle()  # the broker may have received the figures
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif response.error_code:
             self._refused(result.node, response.error_code, now_ms)
@@ -350,7 +352,7 @@ class Telemetry:
     # --- errors --------------------------------------------------------------------------------
 
     def _refused(self, node: Node, error_code: int, now_ms: int, least_ms: int = 0) -> None:
-        """Ask for the subscription again, after at least ``least_ms``; or nothing any more."""
+        """Request the subscription again, after at least ``least_ms``, or disable telemetry."""
         error = error_for_code(error_code)
         pause_ms = pause_after(error, self._interval_ms)
         if pause_ms is None:
@@ -367,7 +369,7 @@ class Telemetry:
         )
 
     def _guarded(self, step: Callable[..., _T], *args: object) -> _T | None:
-        """``step``. Where it fails, nothing more is told: no reason for a task to fail."""
+        """Call ``step``. If it fails, disable telemetry, because a task must not fail for it."""
         try:
             return step(*args)
         except Exception:
@@ -377,7 +379,7 @@ class Telemetry:
 
 
 def _warn(message: str, *args: object, exc_info: bool = False) -> None:
-    """Of each ``message`` one warning per process."""
+    """Log each ``message`` as a warning once per process."""
     level = logging.DEBUG if message in _warned else logging.WARNING
     _warned.add(message)
     logger.log(level, message, *args, exc_info=exc_info)

@@ -1,13 +1,13 @@
-"""What a producer tells brokers of itself (KIP-714): Kafka's metrics as OTLP's MetricsData.
+"""Figures that a producer pushes to brokers (KIP-714): Kafka's metrics as OTLP's MetricsData.
 
-The metrics follow from the task's counters by the same formulas as those of a batch, under their
-dotted names. Totals are of the client instance, over all its tasks. Averages and rates are of the
-time since the push before, and maxima of the tasks since then.
+They follow from the task's counters by the same formulas as the metrics of a micro-batch, under
+their dotted names. Totals cover the client instance, over all its tasks. Averages and rates cover
+the time since the last push, and maxima the tasks since then.
 
-MetricsData is one message of nine nested ones, with fields of four wire types. It is written here,
-as the official package would load protobuf's runtime into each Python worker for it.
+MetricsData nests nine other messages, with fields of four wire types. This module encodes it,
+because the official package would load protobuf's runtime into each Python worker.
 
-Loaded only where brokers ask for metrics. Source: ``KafkaMetricsCollector``,
+Loaded only if brokers ask for metrics. Source: ``KafkaMetricsCollector``,
 ``TelemetryMetricNamingConvention``; ``opentelemetry/proto/metrics/v1/metrics.proto`` of OTLP 1.x,
 whose field numbers are here.
 """
@@ -40,7 +40,7 @@ _NS_PER_MS = 1_000_000
 
 
 class Point(NamedTuple):
-    """A value, and by which attributes it differs from others of the same metric."""
+    """A value of a metric, and the attributes that distinguish its points."""
 
     value: float
     attributes: Mapping[str, str]
@@ -49,7 +49,7 @@ class Point(NamedTuple):
 class Metric(NamedTuple):
     """A metric's name and points.
 
-    started_at_ms: of a sum that only grows, from when on it counts; None: it is a gauge
+    started_at_ms: when a monotonic sum begins to count; None for a gauge
     """
 
     name: str
@@ -58,10 +58,11 @@ class Metric(NamedTuple):
 
 
 class Payload(NamedTuple):
-    """What one push tells.
+    """Content of one push.
 
-    resource: attributes of the whole client; at_ms: now, in milliseconds since 1970
-    is_delta: sums count from the push before
+    resource: attributes of the whole client
+    at_ms: now, in milliseconds since 1970
+    is_delta: sums count from the last push
     """
 
     resource: Mapping[str, str]
@@ -71,14 +72,14 @@ class Payload(NamedTuple):
 
 
 def metrics_data(payload: Payload) -> bytes:
-    """``MetricsData`` with one resource and one scope."""
+    """Encode ``MetricsData`` with one resource and one scope."""
     resource = b"".join(_field(1, _key_value(*pair)) for pair in payload.resource.items())
     scope = b"".join(_field(2, _metric(metric, payload)) for metric in payload.metrics)
     return _field(1, _field(1, resource) + _field(2, scope))
 
 
 def _metric(metric: Metric, payload: Payload) -> bytes:
-    """``Metric``: a ``Gauge``, or a monotonic ``Sum``."""
+    """Encode a ``Metric``: a ``Gauge``, or a monotonic ``Sum``."""
     times = _fixed(3, payload.at_ms * _NS_PER_MS)
     if metric.started_at_ms is not None:
         times = _fixed(2, metric.started_at_ms * _NS_PER_MS) + times
@@ -91,13 +92,13 @@ def _metric(metric: Metric, payload: Payload) -> bytes:
 
 
 def _point(point: Point) -> bytes:
-    """``NumberDataPoint`` without its times."""
+    """Encode a ``NumberDataPoint`` without its times."""
     attributes = b"".join(_field(7, _key_value(*pair)) for pair in point.attributes.items())
     return _tag(4, _FIXED64) + struct.pack("<d", point.value) + attributes
 
 
 def _key_value(key: str, value: str) -> bytes:
-    """``KeyValue`` whose ``AnyValue`` is a string."""
+    """Encode a ``KeyValue`` whose ``AnyValue`` is a string."""
     return _field(1, key.encode()) + _field(2, _field(1, value.encode()))
 
 
@@ -133,14 +134,14 @@ _METRICS = {
     NODE_GROUP: NODE_METRICS,
     TOPIC_GROUP: TOPIC_METRICS,
 }
-"""Groups in the order in which they matter: where not all of them fit, the last are left out."""
+"""Groups in order of importance: if not all groups fit, the last ones are omitted."""
 
 _OF_NODES = tuple(f.name for f in fields(NodeMetrics) if f.name not in ("connections", "latencies"))
 _OF_TOPICS = ("records", "record_retries", "compressed_bytes", "uncompressed_bytes")
 
 
 class _Key(NamedTuple):
-    """A counter of the producer, of a node or of a topic, which ``label`` names."""
+    """A counter of the producer, or of the node or topic that ``label`` names."""
 
     group: str
     label: str
@@ -155,35 +156,35 @@ _Counts = dict[_Key, float]
 
 
 class _Instant(NamedTuple):
-    """What was counted until then. at_ms: since 1970"""
+    """Counters at one moment. ``at_ms``: since 1970."""
 
     counts: _Counts
     at_ms: int
 
 
 class Packed(NamedTuple):
-    """Metrics as they are sent."""
+    """Encoded and compressed metrics."""
 
     codec_id: int
     data: bytes
 
 
 class TelemetryFigures:
-    """Of one client instance."""
+    """Figures of one client instance."""
 
     def __init__(self, watched: Watched, began_at_ms: int) -> None:
-        """``began_at_ms``: the task that runs now, in milliseconds since 1970."""
+        """``began_at_ms``: begin of the current task, in milliseconds since 1970."""
         self._watched = watched
         self._began_at_ms = began_at_ms
         self._ended: _Counts = {}
         self._settled = self._taken = _Instant({}, began_at_ms)
 
     def end_task(self) -> None:
-        """Keep what was counted, before it begins anew. Under the monitor."""
+        """Keep the counters before they are reset. The caller holds the monitor."""
         self._ended = self._counted()
 
     def take(self, subscription: Subscription, rack: str) -> list[Payload]:
-        """All that is asked for, and after that the same with less and less. Under the monitor."""
+        """Return all requested metrics, then with fewer and fewer groups. Under the monitor."""
         at_ms = self._watched.clock.timestamp_ms()
         self._taken = _Instant(self._counted(), at_ms)
         whole, since = self._taken.counts, self._settled
@@ -203,12 +204,12 @@ class TelemetryFigures:
         return payloads
 
     def settle(self) -> None:
-        """What was taken is told: the next push is of the time after it."""
+        """Record that the last figures were pushed; the next push covers the time after them."""
         self._settled = self._taken
         self._ended = {key: 0 if key.is_maximum else n for key, n in self._ended.items()}
 
     def _counted(self) -> _Counts:
-        """Since the beginning; maxima since the push before, or since the task's beginning."""
+        """Return counters since the beginning, maxima since the last push or the task's begin."""
         counts = dict(self._ended)
         for key, count in self._of_task():
             before = counts.get(key, 0)
@@ -228,7 +229,7 @@ class TelemetryFigures:
                 yield _Key(TOPIC_GROUP, where.topic, name), getattr(partition, name)
 
     def _state(self, elapsed_ms: int) -> dict[str, Any]:
-        """What is not counted, in the names that the formulas use."""
+        """Return the values that are not counted, under the names in the formulas."""
         watched = self._watched
         nodes = list(watched.client.nodes.values())
         return {
@@ -241,7 +242,7 @@ class TelemetryFigures:
         }
 
     def _resource(self, rack: str) -> dict[str, str]:
-        """Source: ``ClientTelemetryProvider``."""
+        """Return the attributes of the resource. Source: ``ClientTelemetryProvider``."""
         resource = {"client_rack": rack} if rack else {}
         transaction = self._watched.transaction()
         if transaction is not None:
@@ -257,7 +258,7 @@ def _without(whole: _Counts, earlier: _Counts) -> _Counts:
 
 
 def _values(counts: _Counts, state: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What formulas need, by group and label."""
+    """Return the values for the formulas, by group and label."""
     groups: dict[str, dict[str, dict[str, Any]]] = {group: {} for group in _METRICS}
     for key, count in counts.items():
         name, value = key.field, count
@@ -272,7 +273,7 @@ def _values(counts: _Counts, state: Mapping[str, Any]) -> dict[str, dict[str, di
 def _metrics(
     group: str, values: Mapping[bool, Mapping[str, Any]], began_at_ms: int
 ) -> Iterator[Metric]:
-    """``values``: totals follow from those of True, everything else from those of False."""
+    """Yield a group's metrics. ``values``: under True for totals, under False for the rest."""
     for metric in _METRICS[group]:
         points = list(_points(group, metric, values[metric.is_total][group]))
         if points:
@@ -292,7 +293,7 @@ def _dotted(group: str, metric: KafkaMetric) -> str:
 
 
 def packed(payloads: Iterable[Payload], subscription: Subscription) -> Packed | None:
-    """The first of ``payloads`` that is no larger than brokers take; None if each one is."""
+    """Return the first of ``payloads`` within the brokers' size limit; None if all are larger."""
     compressor = create_compressor(subscription.codec, None)
     for payload in payloads:
         data = metrics_data(payload)

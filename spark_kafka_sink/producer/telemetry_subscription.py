@@ -1,4 +1,4 @@
-"""Metrics that brokers ask a client for (KIP-714): subscription, what is watched, and states.
+"""Client metrics that brokers ask for (KIP-714): subscription, sources of the figures, and states.
 
 Source: ``ClientTelemetryState``, ``ClientTelemetryUtils``.
 """
@@ -25,7 +25,7 @@ from spark_kafka_sink.record.compression import CODEC_IDS
 
 
 class State(Enum):
-    """What is next, or under way."""
+    """The next request, or the one in flight."""
 
     SUBSCRIPTION_NEEDED = auto()
     SUBSCRIPTION_IN_PROGRESS = auto()
@@ -47,9 +47,10 @@ TERMINATING = frozenset((State.TERMINATING_PUSH_NEEDED, State.TERMINATING_PUSH_I
 
 
 class Watched(NamedTuple):
-    """What there is to tell of.
+    """Sources of the figures.
 
-    buffer_bytes: ``buffer.memory`` as it is; transaction: the one that is written in
+    buffer_bytes: ``buffer.memory`` as allocated
+    transaction: returns the current transaction
     """
 
     totals: TaskTotals
@@ -62,7 +63,7 @@ class Watched(NamedTuple):
 
 
 DEFAULT_PUSH_INTERVAL_MS = 300_000
-"""Where a broker gives none, and after a request that was not answered."""
+"""Interval if a broker names none, and after a request without a response."""
 
 _ALL_METRICS = ["*"]
 _CODECS = {codec_id: codec for codec, codec_id in CODEC_IDS.items()}
@@ -72,11 +73,13 @@ _LATER = frozenset(map(error_named, ("TELEMETRY_TOO_LARGE", "THROTTLING_QUOTA_EX
 
 
 class Subscription(NamedTuple):
-    """What is to be pushed, how often, and in which form.
+    """Subscription of a broker: which metrics to push, how often, and in which form.
 
-    instance_id: the broker's name for this client. prefixes: of the metrics' names, None for all
-    of them. codec: as in ``compression.type``. most_bytes: of a push, compressed; None: any.
-    is_delta: sums count from the push before, not from the client's beginning
+    instance_id: the broker's name for this client
+    prefixes: prefixes of the metrics' names; None for all metrics
+    codec: as in ``compression.type``
+    most_bytes: maximum compressed bytes of a push; None for no maximum
+    is_delta: sums count from the last push, not from the client's beginning
     """
 
     instance_id: UUID
@@ -89,7 +92,7 @@ class Subscription(NamedTuple):
 
     @classmethod
     def of(cls, response: GetTelemetrySubscriptionsResponse) -> Subscription | None:
-        """None where it names no client instance, which brokers must."""
+        """Return the subscription; None if the response lacks the required client instance."""
         if response.client_instance_id == NO_INSTANCE:
             return None
         requested = response.requested_metrics
@@ -106,23 +109,23 @@ class Subscription(NamedTuple):
 
     @property
     def wants_any(self) -> bool:
-        """Whether any metric is asked for."""
+        """Return True if any metric is requested."""
         return self.prefixes is None or bool(self.prefixes)
 
     def wants(self, name: str) -> bool:
-        """Whether the metric of this dotted name is asked for."""
+        """Return True if the metric of this dotted name is requested."""
         return self.prefixes is None or name.startswith(self.prefixes)
 
 
 def _first_known(codec_ids: list[int]) -> str:
-    """Brokers name what they accept in the order of their preference."""
+    """Return the first known codec; brokers list the codecs that they accept by preference."""
     return next((_CODECS[number] for number in codec_ids if number in _CODECS), _NO_CODEC)
 
 
 def pause_after(error: KafkaErrorCode, interval_ms: int) -> int | None:
-    """After how long to ask for the subscription again; None: never, as nothing would change.
+    """Return after how many ms to request the subscription again; None for never.
 
-    ``interval_ms``: of the subscription so far.
+    Never means that a retry would change nothing. ``interval_ms``: of the subscription so far.
     """
     if error in _AT_ONCE:
         return 0

@@ -1,19 +1,19 @@
-"""Begins a transaction with its coordinator, follows one that moves, and checks the token.
+"""Begins a transaction, follows its coordinator when that moves, and checks the token.
 
-What is asked for next follows from what is known:
+The current state determines the next request:
 
-1. no coordinator: FindCoordinator, of the least loaded node
-2. no producer id: InitProducerId, which fences whoever used the transactional id before; again
-   near the last producer epoch, so that none runs out while the transaction is open
+1. no coordinator: FindCoordinator, to the least loaded node
+2. no producer id: InitProducerId, which fences earlier users of the transactional id. Repeated near
+   the last producer epoch, so that epochs do not run out while the transaction is open
 3. below transaction.version 2, partitions with batches: AddPartitionsToTxn
 
-One request is under way at a time. After an error that passes, the same is asked again after a
-pause, or 1 when the coordinator has moved or cannot be reached. The transaction is not ended here:
-whoever has its :class:`PreparedTransaction` does that.
+One request is in flight at a time. After a retriable error the request is repeated with a backoff.
+If the coordinator has moved or cannot be reached, step 1 follows. This module does not end the
+transaction: the holder of its :class:`PreparedTransaction` does.
 
-Versions follow from the finalized feature transaction.version as the coordinator told it when
-InitProducerId succeeded, never from the versions that brokers offer: one below that level takes the
-newer versions too, and then never ends the transaction.
+Versions follow from the finalized feature transaction.version, as the coordinator reported it
+before InitProducerId succeeded. They never follow from the API versions that brokers offer. A
+broker below that level accepts the newer versions too, and then never ends the transaction.
 
 Source: ``TransactionManager``, ``TransactionManager.TxnRequestHandler``,
 ``TransactionManager.FindCoordinatorHandler``; KIP-98, KIP-360, KIP-699, KIP-890.
@@ -63,24 +63,24 @@ from spark_kafka_sink.protocol.messages.transactions import (
 from spark_kafka_sink.protocol.schema import Request
 
 CONNECTING_RECHECK_MS = 1_000
-"""When to look again at a connection that is being made; its end wakes the sender before."""
+"""Interval of checks while a connection is being opened; its end wakes the sender earlier."""
 
 
 class Backoffs(NamedTuple):
-    """Pauses after errors in general, and while a previous transaction is being ended."""
+    """Backoffs after errors in general, and while a previous transaction is being ended."""
 
     retry: ExponentialBackoff
     concurrent: ExponentialBackoff
 
 
 class RepeatedRequest:
-    """A request that the sender repeats, with pauses, for as long as its errors may pass.
+    """A request that the sender repeats, with backoffs, as long as its errors are retriable.
 
-    At most one is under way.
+    At most one request is in flight.
 
-    last_failure: why the last one did not succeed
-    failure: an error that does not pass; whoever sees it asks no more
-    advice_for: what a user can do about such an error
+    last_failure: why the last attempt failed
+    failure: a fatal error, after which the caller sends no more requests
+    advice_for: returns what a user can do about a fatal error
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class RepeatedRequest:
         self._conflicts = 0
 
     def pause_ms(self, now_ms: int) -> int:
-        """How long the pause still is, 0 if there is none."""
+        """Return the rest of the backoff in ms; 0 without one."""
         return max(0, self._retry_at_ms - now_ms)
 
     def send(self, node: Node, request: Request, on_complete: OnComplete, now_ms: int) -> None:
@@ -113,17 +113,17 @@ class RepeatedRequest:
             self.is_in_progress = True
 
     def succeed(self) -> None:
-        """The request has succeeded: the next pause is a short one."""
+        """Record a success: the next backoff is a short one."""
         self.last_failure = None
         self._failures = self._conflicts = 0
 
     def retry(self, failure: str, now_ms: int) -> None:
-        """Again after a pause, each longer than the one before."""
+        """Schedule a retry; each backoff is longer than the one before."""
         self._pause(failure, self._backoffs.retry.backoff_ms(self._failures), now_ms)
         self._failures += 1
 
     def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> Verdict:
-        """An answer that is an error: again after a pause, or never."""
+        """Handle an error response: schedule a retry, or record a fatal error."""
         verdict = verdict_on(error)
         if verdict is Verdict.FATAL:
             self.failure = BrokerError(error, what, detail, self._advice_for(error))
@@ -144,18 +144,18 @@ _NONE = error_named("NONE")
 
 
 class Step(NamedTuple):
-    """The coordinator, if it can be asked now; else after how long to look again."""
+    """The coordinator if it is ready; otherwise after how many ms to check again."""
 
     coordinator: Node | None
     wait_ms: int | None
 
 
 class CoordinatorSearch:
-    """The coordinator of ``transactional_id``: found, connected, found again when it has moved.
+    """Finds the coordinator of ``transactional_id``, also after a move, and connects to it.
 
-    Asks under the monitor, with ``asking``.
+    Sends its requests with ``asking``, under the monitor.
 
-    expected: who has coordinated it a moment ago, as far as anybody has told
+    expected: the last known coordinator, if any
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class CoordinatorSearch:
         self._coordinator = expected
 
     def step(self, now_ms: int) -> Step:
-        """Find it, or connect to it. To be called while no request is under way."""
+        """Find the coordinator, or connect to it. The caller has no request in flight."""
         if self._coordinator is None:
             return Step(None, self._find(now_ms))
         if not self._client.ready(self._coordinator, now_ms):
@@ -182,20 +182,20 @@ class CoordinatorSearch:
         return Step(self._coordinator, None)
 
     def lose(self, coordinator: Node, reason: str | None, now_ms: int) -> None:
-        """It cannot be reached: a broker that is down does not coordinate for long."""
+        """Forget an unreachable coordinator, because another broker takes over if it is down."""
         self._coordinator = None
         failure = f"{self.subject}: the coordinator, {coordinator}, cannot be reached: {reason}"
         self._asking.retry(failure, now_ms)
 
     def distrust(self, coordinator: Node, reason: str, now_ms: int) -> None:
-        """It is the coordinator of the past: find the present one, after a pause."""
+        """Forget a former coordinator, and find the current one after a backoff."""
         self._coordinator = None
         self._asking.retry(
             f"{self.subject}: {coordinator} does not coordinate it: {reason}", now_ms
         )
 
     def refused(self, what: str, error: KafkaErrorCode, detail: str | None, now_ms: int) -> None:
-        """An answer that is an error: again after a pause, or never."""
+        """Handle an error response: schedule a retry, find the coordinator again, or fail."""
         if self._asking.refused(what, error, detail, now_ms) is Verdict.FIND_AGAIN:
             self._coordinator = None
 
@@ -223,7 +223,7 @@ class CoordinatorSearch:
             self.refused(f"{what} by {result.node}", found.error, found.detail, now_ms)
 
     def _await_connection(self, coordinator: Node, now_ms: int) -> int | None:
-        """Wait for its connection; where there is none to be had, ask again who coordinates."""
+        """Wait for the connection to the coordinator; if it fails, find the coordinator again."""
         delay_ms = self._client.poll_delay_ms(coordinator, now_ms)
         if delay_ms is None or self._client.api_versions(coordinator) is not None:
             return delay_ms
@@ -232,19 +232,21 @@ class CoordinatorSearch:
 
 
 CONCURRENT_TRANSACTIONS_BACKOFF_MS = 20
-"""First pause after CONCURRENT_TRANSACTIONS: a transaction takes that long to end. Source:
-``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``."""
+"""First backoff after CONCURRENT_TRANSACTIONS: a transaction takes that long to end.
+
+Source: ``TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS``.
+"""
 
 
 class TransactionSettings(NamedTuple):
-    """What a transaction is begun with. ``timeout_ms``: the coordinator aborts it after that."""
+    """Settings of a transaction, which the coordinator aborts after ``timeout_ms``."""
 
     transactional_id: str
     timeout_ms: int
 
 
 class TransactionManager:
-    """The sender thread's side of one transaction; asks under the monitor."""
+    """The sender thread's side of one transaction; sends requests under the monitor."""
 
     awaits_check = False
 
@@ -257,7 +259,7 @@ class TransactionManager:
         asking: RepeatedRequest,
         backoffs: Backoffs,
     ) -> None:
-        """``queued_partitions``: those with batches to send."""
+        """``queued_partitions`` returns the partitions with batches to send."""
         self.state = TransactionState(settings.transactional_id)
         self._settings = settings
         self._client = client
@@ -272,20 +274,20 @@ class TransactionManager:
 
     @property
     def last_failure(self) -> str | None:
-        """Why the transaction, or some of its batches, must wait."""
+        """Return why the transaction, or some of its batches, must wait; None without a failure."""
         return self._asking.last_failure
 
     @property
     def failure(self) -> Exception | None:
-        """Why there will be no producer id, or no place in the transaction."""
+        """Return why the producer id or a partition was refused for good; None otherwise."""
         return self._asking.failure
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
-        """A leader that still ends the id's previous transaction is done soon."""
+        """Return a short backoff if a leader still ends the id's previous transaction."""
         return self._backoffs.concurrent if verdict_on(error) is Verdict.RETRY_SOON else None
 
     def maybe_request(self, now_ms: int) -> int | None:
-        """Send the next request if one is needed; returns after how long to call again."""
+        """Send the next request if one is needed; return after how many ms to call again."""
         if self._asking_since_ms is None:
             self._asking_since_ms = now_ms
         if self._asking.is_in_progress:
@@ -314,7 +316,7 @@ class TransactionManager:
     def _init_producer_id(self, coordinator: Node, now_ms: int) -> None:
         versions = self._client.api_versions(coordinator)
         assert versions is not None, "the coordinator is ready"
-        # Of this connection; when the answer is here, it may be closed already.
+        # Read from the current connection, which may be closed when the response arrives.
         self._transaction_version = versions.transaction_version
         name, timeout_ms = self._settings
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=timeout_ms)
@@ -330,7 +332,7 @@ class TransactionManager:
             self._coordinator.refused(what, error_for_code(response.error_code), None, now_ms)
         else:
             identity = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
-            if not identity.is_near_the_end:  # otherwise another one is asked for
+            if not identity.is_near_the_end:  # otherwise InitProducerId is sent again
                 self.state.begin(identity, self._transaction_version)
                 assert self._asking_since_ms is not None, "it was asked"
                 self.began_after_ms = now_ms - self._asking_since_ms
@@ -368,15 +370,16 @@ _UNUSED = "Empty"
 
 
 class TokenCheck:
-    """Checks once, when a transaction has begun, that its token is unused; asks under the monitor.
+    """Checks once, after a transaction has begun, that its token is unused; asks under the monitor.
 
-    A transaction that begins after its unit was decided is not in the decision, and after the sweep
-    that follows nobody looks for it: readers would wait until it times out. So whoever plans hands
-    out a token that nobody has used, and the decision uses it up before the sweep lists what is
-    open. One look after the transaction has begun is enough. If the token is unused then, the sweep
-    is still to come, and finds the transaction; else the task fails, and aborts it.
+    A transaction that begins after its unit was decided is not in the decision. After the sweep
+    that follows, no process looks for this transaction, and readers would wait until it times out.
+    So the planner hands out an unused token, and the decision uses the token up before the sweep
+    lists open transactions. One check after the begin is enough. If the token is unused then, the
+    sweep is still to come and finds the transaction. Otherwise the task fails, and aborts the
+    transaction.
 
-    ``on_done``: called when the token is unused.
+    ``on_done`` is called when the check has found the token unused.
     """
 
     def __init__(
@@ -398,18 +401,19 @@ class TokenCheck:
 
     @property
     def last_failure(self) -> str | None:
-        """Why there is no answer yet."""
+        """Return why there is no answer yet; None without a failure."""
         return self._asking.last_failure
 
     @property
     def failure(self) -> Exception | None:
-        """The token is used up, or nobody will tell."""
+        """Return SupersededError if the token is used up, or the check's fatal error."""
         return self._superseded or self._asking.failure
 
     def maybe_request(self, has_begun: bool, now_ms: int) -> int | None:
-        """Send the next request if one is needed; returns after how long to call again.
+        """Send the next request if one is needed; return after how many ms to call again.
 
-        has_begun: the transaction has; until then only the coordinator is found and connected to
+        has_begun: True if the transaction has begun. Before that, the check only finds the
+            coordinator and connects to it
         """
         if self.is_done or self._asking.is_in_progress:
             return None
@@ -438,7 +442,7 @@ class TokenCheck:
             self.is_done = True
             self._on_done()
         elif error is _NOT_FOUND or (error is _NONE and self._is_of_the_past(state)):
-            # Whoever plans has initialized the id: a broker that is cut off may not know of that.
+            # The planner has initialized the id; a broker that is cut off may not know that.
             self._coordinator.distrust(result.node, "it knows an older state", now_ms)
         elif error is _NONE:
             self._superseded = SupersededError(
@@ -464,7 +468,7 @@ class TokenCheck:
 
 
 class CheckedTransaction:
-    """A transaction, and the check that somebody may still decide on it."""
+    """A transaction with the check that its token is unused."""
 
     def __init__(self, transaction: TransactionManager, check: TokenCheck) -> None:
         self.state = transaction.state
@@ -473,26 +477,26 @@ class CheckedTransaction:
 
     @property
     def last_failure(self) -> str | None:
-        """Why the transaction, or some of its batches, must wait."""
+        """Return why the transaction, or some of its batches, must wait; None without a failure."""
         return self._transaction.last_failure or self._check.last_failure
 
     @property
     def failure(self) -> Exception | None:
-        """Why the transaction cannot go on."""
+        """Return why the transaction cannot continue; None without an error."""
         return self._transaction.failure or self._check.failure
 
     @property
     def began_after_ms(self) -> int:
-        """From the first request until the transaction has begun."""
+        """Return the ms from the first request until the transaction had begun."""
         return self._transaction.began_after_ms
 
     @property
     def awaits_check(self) -> bool:
-        """Whether it has begun, and the check is not done."""
+        """Return True if the transaction has begun and the check is not done."""
         return self.state.has_begun and not self._check.is_done
 
     def maybe_request(self, now_ms: int) -> int | None:
-        """Send the next requests if they are needed; returns after how long to call again."""
+        """Send the next requests if needed; return after how many ms to call again."""
         waits = (
             self._transaction.maybe_request(now_ms),
             self._check.maybe_request(self.state.has_begun, now_ms),
@@ -500,5 +504,5 @@ class CheckedTransaction:
         return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
 
     def retry_backoff(self, error: KafkaErrorCode) -> ExponentialBackoff | None:
-        """The pause before a batch that met ``error`` is sent again; None for the usual one."""
+        """Return the backoff of a batch that failed with ``error``; None for the usual one."""
         return self._transaction.retry_backoff(error)

@@ -70,7 +70,7 @@ _ACCUMULATOR = (
     Mutant(
         "producer/accumulator.py",
         "            if self.failure is not None:\n"
-        "                return  # whoever appends will be told\n",
+        "                return  # the next append raises the failure\n",
         "",
         ("unit/test_accumulator.py",),
     ),
@@ -159,7 +159,7 @@ _SEQUENCES = (
     Mutant(
         "producer/sequences.py",
         "        if batch.may_be_appended and sequences.is_behind_gap(batch):\n"
-        "            return False  # what may still come late must keep its numbers\n",
+        "            return False  # an attempt that arrives late must keep its sequence\n",
         "",
         ("unit/test_sequence_gaps.py",),
     ),
@@ -519,8 +519,8 @@ _NETWORK = ("unit/test_network_guards.py",)
 _TRANSACTIONS = (
     Mutant(
         "producer/transaction_manager.py",
-        '        """It is the coordinator of the past: find the present one, after a pause."""\n        self._coordinator = None\n',
-        '        """It is the coordinator of the past: find the present one, after a pause."""\n',
+        '        """Forget a former coordinator, and find the current one after a backoff."""\n        self._coordinator = None\n',
+        '        """Forget a former coordinator, and find the current one after a backoff."""\n',
         _TOKEN_CHECK,
     ),
     Mutant(
