@@ -1,1 +1,1 @@
-"""Sockets, and requests over them."""
+"""Connections to brokers, and the client that sends requests over these connections."""

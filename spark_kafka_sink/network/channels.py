@@ -1,4 +1,4 @@
-"""Byte streams over sockets: the interface that the selector needs, and the stream in clear text.
+"""Byte streams over sockets: the interface that the selector needs, and the plaintext stream.
 
 ``tls.py`` has the stream inside TLS.
 
@@ -24,18 +24,18 @@ _BUFFERS_PER_SEND = 1024
 
 
 class RefusedError(Exception):
-    """One side of a TLS connection does not let the other in: to connect again would not help."""
+    """One side of a TLS connection rejects the other. A retry would not help."""
 
 
 class Channel(Protocol):
-    """One connection, for whoever waits for its socket.
+    """One connection, driven by a selector.
 
-    All methods raise OSError when the connection is broken, RefusedError when TLS refuses it.
+    All methods raise OSError if the connection is broken, RefusedError if TLS rejects it.
 
-    is_connected: it can be written to and read from
-    has_unsent: the socket is to be waited for until it takes more
-    failure: what has ended the connection after the bytes that were read last
-    expires_at_ms: as of ``Connected``
+    is_connected: the channel can be written to and read from
+    has_unsent: queued bytes wait until the socket accepts more
+    failure: error that has ended the connection after the bytes that were read last
+    expires_at_ms: as in ``Connected``
     """
 
     channel_id: int
@@ -48,28 +48,28 @@ class Channel(Protocol):
     def has_unsent(self) -> bool: ...
 
     def begin_connect(self, address: Address) -> None:
-        """Connect without waiting."""
+        """Begin to connect, without blocking."""
         ...
 
     def go_on_connecting(self) -> bytes:
-        """The socket is ready for the next step, after the last of which ``is_connected`` is true.
+        """Do the next step of connecting; the socket is ready. The last sets ``is_connected``.
 
-        Returns what has come from the broker with the last step.
+        Returns the bytes that the broker sent with the last step.
         """
         ...
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
-        """Write ``buffers`` after what is queued. Their memory is not to change until then."""
+        """Write ``buffers`` after those in the queue. Their memory must not change until then."""
         ...
 
     def write(self) -> None:
-        """Send as much as the socket takes now."""
+        """Send as much as the socket accepts now."""
         ...
 
     def read(self) -> bytes:
-        """What has arrived; empty when nothing has. Raises OSError at end of stream.
+        """Return the bytes that have arrived; empty without any. Raises OSError at end of stream.
 
-        Nothing that the socket has given away is kept back: there may be no next time.
+        Returns all bytes taken from the socket, because the selector does not report them again.
         """
         ...
 
@@ -79,35 +79,35 @@ class Channel(Protocol):
 
 
 OpenChannel = Callable[[int, socket.socket, str], Channel]
-"""Given channel id, socket and host name. Raises RefusedError where that cannot be secured."""
+"""Opens a channel: channel id, socket, host name. Raises RefusedError if it cannot be secured."""
 
 
 def broken(code: int) -> OSError:
-    """The operating system's error with its reason."""
+    """Return the operating system's error with its reason."""
     return OSError(code, os.strerror(code))
 
 
 def closed() -> OSError:
-    """What a reader is told at end of stream."""
+    """Return the error of a reader at end of stream."""
     return ConnectionResetError(errno.ECONNRESET, "closed by the broker")
 
 
 def begin_connect(sock: socket.socket, address: Address) -> None:
-    """Connect without waiting. Raises OSError where that fails at once."""
+    """Begin to connect, without blocking. Raises OSError if that fails at once."""
     code = sock.connect_ex(address.sockaddr)
     if code not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
         raise broken(code)
 
 
 def check_connected(sock: socket.socket) -> None:
-    """Raises OSError with the reason when the connection was refused or timed out."""
+    """Raise OSError with the reason if the connection was refused or timed out."""
     code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise broken(code)
 
 
 class PlaintextChannel:
-    """A :class:`Channel` in clear text: partial reads and writes, scatter/gather sends."""
+    """A plaintext :class:`Channel`: partial reads and writes, scatter/gather sends."""
 
     def __init__(self, channel_id: int, sock: socket.socket, host: str = "") -> None:
         self.channel_id = channel_id
@@ -130,7 +130,7 @@ class PlaintextChannel:
         return b""
 
     def queue(self, buffers: Sequence[Buffer]) -> None:
-        # sendmsg() returns 0 for empty buffers, and write() would repeat it without end.
+        # sendmsg() returns 0 for empty buffers, and write() would repeat it for ever.
         self._unsent.extend(memoryview(buffer) for buffer in buffers if len(buffer))
 
     def write(self) -> None:

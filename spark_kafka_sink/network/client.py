@@ -1,7 +1,7 @@
-"""Send requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
+"""Sends requests to nodes: connections on demand, versions, timeouts, reconnects, throttling.
 
-One thread calls ``poll`` again and again; another thread may call only ``wakeup``. Time and sockets
-are passed in.
+One thread calls ``poll`` repeatedly. Other threads may call only ``wakeup`` and
+``renew_connections``. Time and sockets are passed in.
 
 Source: ``NetworkClient``, ``ClusterConnectionStates``; KIP-219, KIP-601.
 """
@@ -52,7 +52,7 @@ from spark_kafka_sink.protocol.types import Buffer
 
 
 class ClientSettings(NamedTuple):
-    """The network part of the producer's configuration; Kafka's keys with dots as underscores."""
+    """Network settings of the producer's configuration: Kafka's keys, with underscores for dots."""
 
     client_id: str
     request_timeout_ms: int
@@ -65,19 +65,19 @@ class ClientSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: Any) -> ClientSettings:
-        """The settings out of a configuration that has fields of the same names."""
+        """Return the settings from a configuration that has fields of the same names."""
         return cls(**{name: getattr(config, name) for name in cls._fields})
 
 
 class BrokerPauses:
-    """Pauses of all brokers, as far back as somebody may ask.
+    """Throttling pauses of all brokers, as far back as callers need.
 
-    When a quota is used up, a broker answers at once, with ``throttle_time_ms``, and reads nothing
-    more from the connection until that is over (KIP-219). What waits for the end of a pause is not
-    late: it does not expire, and neither does the wait for memory that it holds. The Java client
+    If a quota is used up, a broker responds at once, with ``throttle_time_ms``. It reads nothing
+    more from the connection until this time is over (KIP-219). A batch that waits for the end of a
+    pause does not expire, and neither does a wait for the memory that it holds. The Java client
     lets both expire.
 
-    latest_end_ms: when the last of those that are known ends
+    latest_end_ms: end of the latest known pause
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class BrokerPauses:
         self._by_node: dict[int, list[tuple[int, int]]] = {}
 
     def note(self, node_id: int, from_ms: int, until_ms: int) -> None:
-        """A broker asks for a pause. One that begins before the end of another goes on with it."""
+        """Record a pause that a broker requests. Overlapping pauses are merged."""
         pauses = self._by_node.setdefault(node_id, [])
         if pauses and from_ms <= pauses[-1][1]:
             from_ms, before_ms = pauses.pop()
@@ -95,11 +95,11 @@ class BrokerPauses:
 
     @property
     def has_any(self) -> bool:
-        """Whether somebody may have to ask."""
+        """Return True if any pause is recorded."""
         return any(self._by_node.values())
 
     def between(self, node_id: int, since_ms: int, now_ms: int) -> list[tuple[int, int]]:
-        """What of the time between the two was a pause of this broker: from when until when."""
+        """Return the pauses of this broker between two instants, each as (from, until)."""
         return [
             (max(from_ms, since_ms), min(until_ms, now_ms))
             for from_ms, until_ms in self._by_node.get(node_id, ())
@@ -107,7 +107,7 @@ class BrokerPauses:
         ]
 
     def forget_before(self, at_ms: int) -> None:
-        """Nobody will ask about the time before ``at_ms`` any more."""
+        """Drop pauses that ended before ``at_ms``, because no caller needs them."""
         for pauses in self._by_node.values():
             while pauses and pauses[0][1] < at_ms:
                 del pauses[0]
@@ -123,7 +123,7 @@ SESSION_OVER_AT_ONCE = (
 
 
 class Connector:
-    """The steps from a node to a connection that speaks, each taken when the one before is done.
+    """Sets up the connection to a node, in steps that each follow the end of the one before.
 
     The steps are host name, address, channel and first request.
 
@@ -137,7 +137,7 @@ class Connector:
         rng: RandomSource,
         converse: Converse | None,
     ) -> None:
-        """``converse``: begins the conversation that authenticates a connection, None for none."""
+        """``converse`` begins the exchange that authenticates a connection; None for none."""
         self._settings = settings
         self._network = network
         self._rng = rng
@@ -152,11 +152,11 @@ class Connector:
         )
 
     def pause_ms(self, connection: NodeConnection) -> int:
-        """How long to wait after the next failure."""
+        """Return the backoff in ms after the next failure."""
         return self._pause.backoff_ms(connection.failed_attempts)
 
     def begin(self, connection: NodeConnection, node: Node, channel_id: int, now_ms: int) -> None:
-        """Connect to an address that was not tried yet, or ask for the addresses of the name."""
+        """Connect to an address that was not tried yet, or resolve the host name."""
         if (node.host, node.port) != (connection.node.host, connection.node.port):
             connection.addresses = []
         connection.node = node
@@ -169,7 +169,7 @@ class Connector:
             self._network.resolve(channel_id, node.host, node.port)
 
     def to_next_address(self, connection: NodeConnection, now_ms: int) -> None:
-        """Each attempt takes the next address; when all were tried, the name is asked again."""
+        """Connect to the next address. When all were tried, the host name is resolved again."""
         connection.change(ConnectionEvent.CONNECT)
         timeout_ms = self._set_up_time.backoff_ms(connection.failed_set_ups)
         connection.set_up_deadline_ms = now_ms + timeout_ms
@@ -177,10 +177,10 @@ class Connector:
         self._network.connect(connection.channel_id, address, connection.node.host)
 
     def open(self, connection: NodeConnection, now_ms: int) -> None:
-        """Begin to speak on a channel that has just been connected.
+        """Begin the protocol on a channel that has just been connected.
 
-        What comes before the first request of others has the time of any request; with SASL, where
-        it is several requests and a part of setting the connection up, what is left of that time.
+        The connection's own first request has the timeout of any request. With SASL, several such
+        requests are part of the connection setup, so these have the rest of the setup timeout.
         """
         connection.change(ConnectionEvent.CONNECTED)
         deadline_ms = now_ms + self._settings.request_timeout_ms
@@ -197,9 +197,7 @@ class Connector:
 
 
 def hint_at_sasl(connection: NodeConnection) -> str:
-    """What it may mean that a connection was lost, if it was the first request that was not
-    answered; empty otherwise.
-    """
+    """Return a hint if the connection was lost before any answer; empty otherwise."""
     protocol = connection.protocol
     if protocol is None or protocol.is_authenticated or connection.has_answered:
         return ""
@@ -212,7 +210,7 @@ def hint_at_sasl(connection: NodeConnection) -> str:
 
 
 class NetworkClient:
-    """Sends requests to nodes. Each is completed once: with its answer, or with a failure."""
+    """Sends requests to nodes. Each request completes once, with a response or a failure."""
 
     def __init__(
         self,
@@ -222,7 +220,7 @@ class NetworkClient:
         rng: RandomSource,
         converse: Converse | None = None,
     ) -> None:
-        """``converse``: begins the conversation that authenticates a connection, None for none."""
+        """``converse`` begins the exchange that authenticates a connection; None for none."""
         self._settings = settings
         self._network = network
         self._clock = clock
@@ -236,14 +234,14 @@ class NetworkClient:
         self._completed: list[tuple[OnComplete, ClientResponse]] = []
         self._is_renewal_asked = False
         self.on_disconnect: Callable[[Node], None] | None = None
-        """Called when a connection was lost or did not come about."""
+        """Called when a connection was lost or could not be set up."""
         self.on_refused: Callable[[AuthenticationError], None] | None = None
-        """Called when a broker refuses this client, or this client the broker: for good."""
+        """Called when a broker rejects this client for good, or this client the broker."""
 
     # --- state of the nodes --------------------------------------------------------------------
 
     def ready(self, node: Node, now_ms: int) -> bool:
-        """True if ``node`` takes a request now; without a connection, begins to connect."""
+        """Return True if ``node`` accepts a request now; connect if there is no connection."""
         connection = self._connection(node)
         if connection.can_send(now_ms, self._settings.max_in_flight_requests_per_connection):
             return True
@@ -254,51 +252,52 @@ class NetworkClient:
         return False
 
     def is_ready(self, node: Node, now_ms: int) -> bool:
-        """Like ``ready``, without connecting."""
+        """Return True if ``node`` accepts a request now, without connecting."""
         limit = self._settings.max_in_flight_requests_per_connection
         return self._connection(node).can_send(now_ms, limit)
 
     def poll_delay_ms(self, node: Node, now_ms: int) -> int | None:
-        """After how many ms a pause ends and ``ready`` may be true; None: after an event only."""
+        """Return the ms until a pause ends and ``ready`` may be True; None: only after an event."""
         return self._connection(node).poll_delay_ms(now_ms)
 
     def api_versions(self, node: Node) -> BrokerApiVersions | None:
-        """What ``node`` speaks; None before the handshake."""
+        """Return the API versions of ``node``; None before the handshake."""
         return self._connection(node).api_versions
 
     def last_failure(self, node: Node) -> str | None:
-        """Why the last connection to ``node`` was lost or never came about."""
+        """Return why the last connection to ``node`` was lost or not set up, if it was."""
         return self._connection(node).last_failure
 
     def why_not_ready(self, node: Node) -> str | None:
-        """The last failure; before there is one, that a name server has not answered yet."""
+        """Return the last failure; before the first one, that the host name is being resolved."""
         connection = self._connection(node)
         if connection.last_failure is None and connection.state is ConnectionState.RESOLVING:
             return "its host name is still being looked up"
         return connection.last_failure
 
     def in_flight_count(self, node: Node | None = None) -> int:
-        """Requests without an answer, to one node or to all."""
+        """Return the number of requests without a response, to one node or to all."""
         if node is not None:
             return len(self._connection(node).in_flight)
         return sum(len(connection.in_flight) for connection in self._connections.values())
 
     def is_oldest(self, node: Node, request: Request) -> bool:
-        """Whether ``node`` has answered all that was sent on its connection before ``request``."""
+        """Return True if ``request`` is the oldest request in flight to ``node``."""
         oldest = next(iter(self._connection(node).in_flight), None)
         return oldest is not None and oldest.request is request
 
     def is_any_connected(self, nodes: Iterable[Node]) -> bool:
-        """Whether at least one of ``nodes`` can be reached, however busy or throttled it is.
+        """Return True if at least one of ``nodes`` is connected, however busy or throttled it is.
 
         Source: ``LeastLoadedNode.hasNodeAvailableOrConnectionReady`` (KIP-899).
         """
         return any(self._connection(node).is_connected for node in nodes)
 
     def least_loaded_node(self, nodes: Iterable[Node], now_ms: int) -> Node | None:
-        """The node that will answer soonest: idle and ready, else ready, else connecting, else
-        one that may be connected to. None when each is backing off, busy or throttled;
-        ``is_any_connected`` tells these apart.
+        """Return the node that will answer soonest.
+
+        The order is: idle and ready, ready, connecting, not connected. Returns None if every node
+        is backing off, busy or throttled; ``is_any_connected`` distinguishes these cases.
         """
         best: tuple[int, float, Node] | None = None
         limit = self._settings.max_in_flight_requests_per_connection
@@ -323,9 +322,9 @@ class NetworkClient:
         expect_response: bool = True,
         at_most_version: int | None = None,
     ) -> None:
-        """Send ``request``; ``ready(node)`` must be true. ``on_complete`` is called from ``poll``.
+        """Send ``request``; ``ready(node)`` must be True. ``poll`` calls ``on_complete``.
 
-        Raises UnsupportedVersionError when node and client have no version in common.
+        Raises UnsupportedVersionError if node and client have no version in common.
         """
         connection = self._connection(node)
         assert connection.api_versions is not None, f"{node} is not ready"
@@ -346,9 +345,9 @@ class NetworkClient:
         self._network.send(connection.channel_id, buffers)
 
     def renew_connections(self) -> None:
-        """Make each connection anew, as soon as nothing is in flight on it: credentials are others.
+        """Replace each connection once nothing is in flight on it: credentials have changed.
 
-        May be called from any thread. No later request is sent on a connection of before.
+        May be called from any thread. No later request uses a connection that existed before.
         """
         self._is_renewal_asked = True
         self._network.wakeup()
@@ -356,7 +355,7 @@ class NetworkClient:
     def _end_connections(self) -> None:
         self._is_renewal_asked = False
         for connection in list(self._by_channel.values()):
-            # Before there is a channel, nothing was made with the former credentials.
+            # A connection without a channel has not used the former credentials.
             if connection.state is not ConnectionState.RESOLVING:
                 connection.ends_at_ms = 0
 
@@ -365,7 +364,7 @@ class NetworkClient:
         self._network.wakeup()
 
     def poll(self, timeout_ms: int, now_ms: int) -> None:
-        """Wait for events up to ``timeout_ms``; call ``on_complete`` of requests that are done."""
+        """Wait up to ``timeout_ms`` for events; call ``on_complete`` of completed requests."""
         if self._is_renewal_asked:
             self._end_connections()
         deadline_ms = self._next_deadline_ms()
@@ -377,7 +376,7 @@ class NetworkClient:
         now_ms = self._clock.now_ms()
         for event in events:
             self._handle(event, now_ms)
-        # A deadline that has come up since is looked at by the next call, which does not wait.
+        # The next call, which does not wait, checks deadlines that have passed since.
         if deadline_ms is not None and now_ms >= deadline_ms:
             for connection in list(self._by_channel.values()):
                 self._check_deadlines(connection, now_ms)
@@ -415,7 +414,7 @@ class NetworkClient:
         self._connector.begin(connection, node, channel_id, now_ms)
 
     def _renew(self, connection: NodeConnection, now_ms: int) -> None:
-        """Authenticate again, or where it is too late for that, close: nothing went wrong."""
+        """Reauthenticate. If it is too late for that, close the connection, which is no failure."""
         protocol = connection.protocol
         assert protocol is not None
         if connection.is_over(now_ms):
@@ -432,12 +431,12 @@ class NetworkClient:
         self, connection: NodeConnection, error: AuthenticationError, now_ms: int
     ) -> None:
         if isinstance(error, CredentialsUnavailableError):
-            self._lose(connection, str(error), now_ms)  # there may be some after the back-off
+            self._lose(connection, str(error), now_ms)  # credentials may exist after the backoff
         else:
             self._refuse(connection, str(error), now_ms)
 
     def _refuse(self, connection: NodeConnection, reason: str, now_ms: int) -> None:
-        """One side does not let the other in. To try again would not help."""
+        """Lose the connection because one side rejects the other. A retry would not help."""
         node = connection.node
         self._lose(connection, reason, now_ms)
         if self.on_refused is not None:
@@ -450,7 +449,7 @@ class NetworkClient:
         self._by_channel.pop(connection.channel_id, None)
         lost = [request for request in connection.in_flight if not request.is_own]
         if connection.is_connected:
-            connection.addresses = []  # they may have changed: look the name up again (KAFKA-12193)
+            connection.addresses = []  # may have changed: resolve the host name again (KAFKA-12193)
         connection.fail(reason, now_ms + self._connector.pause_ms(connection))
         if self.on_disconnect is not None:
             self.on_disconnect(connection.node)
@@ -497,9 +496,10 @@ class NetworkClient:
     def _note_expiry(
         self, connection: NodeConnection, expires_at_ms: int | None, now_ms: int
     ) -> None:
-        """No connection outlives the certificate of this side.
+        """End the connection when the certificate of this side expires.
 
-        One that has expired by this side's clock is the broker's to judge: it has let it in.
+        If the certificate has already expired by this side's clock, nothing is set, because the
+        broker has accepted it.
         """
         if expires_at_ms is None:
             return
@@ -554,7 +554,7 @@ class NetworkClient:
         protocol = connection.protocol
         assert protocol is not None
         if now_ms >= protocol.ends_at_ms:
-            self._lose(connection, SESSION_OVER_AT_ONCE, now_ms)  # with a pause before the next
+            self._lose(connection, SESSION_OVER_AT_ONCE, now_ms)  # with a backoff
             return
         connection.change(ConnectionEvent.USABLE)
         connection.last_used_ms = now_ms
@@ -572,7 +572,7 @@ class NetworkClient:
     def _check_deadlines(self, connection: NodeConnection, now_ms: int) -> None:
         settings = self._settings
         if connection.state is ConnectionState.RESOLVING:
-            return  # the operating system limits how long a look-up takes
+            return  # the operating system limits the duration of a look-up
         if connection.state is ConnectionState.CONNECTING:
             if now_ms >= connection.set_up_deadline_ms:
                 self._lose(connection, "no connection in time", now_ms, is_timeout=True)
@@ -588,7 +588,7 @@ class NetworkClient:
             self._close(connection)
 
     def _close(self, connection: NodeConnection) -> None:
-        """Close a connection without back-off: nothing went wrong."""
+        """Close a connection without a backoff, because nothing has failed."""
         self._network.disconnect(connection.channel_id)
         self._by_channel.pop(connection.channel_id, None)
         connection.close()

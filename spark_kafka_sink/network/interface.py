@@ -1,4 +1,4 @@
-"""What the network client uses: the interface of the real and of the simulated network.
+"""Interface of the real and the simulated network, as the network client uses it.
 
 Source: ``Selectable``.
 """
@@ -22,7 +22,7 @@ class Address(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The addresses of the host name that was asked for, at least one."""
+    """The addresses of the requested host name, at least one."""
 
     channel_id: int
     addresses: list[Address]
@@ -31,8 +31,8 @@ class Resolved(NamedTuple):
 class Connected(NamedTuple):
     """The channel can be written to; with TLS, after its handshake.
 
-    expires_at_ms: when the certificate expires that this side has shown, in milliseconds since
-        1970-01-01 UTC; None for none
+    expires_at_ms: expiry of the certificate that this side has sent, in milliseconds since
+        1970-01-01 UTC; None without one
     """
 
     channel_id: int
@@ -40,10 +40,10 @@ class Connected(NamedTuple):
 
 
 class Disconnected(NamedTuple):
-    """The channel is closed, or could not be opened; ``reason`` is the operating system's or TLS'.
+    """The channel is closed, or could not be opened.
 
-    is_refused: by TLS, this side's check of the broker's certificate or the broker's of this side.
-        To connect again would not help
+    reason: from the operating system or TLS
+    is_refused: in TLS, one side rejects the certificate of the other, so a retry would not help
     """
 
     channel_id: int
@@ -59,7 +59,7 @@ class Received(NamedTuple):
 
 
 class SendCompleted(NamedTuple):
-    """All buffers of one ``send`` have been given to the operating system."""
+    """All buffers of one ``send`` were handed to the operating system."""
 
     channel_id: int
 
@@ -68,24 +68,24 @@ NetworkEvent = Union[Resolved, Connected, Disconnected, Received, SendCompleted]
 
 
 class Network(Protocol):
-    """What the network client needs. Channel ids are chosen by the caller and never reused.
+    """Network of the client. The caller chooses channel ids, and never reuses one.
 
-    No method waits for anything but ``poll``. Only ``wakeup`` may be called from any thread.
+    Only ``poll`` blocks. Only ``wakeup`` may be called from any thread.
     """
 
     def resolve(self, channel_id: int, host: str, port: int) -> None:
-        """Begin to look up ``host``. Ends as Resolved or Disconnected in a later ``poll``."""
+        """Begin to resolve ``host``. Ends as Resolved or Disconnected in a later ``poll``."""
         ...
 
     def connect(self, channel_id: int, address: Address, host: str) -> None:
         """Begin to connect. Ends as Connected or Disconnected in a later ``poll``.
 
-        host: the name that ``address`` is of, for TLS: it must stand in the broker's certificate
+        host: the name of ``address``, which TLS expects in the broker's certificate
         """
         ...
 
     def send(self, channel_id: int, buffers: Sequence[Buffer]) -> None:
-        """Queue one request. At most one may be under way per channel."""
+        """Queue one request. At most one may be in progress per channel."""
         ...
 
     def poll(self, timeout_ms: int) -> list[NetworkEvent]:
@@ -93,11 +93,11 @@ class Network(Protocol):
         ...
 
     def disconnect(self, channel_id: int) -> None:
-        """Close at once. Only the result of a look-up that is under way may still follow."""
+        """Close at once. Only the result of a look-up in progress may still follow."""
         ...
 
     def wakeup(self) -> None:
-        """End a ``poll`` that another thread is in, or the next one."""
+        """End the current ``poll`` of another thread, or else the next ``poll``."""
         ...
 
     def close(self) -> None:

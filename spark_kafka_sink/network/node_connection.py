@@ -1,7 +1,7 @@
-"""The connection to one node: its state, its addresses, its back-off, its requests in flight.
+"""The connection to one node: its state, its addresses, its backoff, its requests in flight.
 
-The states are a table, ``TRANSITIONS``. A TLS handshake is a part of CONNECTING; what is said while
-NEGOTIATING and REAUTHENTICATING, the table in ``protocol/connection.py`` has.
+The states are a table, ``TRANSITIONS``. A TLS handshake is a part of CONNECTING. The table in
+``protocol/connection.py`` describes the messages of NEGOTIATING and REAUTHENTICATING.
 
 Source: ``ClusterConnectionStates``, ``InFlightRequests``.
 """
@@ -28,7 +28,7 @@ _SLOW_CONNECT_MS = 1_000
 
 
 class ConnectionState(Enum):
-    """In which state a connection is. Only READY takes a request."""
+    """States of a connection. Only READY accepts a request."""
 
     DISCONNECTED = auto()
     BACKING_OFF = auto()
@@ -44,7 +44,7 @@ class ConnectionState(Enum):
 
 
 class ConnectionEvent(Enum):
-    """What happens to a connection."""
+    """Events of a connection."""
 
     RESOLVE = auto()
     CONNECT = auto()
@@ -60,7 +60,7 @@ class ConnectionEvent(Enum):
 
 
 class Transition(NamedTuple):
-    """In ``state`` ``event`` leads to ``next_state``, because of ``reason``."""
+    """``event`` in ``state`` leads to ``next_state``, because of ``reason``."""
 
     state: ConnectionState
     event: ConnectionEvent
@@ -139,11 +139,10 @@ _WITHOUT_CHANNEL = frozenset({_S.DISCONNECTED, _S.BACKING_OFF})
 
 
 class ClientResponse(NamedTuple):
-    """What became of a request. One of ``response`` and ``failure`` is None, or both for a
-    request without response (acks=0) that was sent.
+    """Outcome of a request: a response or a failure; neither for acks=0, if the request was sent.
 
-    ``failure``: why the connection was lost before the answer. ``is_timeout``: because the
-    request took longer than its timeout.
+    failure: why the connection was lost before the response
+    is_timeout: True if the request took longer than its timeout
     """
 
     node: Node
@@ -162,14 +161,14 @@ OnComplete = Callable[[ClientResponse, int], None]
 class NodeConnection:
     """State of the connection to ``node``; a node that was never tried is DISCONNECTED.
 
-    failed_attempts: how often in a row it did not become ready
-    failed_set_ups: how often in a row it was not set up within its time, or not at all: only these
-        make the next attempt's time longer; a connection that was lost later says nothing about it
-    has_answered: whether a request other than the connection's own was answered
-    resume_at_ms: when a state that is a pause, BACKING_OFF or a throttled one, ends
-    ends_at_ms: from when on nothing is sent any more, whatever its session says: the certificate
-        that this side has shown expires, or its credentials were replaced
-    metrics: of the node, whatever its connections were
+    failed_attempts: consecutive attempts without becoming ready
+    failed_set_ups: consecutive attempts whose setup failed or timed out. Only these attempts extend
+        the next setup timeout; a connection that was lost later does not
+    has_answered: True if a request other than the connection's own was answered
+    resume_at_ms: when BACKING_OFF or a throttled state ends
+    ends_at_ms: no request is sent from then on, even if the session lasts longer. This side's
+        certificate expires, or its credentials were replaced
+    metrics: counters of the node, across all its connections
     """
 
     node: Node
@@ -190,22 +189,22 @@ class NodeConnection:
 
     @property
     def in_flight(self) -> Collection[InFlightRequest]:
-        """Requests that have no answer yet."""
+        """Return the requests without a response."""
         return () if self.protocol is None else self.protocol.in_flight
 
     @property
     def api_versions(self) -> BrokerApiVersions | None:
-        """What the node speaks, None before it has told."""
+        """Return the node's API versions; None before the node has sent its versions."""
         return None if self.protocol is None else self.protocol.api_versions
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests can be sent, now or after those before them or a pause."""
+        """Return True if requests can be sent, now or after earlier requests or a pause."""
         return self.state not in _PREPARING and self.state not in _WITHOUT_CHANNEL
 
     @property
     def is_sending(self) -> bool:
-        """Whether a request is being written: what it writes must stay as it is until then."""
+        """Return True while a request is being written; its buffers must not change until then."""
         return self.state in _SENDING
 
     @property
@@ -214,7 +213,7 @@ class NodeConnection:
 
     @property
     def is_being_set_up(self) -> bool:
-        """Whether ``socket.connection.setup.timeout.ms`` limits what it is doing."""
+        """Return True if ``socket.connection.setup.timeout.ms`` limits the current step."""
         if self.state is ConnectionState.NEGOTIATING:
             return self.protocol is not None and self.protocol.is_authenticated
         return self.state is ConnectionState.CONNECTING
@@ -224,9 +223,9 @@ class NodeConnection:
         return self.state not in _WITHOUT_CHANNEL
 
     def change(self, event: ConnectionEvent) -> None:
-        """Go to the state that follows ``event``.
+        """Change to the state that follows ``event``.
 
-        Raises LocalProtocolError where nothing follows: this side made a mistake.
+        Raises LocalProtocolError if no state follows, because that is a defect of this client.
         """
         next_state = _NEXT.get((self.state, event))
         if next_state is None:
@@ -234,19 +233,22 @@ class NodeConnection:
         self.state = next_state
 
     def note_sent(self, buffers: Sequence[Buffer], now_ms: int) -> None:
-        """A request is on its way."""
+        """Record that a request is being sent."""
         self.last_used_ms = now_ms
         self.metrics.sent(sum(map(len, buffers)))
 
     def note_response(self, now_ms: int) -> None:
-        """A request other than the connection's own was answered."""
+        """Record the response to a request other than the connection's own."""
         self.last_used_ms = now_ms
         if not self.has_answered:
             self.has_answered = True
             self.last_failure = None
 
     def throttle(self, now_ms: int, until_ms: int) -> None:
-        """Send nothing before ``until_ms``. Nor does the broker look at what is in flight."""
+        """Send nothing before ``until_ms``. The deadlines of requests in flight are postponed.
+
+        The broker does not process requests in flight during the pause.
+        """
         resumed_at_ms = max(self.resume_at_ms, now_ms)
         self.change(ConnectionEvent.THROTTLE)
         self.resume_at_ms = max(self.resume_at_ms, until_ms)
@@ -254,7 +256,7 @@ class NodeConnection:
             self.protocol.postpone_deadlines(self.resume_at_ms - resumed_at_ms)
 
     def fail(self, reason: str, retry_at_ms: int) -> None:
-        """The connection is lost or does not come about: not again before ``retry_at_ms``."""
+        """Record that the connection was lost or not set up. No retry before ``retry_at_ms``."""
         self.failed_set_ups = self.failed_set_ups + 1 if self.is_being_set_up else 0
         self.failed_attempts += 1
         self._forget_channel(ConnectionEvent.FAIL)
@@ -262,7 +264,7 @@ class NodeConnection:
         self.resume_at_ms = retry_at_ms
 
     def close(self) -> None:
-        """The connection is closed although nothing is wrong with it."""
+        """Record that the connection was closed without a failure."""
         self._forget_channel(ConnectionEvent.CLOSE)
 
     def can_connect(self, now_ms: int) -> bool:
@@ -270,7 +272,11 @@ class NodeConnection:
         return self.state is ConnectionState.DISCONNECTED
 
     def can_send(self, now_ms: int, max_in_flight: int) -> bool:
-        """One request is written at a time, and at most ``max_in_flight`` wait for an answer."""
+        """Return True if a request may be sent now.
+
+        One request is written at a time, and at most ``max_in_flight`` requests wait for a
+        response.
+        """
         self._end_pause(now_ms)
         protocol = self.protocol
         return (
@@ -282,14 +288,14 @@ class NodeConnection:
         )
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it is to be closed, and made anew for the next request."""
+        """Return True if the connection must be closed, and replaced for the next request."""
         protocol = self.protocol
         return protocol is not None and now_ms >= min(protocol.ends_at_ms, self.ends_at_ms)
 
     def can_renew(self, now_ms: int) -> bool:
-        """Whether the session is to be begun anew before the next request, and can be now.
+        """Return True if the session must be renewed before the next request, and can be now.
 
-        At its end the connection is closed for that, but not before what is in flight is answered.
+        At the end of the session, the connection is closed instead, after all responses in flight.
         """
         protocol = self.protocol
         if self.state is not ConnectionState.READY or protocol is None:
@@ -299,11 +305,11 @@ class NodeConnection:
         return now_ms >= protocol.renew_at_ms
 
     def load_rank(self, now_ms: int, max_in_flight: int) -> int | None:
-        """The lower, the sooner a request would be answered; None: it cannot be sent for now."""
+        """Return a rank, lower for a sooner response; None if nothing can be sent now."""
         if self.can_send(now_ms, max_in_flight):
             return len(self.in_flight)
         if self.is_connecting:
-            # A connection that takes longer comes after the nodes that were not tried yet.
+            # A slow connection attempt ranks after nodes that were not tried yet.
             is_slow = now_ms - self.connect_started_ms >= _SLOW_CONNECT_MS
             return max_in_flight + (3 if is_slow else 1)
         if self.can_connect(now_ms) or self.can_renew(now_ms):
@@ -311,13 +317,13 @@ class NodeConnection:
         return None
 
     def poll_delay_ms(self, now_ms: int) -> int | None:
-        """After how many ms a pause ends; 0: it can be connected to; None: there is no pause."""
+        """Return the ms until a pause ends; 0: it can be connected to; None without a pause."""
         if self.can_connect(now_ms):
             return 0
         return self.resume_at_ms - now_ms if self.state in _PAUSING else None
 
     def next_deadline_ms(self, max_idle_ms: int) -> int | None:
-        """When a timeout of this connection ends; None: it has none."""
+        """Return when the next timeout of this connection ends; None without one."""
         if self.state is ConnectionState.RESOLVING:
             return None
         if self.state is ConnectionState.CONNECTING:
@@ -327,7 +333,7 @@ class NodeConnection:
             idle_at_ms = self.last_used_ms + max_idle_ms if max_idle_ms >= 0 else NEVER_MS
             at_ms = min(idle_at_ms, self.ends_at_ms)
             return None if at_ms == NEVER_MS else at_ms
-        # At most max.in.flight.requests.per.connection of them.
+        # At most max.in.flight.requests.per.connection requests.
         return min([request.deadline_ms for request in in_flight])
 
     def _end_pause(self, now_ms: int) -> None:
@@ -335,7 +341,7 @@ class NodeConnection:
             self.change(ConnectionEvent.PAUSE_OVER)
 
     def _forget_channel(self, event: ConnectionEvent) -> None:
-        """Forget the channel and all that was learned through it."""
+        """Forget the channel and everything that was learned through it."""
         self.change(event)
         self.channel_id = NO_CHANNEL
         if self.protocol is not None:

@@ -1,7 +1,8 @@
-"""Looks host names up in threads of its own: the operating system's call waits for the name server,
-for a minute and more if that does not answer.
+"""Resolves host names in separate threads, because the operating system's call blocks.
 
-Source: ``ClientUtils.resolve``, which waits, ``ClientUtils.parseAndValidateAddresses``.
+The call may block for a minute and more if the name server does not answer.
+
+Source: ``ClientUtils.resolve``, which blocks, ``ClientUtils.parseAndValidateAddresses``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple, Optional, Union
 from spark_kafka_sink.base.printable import shown
 from spark_kafka_sink.network.interface import Address
 
-# A cluster may have hundreds of brokers: not a thread for each.
+# A cluster may have hundreds of brokers, which is too many for a thread each.
 _MOST_THREADS = 8
 
 OnFound = Callable[[Union[list[Address], OSError]], None]
@@ -23,7 +24,7 @@ OnFound = Callable[[Union[list[Address], OSError]], None]
 
 
 class LookUp(NamedTuple):
-    """A name that is to be looked up, and who wants to know."""
+    """A host name to resolve, and the callback for the result."""
 
     host: str
     port: int
@@ -31,11 +32,11 @@ class LookUp(NamedTuple):
 
 
 Take = Callable[[], Optional[LookUp]]
-"""The next look-up; None ends the thread that asks."""
+"""Returns the next look-up; None ends the calling thread."""
 
 
 def _in_a_thread(take: Take) -> None:
-    """Raises RuntimeError when the operating system gives no more threads."""
+    """Start a resolver thread. Raises RuntimeError if the operating system allows no more."""
     thread = threading.Thread(
         target=_look_up_all, args=(take,), name="pykafka-sink-resolver", daemon=True
     )
@@ -48,17 +49,17 @@ def _look_up_all(take: Take) -> None:
 
 
 class Resolver:
-    """Looks names up without making the caller wait. A few slow names do not hold up the others."""
+    """Resolves names without blocking the caller. A few slow names do not delay the others."""
 
     def __init__(self, begin: Callable[[Take], None] = _in_a_thread) -> None:
-        """``begin``: starts what looks up one name after the other; tests simulate the thread."""
+        """``begin`` starts a thread that resolves names in turn; tests simulate the thread."""
         self._begin = begin
         self._lock = threading.Lock()
         self._waiting: deque[LookUp] = deque()
         self._threads_count = 0
 
     def resolve(self, host: str, port: int, on_found: OnFound) -> None:
-        """Call ``on_found``: before this returns for an IP address, else from another thread."""
+        """Call ``on_found``: at once for an IP address, otherwise from another thread."""
         addresses = _numeric_addresses(host, port)
         if addresses:
             on_found(addresses)
@@ -74,7 +75,7 @@ class Resolver:
             self._give_up(OSError(str(error)))
 
     def close(self) -> None:
-        """Look up nothing more. Look-ups under way end by themselves."""
+        """Begin no more look-ups. Look-ups in progress end by themselves."""
         with self._lock:
             self._waiting.clear()
 
@@ -86,7 +87,7 @@ class Resolver:
             return None
 
     def _give_up(self, error: OSError) -> None:
-        """A thread could not be started. If there is no other, all look-ups fail with ``error``."""
+        """Handle a failed thread start: without another thread, look-ups fail with ``error``."""
         with self._lock:
             self._threads_count -= 1
             failed = [] if self._threads_count else list(self._waiting)
@@ -97,7 +98,7 @@ class Resolver:
 
 
 def look_up(host: str, port: int) -> list[Address] | OSError:
-    """All addresses of ``host``, in the operating system's order. Waits for a name server."""
+    """Return all addresses of ``host``, in the operating system's order. Blocks."""
     try:
         return _addresses(host, port)
     except OSError as error:
@@ -107,7 +108,7 @@ def look_up(host: str, port: int) -> list[Address] | OSError:
 
 
 def _numeric_addresses(host: str, port: int) -> list[Address]:
-    """The address if ``host`` is one; empty if it is a name. Does not wait."""
+    """Return the address if ``host`` is an IP address; empty for a name. Does not block."""
     try:
         return _addresses(host, port, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -116,7 +117,7 @@ def _numeric_addresses(host: str, port: int) -> list[Address]:
 
 def _addresses(host: str, port: int, flags: int = 0) -> list[Address]:
     if not host.isprintable():
-        # The system's call ends a name at U+0000, and would look up another one.
+        # The operating system's call ends a name at U+0000, and would resolve another name.
         raise OSError(
             f"'{shown(host)}' holds a character that no name has: check the brokers' "
             "advertised.listeners"
@@ -126,10 +127,10 @@ def _addresses(host: str, port: int, flags: int = 0) -> list[Address]:
 
 
 def canonical_addresses(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Each address replaced by the canonical names of all addresses behind it. Waits.
+    """Return the canonical names of all addresses behind each of ``addresses``. Blocks.
 
-    A name that cannot be resolved stays as it is: connecting to it will say why. Source:
-    ``ClientUtils.parseAndValidateAddresses`` with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
+    A name that cannot be resolved stays as it is, because connecting to it reports the reason.
+    Source: ``ClientUtils.parseAndValidateAddresses`` with RESOLVE_CANONICAL_BOOTSTRAP_SERVERS_ONLY.
     """
     names: dict[tuple[str, int], None] = {}
     for host, port in addresses:

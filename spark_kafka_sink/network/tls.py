@@ -1,8 +1,8 @@
-"""A byte stream inside TLS. Imported only where TLS is asked for.
+"""A byte stream inside TLS. Imported only if TLS is configured.
 
-TLS itself has no socket here: it turns bytes into bytes (``ssl.MemoryBIO``), and the channel moves
-them. So whatever the socket has given away is decrypted and handed over at once, and nothing waits
-where the selector does not look.
+The TLS object has no socket: it converts bytes (``ssl.MemoryBIO``), and the channel moves them. So
+all bytes taken from the socket are decrypted and returned at once. No bytes wait where the selector
+does not see them.
 
 Source: ``SslTransportLayer``.
 """
@@ -26,16 +26,16 @@ from spark_kafka_sink.network.channels import (
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.types import Buffer
 
-# What a record of TLS holds at most.
+# Maximum content of a TLS record.
 _RECORD_BYTES = 16384
-# Buffers below are joined, up to a record: a header of 20 bytes in a record of its own would cost
-# as many bytes again, and the sealing of a record. Larger ones are encrypted where they are.
+# Smaller buffers are joined, up to a record. A 20-byte header in its own record would cost as many
+# bytes again, and one more encryption. Larger buffers are encrypted without a copy.
 _SMALL_BYTES = 4096
-# How much is encrypted before it is sent: as much memory a connection takes for its bytes.
+# Limit of bytes encrypted before they are sent, and so of a connection's memory.
 _ENCRYPTED_BYTES = 262144
 
 Explain = Callable[[OSError, str, int], str]
-"""What an error of TLS with the broker of this host and port means, and what to do about it."""
+"""Returns what a TLS error with the broker of this host and port means, and what to do."""
 
 
 class TlsChannel:
@@ -49,7 +49,7 @@ class TlsChannel:
         context: ssl.SSLContext,
         explain: Explain,
     ) -> None:
-        """``host``: the name in the broker's certificate. Raises RefusedError for what is none."""
+        """``host``: the name in the broker's certificate. Raises RefusedError if it is invalid."""
         self.channel_id = channel_id
         self.socket = sock
         self.is_connected = False
@@ -64,11 +64,11 @@ class TlsChannel:
         self._encrypted = memoryview(b"")
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         try:
-            # Certificates have no dot at the end, which names may have.
+            # Certificates have no trailing dot, but host names may have one.
             self._tls = context.wrap_bio(
                 self._incoming, self._outgoing, server_hostname=host.rstrip(".")
             )
-        except ValueError as error:  # UnicodeError is one
+        except ValueError as error:  # includes UnicodeError
             raise RefusedError(f"no name of a TLS server: {host!r}: {error}") from error
 
     # --- connecting ----------------------------------------------------------------------------
@@ -79,12 +79,12 @@ class TlsChannel:
         begin_connect(self.socket, address)
 
     def go_on_connecting(self) -> bytes:
-        """TCP first, then the messages of the handshake."""
+        """Connect with TCP first, then exchange the messages of the handshake."""
         if not self._is_reached:
             check_connected(self.socket)
             self._is_reached = True
         elif self._receive_of_handshake() == 0:
-            # Whoever hangs up in the middle may be restarting, or not speak TLS at all.
+            # A broker that closes in the middle may be restarting, or may not speak TLS at all.
             raise OSError(errno.ECONNRESET, self._why(closed()))
         try:
             self._tls.do_handshake()
@@ -92,7 +92,7 @@ class TlsChannel:
             self._send_encrypted()
             return b""
         except ssl.SSLZeroReturnError:
-            # In order, before it is done: a broker that is being restarted. No refusal.
+            # An orderly close before the end of the handshake: the broker restarts. No rejection.
             raise closed() from None
         except ssl.SSLError as error:
             raise RefusedError(self._why(error)) from error
@@ -104,7 +104,7 @@ class TlsChannel:
         try:
             return self._receive()
         except ConnectionResetError:
-            return 0  # it has hung up as well: some bytes of this side were not read
+            return 0  # also a close: the broker did not read some bytes of this side
 
     def _why(self, error: OSError) -> str:
         return self._explain(error, self._host, self._port)
@@ -130,7 +130,7 @@ class TlsChannel:
             raise
 
     def _encrypt(self) -> bool:
-        """Whether TLS takes bytes; False while it waits for the broker."""
+        """Encrypt queued bytes; return False while TLS waits for the broker."""
         while self._plain and self._outgoing.pending < _ENCRYPTED_BYTES:
             piece = self._next_piece()
             try:
@@ -141,7 +141,7 @@ class TlsChannel:
         return True
 
     def _next_piece(self) -> Buffer:
-        """The next bytes to be encrypted at once, copied only where they are few."""
+        """Return the next bytes to encrypt at once; only small buffers are copied."""
         piece = memoryview(self._plain.popleft())
         if len(piece) > _ENCRYPTED_BYTES:
             self._plain.appendleft(piece[_ENCRYPTED_BYTES:])
@@ -158,7 +158,7 @@ class TlsChannel:
         return joined
 
     def _send_encrypted(self) -> bool:
-        """Give the socket what is encrypted; False if it does not take all of it now."""
+        """Send encrypted bytes; return False if the socket does not accept all bytes now."""
         while self._encrypted or self._outgoing.pending:
             if not self._encrypted:
                 self._encrypted = memoryview(self._outgoing.read())
@@ -180,7 +180,7 @@ class TlsChannel:
         return self._decrypt()
 
     def _receive(self) -> int | None:
-        """Take what the socket has: how many bytes; 0 at its end, None if there is nothing."""
+        """Read from the socket; return the byte count, 0 at end of stream, None without data."""
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -190,20 +190,20 @@ class TlsChannel:
         return len(data)
 
     def _decrypt(self) -> bytes:
-        """All that can be read of what has arrived. What comes before an error is given first."""
+        """Return all readable bytes that have arrived. Bytes before an error are returned first."""
         chunks: list[bytes] = []
         try:
             while chunk := self._tls.read(_RECORD_BYTES):
                 chunks.append(chunk)
-            self.failure = closed()  # the broker has said so
+            self.failure = closed()  # the broker has sent close_notify
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             self.failure = self._broken(error, bool(chunks))
         self._has_received = self._has_received or bool(chunks)
         if self._outgoing.pending:
-            # TLS has answered by itself: new keys. If the socket is full, it goes out with the next
-            # request, before which nobody needs it.
+            # TLS has answered by itself, with new keys. If the socket is full, the answer goes out
+            # with the next request, and the broker does not need it earlier.
             self._send_encrypted()
         if chunks:
             return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -212,15 +212,17 @@ class TlsChannel:
         return b""
 
     def _broken(self, error: ssl.SSLError, has_chunks: bool) -> OSError | RefusedError:
-        """With TLS 1.3 the client's handshake is done before the broker looks at its certificate: a
-        refusal is the first that is read.
+        """Return the error for a broken stream: RefusedError if nothing was read before.
+
+        With TLS 1.3 the client's handshake ends before the broker checks the client's certificate.
+        So a rejection is the first message that is read.
         """
         if self._has_received or has_chunks:
             return OSError(errno.ECONNRESET, f"TLS: {error.reason or error}")
         return RefusedError(self._why(error))
 
     def _look_for_alert(self) -> None:
-        """The broker has hung up: it may have said why. Raises RefusedError if it has."""
+        """Raise RefusedError if the broker has sent an alert before it closed the connection."""
         try:
             while self._receive():
                 self._decrypt()
@@ -230,13 +232,13 @@ class TlsChannel:
     # --- the end -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Tell the broker, as far as that is possible without waiting."""
+        """Send close_notify, as far as possible without blocking, and close the socket."""
         self._plain.clear()
         try:
             if self.is_connected:
                 self._tls.unwrap()
         except (ssl.SSLError, ValueError):
-            pass  # it waits for the broker's own end, which nobody reads any more
+            pass  # unwrap() waits for the broker's close_notify, which is not read any more
         try:
             self._send_encrypted()
         except OSError:
@@ -253,7 +255,7 @@ class TlsChannels:
         self._explain = explain
 
     def __call__(self, channel_id: int, sock: socket.socket, host: str) -> TlsChannel:
-        """Raises RefusedError where certificates or keys cannot be read."""
+        """Open a channel. Raises RefusedError if certificates or keys cannot be read."""
         try:
             context = self._context()
         except (AuthenticationError, ConfigError) as error:

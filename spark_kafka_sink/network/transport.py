@@ -1,7 +1,7 @@
-"""Non-blocking byte streams over the operating system's sockets, in clear text or with TLS.
+"""Non-blocking byte streams over the operating system's sockets, in plaintext or with TLS.
 
-The layer above sees a :class:`~spark_kafka_sink.network.interface.Network`: it opens channels,
-queues buffers, and gets events from ``poll``. Tests put a simulated network in its place.
+The layer above uses a :class:`~spark_kafka_sink.network.interface.Network`: it opens channels,
+queues buffers, and gets events from ``poll``. Tests replace it by a simulated network.
 
 Source: ``Selector``.
 """
@@ -38,7 +38,7 @@ USE_OS_BUFFER_SIZE = -1
 
 
 def open_channel_of(security: Security) -> OpenChannel:
-    """Opens channels as ``security`` wants them: in clear text, or inside TLS."""
+    """Return what opens channels for ``security``: in plaintext, or inside TLS."""
     if security.tls is None:
         return PlaintextChannel
     from spark_kafka_sink.network.tls import TlsChannels  # loads ssl
@@ -63,13 +63,14 @@ class SelectorNetwork:
         # Events of connect() and send(), which the next poll() returns.
         self._pending: list[NetworkEvent] = []
         self._resolver = Resolver()
-        # The resolver's threads append to it, and then wake poll() up.
+        # The resolver's threads append to it, and then wake up poll().
         self._resolved: deque[NetworkEvent] = deque()
         self._wakeup_receiver, self._wakeup_sender = socket.socketpair()
         self._wakeup_receiver.setblocking(False)
         self._wakeup_sender.setblocking(False)
         self._selector.register(self._wakeup_receiver, selectors.EVENT_READ, None)
-        # Each thread sets its own flag before it looks at the other's, so that one of them sees it.
+        # Each thread sets its own flag before it reads the other thread's flag. So at least one
+        # thread sees the flag of the other.
         self._is_wakeup_asked = False
         self._is_in_select = False
 
@@ -86,9 +87,7 @@ class SelectorNetwork:
     def connect(self, channel_id: int, address: Address, host: str) -> None:
         try:
             sock = socket.socket(address.family, socket.SOCK_STREAM)
-        except (
-            OSError
-        ) as error:  # an address family that this machine does not have, or too many open files
+        except OSError as error:  # unsupported address family, or too many open files
             self._pending.append(Disconnected(channel_id, _reason(error)))
             return
         try:
@@ -143,7 +142,7 @@ class SelectorNetwork:
         self._is_in_select = True
         ready = self._selector.select(0.0 if self._is_wakeup_asked else wait_seconds(timeout_ms))
         self._is_in_select = False
-        # A wake-up before this line ends this poll, a later one ends the next.
+        # A wake-up before this line ends this poll; a later one ends the next poll.
         self._is_wakeup_asked = False
         return ready
 
@@ -159,7 +158,8 @@ class SelectorNetwork:
                     events.append(Received(channel.channel_id, data))
                     if channel.failure is not None:
                         raise channel.failure
-            # TLS that has read new keys may have taken the rest along: its answer comes next.
+            # When TLS reads new keys, it may also send the rest of the request. SendCompleted must
+            # precede the response.
             if mask & selectors.EVENT_WRITE or (had_unsent and not channel.has_unsent):
                 self._serve_writable(channel, events)
         except (OSError, RefusedError) as error:
@@ -192,7 +192,7 @@ class SelectorNetwork:
         self._selector.modify(channel.socket, selectors.EVENT_READ, channel)
 
     def _drain_wakeups(self) -> None:
-        # One or two bytes. What comes later ends the next poll().
+        # One or two bytes. Later bytes end the next poll().
         self._wakeup_receiver.recv(RECEIVE_BYTES)
 
     def disconnect(self, channel_id: int) -> None:
