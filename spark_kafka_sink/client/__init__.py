@@ -1,1 +1,1 @@
-"""What asks a cluster: metadata, topics, coordinators."""
+"""Blocking clients of a cluster: metadata, topics, coordinators."""

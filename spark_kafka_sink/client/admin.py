@@ -1,7 +1,7 @@
-"""Ask a cluster for metadata, brokers, topics and settings, and create topics; each call waits.
+"""Requests metadata, brokers, topics and settings from a cluster, and creates topics; calls block.
 
-Drivers and the local Kafka use it where waiting is allowed: for checks before the first task. Tasks
-use it to create topics. Every wait ends at a deadline, an instant of the injected clock in
+Drivers and the local Kafka use it where blocking is allowed, for checks before the first task.
+Tasks create topics with it. Every wait has a deadline, an instant of the injected clock in
 milliseconds.
 """
 
@@ -50,7 +50,7 @@ from spark_kafka_sink.protocol.messages.topics import (
 from spark_kafka_sink.protocol.schema import Message, Request
 from spark_kafka_sink.security.security import CLEAR_TEXT, Security
 
-# How long an unreachable controller is waited for before the brokers are asked who it is now.
+# Time for an unreachable controller, before the brokers are asked for the current controller.
 _CONTROLLER_PATIENCE_MS = 2_000
 
 DEFAULT_SETTINGS = ClientSettings(
@@ -63,24 +63,24 @@ DEFAULT_SETTINGS = ClientSettings(
     socket_connection_setup_timeout_max_ms=30_000,
     connections_max_idle_ms=540_000,
 )
-"""The network settings of :meth:`AdminClient.connect`; Kafka's defaults for its AdminClient."""
+"""The network settings of :meth:`AdminClient.connect`: Kafka's defaults for its AdminClient."""
 
 
 def bootstrap_addresses(config: ProducerConfig) -> Sequence[tuple[str, int]]:
-    """The addresses to begin with, by ``client.dns.lookup``."""
+    """Return the bootstrap addresses, resolved as ``client.dns.lookup`` says."""
     if config.client_dns_lookup == "resolve_canonical_bootstrap_servers_only":
         return canonical_addresses(config.bootstrap_servers)
     return config.bootstrap_servers
 
 
 class AdminClient(BlockingClient):
-    """Asks brokers one question at a time. A context manager; not for several threads.
+    """Sends brokers one request at a time. A context manager; not thread-safe.
 
-    Until its deadline, every method reconnects and asks again when a connection is lost. Errors:
-    BootstrapError if no broker could be reached, with a reason for each address;
-    AuthenticationError, at once, if a broker refuses this client or the other way round;
-    BrokerError for an answer that is an error;
-    UnsupportedVersionError for a broker that is too old.
+    Until its deadline, every method reconnects and repeats the request if a connection is lost.
+
+    Raises BootstrapError if no broker is reachable, with a reason for each address. Raises
+    AuthenticationError, at once, if a broker rejects this client or this client the broker. Raises
+    BrokerError for an error response, and UnsupportedVersionError if a broker is too old.
 
     Example
     -------
@@ -112,10 +112,10 @@ class AdminClient(BlockingClient):
         rng: RandomSource | None = None,
         security: Security = CLEAR_TEXT,
     ) -> AdminClient:
-        """A client for ``"host:port,host:port"`` over real sockets and the machine's clock.
+        """Return a client for ``"host:port,host:port"`` over real sockets and the machine's clock.
 
-        Nothing is sent to a broker yet; a token that ``security`` needs is fetched, as by ``of``.
-        Raises ConfigError for text that is not a list of addresses, AuthenticationError.
+        Sends no request yet, but fetches a token if ``security`` needs one, as ``of`` does. Raises
+        ConfigError for text that is not a list of addresses, and AuthenticationError.
         """
         addresses = parse_bootstrap_servers(bootstrap_servers)
         hosts = [host for host, _ in addresses]
@@ -130,12 +130,12 @@ class AdminClient(BlockingClient):
     def of(
         cls, config: ProducerConfig, clock: Clock | None = None, patience_ms: int | None = None
     ) -> AdminClient:
-        """A client with the network settings and the security of a producer.
+        """Return a client with the network settings and the security of a producer.
 
-        patience_ms: for the first token or ticket, ``max.block.ms`` without it
+        patience_ms: time limit for the first token or ticket; None for ``max.block.ms``
 
-        Fetches a token, where one is needed; one that may be had later is waited for by each
-        question, as brokers are. Raises AuthenticationError, ConfigError.
+        Fetches a token if one is needed. If the token may become available later, each request
+        waits for it as for brokers. Raises AuthenticationError, ConfigError.
         """
         security = Security.of(config.security)
         hosts = [host for host, _ in config.bootstrap_servers]
@@ -153,7 +153,7 @@ class AdminClient(BlockingClient):
         return client
 
     def look_for_credentials(self) -> None:
-        """Make connections anew if stores or references have changed: for a client that is kept."""
+        """Renew the connections of a long-lived client if its stores or references have changed."""
         if self._are_credentials_replaced is not None and self._are_credentials_replaced():
             self._client.renew_connections()
 
@@ -162,12 +162,12 @@ class AdminClient(BlockingClient):
     def metadata(
         self, topics: Sequence[str] | None, allow_auto_topic_creation: bool, deadline_ms: int
     ) -> MetadataResponse:
-        """Brokers, controller and ``topics``: all with None, none with an empty sequence.
+        """Return brokers, controller and ``topics``: all with None, none with an empty sequence.
 
-        The error of a single topic or partition stays in the response for the caller to judge: a
-        missing topic is told at once. Only a topic that is being created is waited for, which is
-        one without a leader yet, or a missing one if it may be created; and brokers, where a broker
-        knows of none.
+        The error of a single topic or partition stays in the response for the caller to judge, so a
+        missing topic is reported at once. The method waits only for a topic that is being created:
+        one without a leader yet, or a missing one if it may be created. It also waits while a
+        broker knows no brokers.
         """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(wanted, allow_auto_topic_creation)
@@ -182,7 +182,7 @@ class AdminClient(BlockingClient):
             is_retriable = error.retriable or any(
                 error_for_code(topic.error_code).name in awaited for topic in response.topics
             )
-            # As a broker that is still starting: itself is not among those that it knows.
+            # A broker that is still starting knows no broker, not even itself.
             is_alone = not response.brokers and not response.error_code
             if not (is_retriable or is_alone) or not self.pause(attempts, deadline_ms):
                 break
@@ -200,11 +200,11 @@ class AdminClient(BlockingClient):
     def create_topics(
         self, topics: Sequence[CreatableTopic], timeout_ms: int, validate_only: bool = False
     ) -> dict[str, BrokerError | None]:
-        """Create ``topics``; by name, the error of each, None where there is none.
+        """Create ``topics``; return the error of each topic by name, None for success.
 
-        Topics with a retriable error are tried again until ``timeout_ms`` from now. After a lost
-        connection, TOPIC_ALREADY_EXISTS may be the doing of this very call. With ``validate_only``
-        nothing is created. The brokers' metadata show new topics a moment later.
+        Topics with a retriable error are retried until ``timeout_ms`` from now. After a lost
+        connection, TOPIC_ALREADY_EXISTS may be the result of this very call. With ``validate_only``
+        no topic is created. The brokers' metadata show new topics a moment later.
         """
         deadline_ms = self.deadline_in(timeout_ms)
         results: dict[str, BrokerError | None] = {topic.name: _not_told(topic) for topic in topics}
@@ -224,14 +224,14 @@ class AdminClient(BlockingClient):
         return results
 
     def nodes(self, deadline_ms: int) -> list[Node]:
-        """All brokers that the cluster knows."""
+        """Return all brokers that the cluster knows."""
         response = self.metadata([], False, deadline_ms)
         return [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
 
     # --- how they are asked --------------------------------------------------------------------
 
     def _request_controller(self, request: Request, deadline_ms: int) -> Message:
-        """Send to the controller; on KRaft, metadata names any broker, which forwards."""
+        """Send to the controller. On KRaft, metadata names any broker, which forwards requests."""
         while True:
             if self._controller is None:
                 self.metadata([], False, deadline_ms)
@@ -273,8 +273,11 @@ def _is_retriable(error: BrokerError | None) -> bool:
 
 
 CREATION_TIMEOUT_MS = 60_000
-"""Time for three answers, each given twice as long as the one before: a controller that takes ten
-seconds for each is waited for. Source: ``default.api.timeout.ms``."""
+"""Time for three attempts, each with twice the time of the one before.
+
+So a controller that takes ten seconds per response is waited for. Source:
+``default.api.timeout.ms``.
+"""
 
 
 def create_missing(
@@ -283,11 +286,12 @@ def create_missing(
     creation: TopicCreation,
     timeout_ms: int = CREATION_TIMEOUT_MS,
 ) -> None:
-    """Create ``topics``. One that exists already is left as it is.
+    """Create ``topics``. A topic that exists already stays as it is.
 
-    Several drivers and tasks may do so at once: whoever is second finds the topic there.
+    Several drivers and tasks may do so at once, because later ones find the topic.
 
-    Raises TopicError with the brokers' reason, e.g. a replication factor beyond their number.
+    Raises TopicError with the brokers' reason, e.g. a replication factor above the number of
+    brokers.
     """
     configs = [CreatableTopicConfig(name, value) for name, value in creation.configs]
     wanted = [
@@ -304,7 +308,7 @@ def create_missing(
 
 
 def _hint(error_name: str, creation: TopicCreation) -> str:
-    """The option to set, for errors that an option causes."""
+    """Return the option to set, for errors that an option causes."""
     if error_name == "INVALID_PARTITIONS" and creation.partitions == BROKER_DEFAULT:
         both = creation.replication_factor == BROKER_DEFAULT
         return (
@@ -333,8 +337,9 @@ _NOT_ALLOWED = {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"}
 def configs_of(
     admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
 ) -> dict[str, str]:
-    """Configuration of a topic or broker; empty, and told in the log, when there is none to be had:
-    this principal may not see it, or ``node`` does not answer.
+    """Return the configuration of a topic or broker; empty if unavailable, and the log says why.
+
+    It is unavailable if this principal may not read it, or if ``node`` does not answer.
     """
     found, reason = configs_or_reason(admin, node, kind, name, keys, deadline_ms)
     if reason:
@@ -346,18 +351,18 @@ def configs_of(
 def configs_or_reason(
     admin: AdminClient, node: Node, kind: int, name: str, keys: list[str], deadline_ms: int
 ) -> tuple[dict[str, str], str]:
-    """Configuration of a topic or broker, or why there is none to be had; nothing is logged.
+    """Return the configuration of a topic or broker, or why it is unavailable; log nothing.
 
-    Asks with DescribeConfigs, as far as this principal may see the settings.
+    Sends DescribeConfigs, which returns the settings that this principal may read.
 
-    Raises BrokerError for what is neither a lack of permission nor of an answer.
+    Raises BrokerError for any error except a missing permission or response.
     """
     call = Call(node, DescribeConfigsRequest([DescribeConfigsResource(kind, name, keys)]))
     attempts = 0
     while True:
         (answer,) = admin.request_all([call], deadline_ms)
         results = answer.results if isinstance(answer, DescribeConfigsResponse) else []
-        # A topic that was just created is not known to every broker yet.
+        # Not every broker knows a topic that was just created.
         is_retriable = any(error_for_code(result.error_code).retriable for result in results)
         if not is_retriable or not admin.pause(attempts, deadline_ms):
             break

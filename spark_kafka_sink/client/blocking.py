@@ -1,15 +1,15 @@
-"""Requests that are waited for: to one node, to several at once, to whichever can be reached.
+"""Requests that block: to one node, to several nodes at once, or to any reachable node.
 
-Every wait ends at a deadline, an instant of the injected clock in milliseconds. A broker that hangs
-must not cost the whole deadline:
+Every wait has a deadline, an instant of the injected clock in milliseconds. A broker that hangs
+must not use up the whole deadline:
 
-- What any node can answer goes to another one as well after a quarter of a second without an
-  answer; the first answer counts, also when it is that of the node that was slow.
-- What one node is asked for, as it leads or coordinates something, is left when the others say that
-  it does so no longer. The others are asked four times in a second while the node is silent.
-- A node that took a request has some seconds for its answer; then its connection is closed, and a
-  new one shows whether there is anybody. One that is only slow has twice the time for its next
-  answer, until it is as quick as others again.
+- A request that any node can answer also goes to another node after a quarter of a second without a
+  response. The first response counts, even if it is from the slow node.
+- A request to a leader or coordinator is abandoned if other nodes name another leader or
+  coordinator. The others are asked four times per second while the node is silent.
+- A node that accepted a request has some seconds for its response. Then its connection is closed,
+  and a new one shows whether the node is alive. A node that is only slow has twice the time for its
+  next response, until it is as quick as others again.
 
 Source: ``KafkaAdminClient``, which gives each attempt ``request.timeout.ms``.
 """
@@ -39,11 +39,11 @@ from spark_kafka_sink.protocol.connection import Converse
 from spark_kafka_sink.protocol.schema import Message, Request
 
 SILENT_MS = 250
-"""After how long without an answer others are asked: the same, or whether it is still theirs."""
+"""Time without a response, after which other nodes get the request, or are asked who leads now."""
 
 
 class Call(NamedTuple):
-    """A request for one node. ``at_most_version``: the highest version it may be sent in."""
+    """A request to one node. ``at_most_version``: the highest version to send it in."""
 
     node: Node
     request: Request
@@ -52,7 +52,11 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Asked:
-    """A call that was sent. until_ms: when its connection is given up; is_open: it is awaited."""
+    """A call that was sent.
+
+    until_ms: when its connection is closed if no response has come
+    is_open: True while the response is awaited
+    """
 
     call: Call
     until_ms: int
@@ -61,9 +65,10 @@ class Asked:
 
 
 class Round:
-    """Calls that are waited for together, by position.
+    """Calls that are awaited together, by position.
 
-    waiting: those that are not sent yet, by node; look_ms: when silent nodes are looked for next
+    waiting: calls that are not sent yet, by node
+    look_ms: when silent nodes are looked for next
     """
 
     def __init__(self, calls: Sequence[Call], now_ms: int) -> None:
@@ -80,12 +85,12 @@ class Round:
         return [asked for asked in self.sent.values() if asked.is_open]
 
     def answers(self) -> list[Message | None]:
-        """In the order of the calls."""
+        """Return the responses in the order of the calls; None for calls without one."""
         sent = (self.sent.get(position) for position in range(len(self.calls)))
         return [None if asked is None else asked.answer for asked in sent]
 
     def silent(self) -> list[int]:
-        """Calls of nodes that have answered none since this was asked last."""
+        """Return the open calls to nodes that were silent since this method was called last."""
         missing: dict[Node, list[int]] = {}
         for node, positions in self.waiting.items():
             missing.setdefault(node, []).extend(positions)
@@ -99,7 +104,7 @@ class Round:
         ]
 
     def leave(self, positions: Collection[int]) -> None:
-        """Do not wait for these any longer."""
+        """Stop waiting for these calls."""
         for node, waiting in list(self.waiting.items()):
             self.waiting[node] = deque(p for p in waiting if p not in positions)
             if not self.waiting[node]:
@@ -109,12 +114,12 @@ class Round:
                 self.sent[position].is_open = False
 
 
-# Short: a transaction that is just being completed is so within some milliseconds.
+# Short, because a transaction in completion completes within some milliseconds.
 _RETRY_BACKOFF_MS = 20
 _RETRY_BACKOFF_MAX_MS = 250
-# How long nodes that cannot be reached hold up what is asked of the others.
+# Time that unreachable nodes may delay the requests to the other nodes.
 _UNREACHABLE_PATIENCE_MS = 2_000
-# How long a node has for an answer, and how often that time is doubled for one that was late.
+# Time of a node for a response, and how often a late node gets twice that time.
 _ANSWER_MS = 3_000
 _MOST_DOUBLINGS = 5
 
@@ -122,18 +127,17 @@ _MOST_DOUBLINGS = 5
 _Client = TypeVar("_Client", bound="BlockingClient")
 
 HaveMoved = Callable[[Sequence[int]], Collection[int]]
-"""Given the positions of calls whose nodes are silent; those for which another node is to be asked
-now."""
+"""Takes positions of calls to silent nodes; returns those that must go to another node now."""
 
 
 class BlockingClient:
-    """Asks one question, or several at once, and waits. A context manager; not for several threads.
+    """Sends one request, or several at once, and waits. A context manager; not thread-safe.
 
-    ``bootstrap_nodes``: the addresses it was given, as nodes -1, -2, ….
+    ``bootstrap_nodes``: the given addresses, as nodes -1, -2, ….
 
-    Errors: BootstrapError if no broker could be reached, with a reason for each address;
-    AuthenticationError, at once, if a broker refuses this client or the other way round;
-    UnsupportedVersionError for a broker that is too old.
+    Raises BootstrapError if no broker is reachable, with a reason for each address. Raises
+    AuthenticationError, at once, if a broker rejects this client or this client the broker. Raises
+    UnsupportedVersionError if a broker is too old.
     """
 
     def __init__(
@@ -145,7 +149,7 @@ class BlockingClient:
         rng: RandomSource,
         converse: Converse | None = None,
     ) -> None:
-        """``converse``: begins the conversation that authenticates a connection, None for none."""
+        """``converse`` begins the exchange that authenticates a connection; None for none."""
         self.bootstrap_nodes = tuple(
             Node(-1 - index, host, port) for index, (host, port) in enumerate(bootstrap)
         )
@@ -155,9 +159,9 @@ class BlockingClient:
         self._refusal: AuthenticationError | None = None
         self._backoff = ExponentialBackoff(_RETRY_BACKOFF_MS, _RETRY_BACKOFF_MAX_MS, rng)
         self._api_versions: dict[Node, BrokerApiVersions] = {}
-        # How often each node was given up since it last answered within the first limit.
+        # Timeouts of each node since its last response within the first time limit.
         self._unanswered: Counter[Node] = Counter()
-        # Which bootstrap node is asked first: another one after each pause.
+        # Index of the bootstrap node that is asked first: another one after each pause.
         self._first = 0
 
     def __enter__(self: _Client) -> _Client:
@@ -178,18 +182,18 @@ class BlockingClient:
     # --- time ----------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The injected clock's time, in which deadlines are."""
+        """Return the injected clock's time, on which deadlines are based."""
         return self._clock.now_ms()
 
     def deadline_in(self, timeout_ms: int) -> int:
-        """The deadline that is ``timeout_ms`` from now."""
+        """Return the deadline that is ``timeout_ms`` from now."""
         return self._clock.now_ms() + timeout_ms
 
     def pause(self, attempts: int, deadline_ms: int) -> bool:
-        """Back off before the next try; False if there is no time left for one.
+        """Back off before the next attempt; return False if no time is left for one.
 
-        The next try asks another bootstrap node: who was asked last may be cut off from the other
-        brokers, and name leaders and coordinators of the past for as long as that lasts.
+        The next attempt asks another bootstrap node. The node that was asked last may be cut off
+        from the other brokers, and then keeps naming former leaders and coordinators.
         """
         now_ms = self._clock.now_ms()
         until_ms = now_ms + self._backoff.backoff_ms(attempts)
@@ -204,7 +208,7 @@ class BlockingClient:
     # --- who can be asked ----------------------------------------------------------------------
 
     def any_node(self, deadline_ms: int) -> Node:
-        """A bootstrap node that is connected."""
+        """Return a bootstrap node that is connected."""
         return self.await_any(self._any_nodes(), deadline_ms)
 
     def _ask_another_first(self, now_ms: int) -> None:
@@ -213,26 +217,26 @@ class BlockingClient:
             self._client.ready(node, now_ms)  # connects
 
     def _any_nodes(self) -> tuple[Node, ...]:
-        """The bootstrap nodes, in the order in which they are asked now."""
+        """Return the bootstrap nodes, in the order in which they are asked now."""
         return self.bootstrap_nodes[self._first :] + self.bootstrap_nodes[: self._first]
 
     def await_any(self, nodes: Sequence[Node], deadline_ms: int) -> Node:
-        """The first of ``nodes`` that can be reached; while none is, all are connected to.
+        """Return the least busy one of ``nodes`` that is ready; until one is, connect to all.
 
-        A dead address thus costs no time, and if all are dead, each has its own reason.
+        A dead address thus costs no time. If all are dead, the error has a reason for each.
         """
         while True:
             now_ms = self._clock.now_ms()
             ready = [node for node in nodes if self._client.is_ready(node, now_ms)]
             if ready:
-                # Whoever owes an answer may hang.
+                # A node with requests in flight may hang.
                 return min(ready, key=self._client.in_flight_count)
             if now_ms >= deadline_ms:
                 raise self._unreachable(nodes)
             self._connect_until(nodes, deadline_ms, now_ms)
 
     def await_all(self, nodes: Sequence[Node], deadline_ms: int) -> list[Node]:
-        """Those of ``nodes`` that can be reached within a few seconds."""
+        """Return those of ``nodes`` that are reachable within a few seconds."""
         deadline_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
         while True:
             now_ms = self._clock.now_ms()
@@ -242,7 +246,7 @@ class BlockingClient:
             self._connect_until(missing, deadline_ms, now_ms)
 
     def _connect_until(self, nodes: Iterable[Node], deadline_ms: int, now_ms: int) -> None:
-        """Connect to each of ``nodes``, and wait for something to happen."""
+        """Connect to each of ``nodes``, and wait for an event."""
         waits = [deadline_ms - now_ms]
         for node in nodes:
             self._client.ready(node, now_ms)
@@ -252,8 +256,9 @@ class BlockingClient:
         self._wait(min(waits), now_ms)
 
     def api_versions(self, node: Node) -> BrokerApiVersions | None:
-        """What ``node`` speaks and which features are finalized, as told when it was asked last;
-        None before that.
+        """Return the API versions and finalized features of ``node``, as last reported.
+
+        Returns None if ``node`` has reported none yet.
         """
         return self._client.api_versions(node) or self._api_versions.get(node)
 
@@ -274,11 +279,11 @@ class BlockingClient:
     # --- questions -----------------------------------------------------------------------------
 
     def request(self, node: Node | None, request: Request, deadline_ms: int) -> Message:
-        """Send ``request`` to ``node``, or with None to whichever bootstrap node answers first.
+        """Send ``request`` to ``node``, or with None to the bootstrap node that answers first.
 
-        Returns the response, whatever error codes it carries. Until the deadline, it reconnects
-        and asks again when a connection is lost or nothing is answered. Raises BrokerError with
-        REQUEST_TIMED_OUT when the deadline finds a broker asked and silent.
+        Returns the response, whatever error codes it has. Until the deadline, it reconnects and
+        repeats the request if a connection is lost or no response arrives. Raises BrokerError with
+        REQUEST_TIMED_OUT if a broker has the request and is silent at the deadline.
         """
         if node is None:
             return self._request_any(request, deadline_ms)
@@ -289,7 +294,7 @@ class BlockingClient:
                 return response
 
     def _request_any(self, request: Request, deadline_ms: int) -> Message:
-        """Ask one bootstrap node after the other, and wait for all of them."""
+        """Ask one bootstrap node after the other; return the first response."""
         asked: list[Asked] = []
         next_ms = 0
         while True:
@@ -308,7 +313,7 @@ class BlockingClient:
                 others = self._not_among(asked)
                 ready = [node for node in others if self._client.ready(node, now_ms)]
                 if ready:
-                    # Whoever owes an answer may hang.
+                    # A node with requests in flight may hang.
                     node = min(ready, key=self._client.in_flight_count)
                     asked.append(self._send(Call(node, request), now_ms))
                     next_ms = now_ms + SILENT_MS
@@ -324,7 +329,7 @@ class BlockingClient:
         return [node for node in self._any_nodes() if node not in nodes]
 
     def ask_once(self, call: Call, deadline_ms: int) -> Message | None:
-        """The response of a node that is connected; None if there was none, and there is time."""
+        """Return the response of a connected node; None without one, if time is left."""
         (answer,) = self.request_all([call], deadline_ms)
         if answer is None and self._clock.now_ms() >= deadline_ms:
             raise self._timed_out(call)
@@ -333,11 +338,11 @@ class BlockingClient:
     def request_all(
         self, calls: Sequence[Call], deadline_ms: int, have_moved: HaveMoved | None = None
     ) -> list[Message | None]:
-        """Ask several nodes at once; the responses in the order of ``calls``.
+        """Send calls to several nodes at once; return the responses in the order of ``calls``.
 
-        None where the connection was lost before the answer, or the node could not be reached or
-        did not answer within a few seconds, or another node is to be asked: whether it did what it
-        was asked is not known then.
+        A response is None if the connection was lost before it, if the node was unreachable or did
+        not respond within a few seconds, or if another node must be asked. It is then unknown
+        whether the node executed the request.
         """
         asked = Round(calls, self._clock.now_ms())
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))
@@ -371,7 +376,7 @@ class BlockingClient:
         return _ANSWER_MS << min(self._unanswered[node], _MOST_DOUBLINGS)
 
     def _give_up_late(self, asked: Iterable[Asked], now_ms: int) -> None:
-        """Close the connections to nodes that are late, which completes their calls."""
+        """Close the connections to late nodes, which completes their calls."""
         late = {one.call.node for one in asked if one.is_open and now_ms >= one.until_ms}
         for node in late:
             if self._is_asked(node):
@@ -379,7 +384,7 @@ class BlockingClient:
                 self._unanswered[node] += 1
 
     def _is_asked(self, node: Node) -> bool:
-        """Whether ``node`` is connected, and answers what it was asked before."""
+        """Return True if ``node`` is connected, even if it is busy with earlier requests."""
         return self._client.is_any_connected((node,))
 
     def _send(self, call: Call, now_ms: int) -> Asked:
@@ -402,14 +407,14 @@ class BlockingClient:
         self._refusal = refusal
 
     def _wait(self, timeout_ms: int, now_ms: int) -> None:
-        """Wait for whatever happens. Raises AuthenticationError: nothing will become of it then."""
+        """Wait for any event. Raises AuthenticationError if one side rejects the other."""
         self._client.poll(timeout_ms, now_ms)
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
 
     def _poll(self, waiting: Iterable[Node], until_ms: int, now_ms: int) -> None:
-        """Wait until then at most, or until there is something to do for the nodes ``waiting``."""
+        """Poll until ``until_ms``, or until one of the nodes ``waiting`` needs an action."""
         delays = [self._client.poll_delay_ms(node, now_ms) for node in waiting]
         longest_ms = max(0, until_ms - now_ms)
         if delays:

@@ -1,8 +1,8 @@
-"""Coordinators of transactions: which broker it is, what it is asked, and what its answers mean.
+"""Coordinators of transactions: how to find them, the requests to them, and verdicts on responses.
 
-The functions build FindCoordinator, InitProducerId and AddPartitionsToTxn and judge the answers,
-without I/O. The producer's sender uses them step by step. :class:`Coordinators` uses them for the
-driver, and waits. So both ask the same and conclude the same.
+The functions build FindCoordinator and AddPartitionsToTxn requests and judge the responses, without
+I/O. The producer's sender calls them step by step. :class:`Coordinators` calls them for the driver,
+and blocks. So both send the same requests and draw the same conclusions.
 
 Source: ``TransactionManager``'s handlers, ``TransactionManager.FindCoordinatorHandler``,
 ``CoordinatorStrategy``; KIP-98, KIP-699, KIP-890.
@@ -42,7 +42,7 @@ from spark_kafka_sink.protocol.schema import Message, Request
 
 
 class Verdict(Enum):
-    """What follows from an answer."""
+    """The next step after a response."""
 
     DONE = auto()
     RETRY = auto()
@@ -52,7 +52,7 @@ class Verdict(Enum):
 
 
 class Rule(NamedTuple):
-    """An error, what follows from it, and why."""
+    """An error, the verdict on it, and the reason."""
 
     error: str
     verdict: Verdict
@@ -67,7 +67,7 @@ RULES = (
     Rule("CONCURRENT_TRANSACTIONS", Verdict.RETRY_SOON, "the id's last one is being ended"),
     Rule("OPERATION_NOT_ATTEMPTED", Verdict.RETRY, "another partition stood in the way"),
 )
-"""Every other error is as the brokers say: RETRY where it is retriable, else FATAL."""
+"""Every other error is RETRY if it is retriable, otherwise FATAL."""
 
 _BY_ERROR = {error_named(rule.error): rule.verdict for rule in RULES}
 _NONE = error_named("NONE")
@@ -76,8 +76,9 @@ _NOT_TOLD = error_named("COORDINATOR_NOT_AVAILABLE")
 
 
 def verdict_on(error: KafkaErrorCode) -> Verdict:
-    """What follows from ``error``. All but DONE and FATAL pass with time, and say nothing about
-    the transaction.
+    """Return the verdict on ``error``.
+
+    All verdicts but DONE and FATAL are temporary, and say nothing about the transaction.
     """
     otherwise = Verdict.RETRY if error.retriable else Verdict.FATAL
     return _BY_ERROR.get(error, otherwise)
@@ -87,7 +88,7 @@ def verdict_on(error: KafkaErrorCode) -> Verdict:
 
 
 class Found(NamedTuple):
-    """Who coordinates ``transactional_id``, unless there is an error."""
+    """The coordinator of ``transactional_id``, unless there is an error."""
 
     transactional_id: str
     coordinator: Node
@@ -98,7 +99,7 @@ class Found(NamedTuple):
 def find_requests(
     transactional_ids: Sequence[str], versions: BrokerApiVersions
 ) -> list[FindCoordinatorRequest]:
-    """One request for all ids, or one for each where the broker takes no more."""
+    """Return one request for all ids, or one per id if the broker does not support batches."""
     if (
         versions.supports(FindCoordinatorRequest)
         and versions.highest(FindCoordinatorRequest) >= BATCHED_VERSION
@@ -109,9 +110,9 @@ def find_requests(
 
 
 def found_in(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> list[Found]:
-    """The answer about each id that ``request`` asks for, in whichever version it came.
+    """Return the result for each id of ``request``, in whichever version ``response`` came.
 
-    An id that the answer leaves out has no coordinator yet.
+    An id that the response omits has no coordinator yet.
     """
     told = {c.key: c for c in response.coordinators}
     if not response.coordinators and (response.error_code or response.host):
@@ -139,7 +140,7 @@ def _found(key: str, told: Coordinator | None) -> Found:
 def add_partitions_request(
     transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """Make ``partitions`` part of the transaction; needed below transaction.version 2."""
+    """Build a request that adds ``partitions`` to the transaction, below transaction.version 2."""
     topics: dict[str, AddPartitionsToTxnTopic] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, AddPartitionsToTxnTopic(topic)).partitions.append(partition)
@@ -149,7 +150,7 @@ def add_partitions_request(
 def results_in(
     request: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
 ) -> dict[TopicPartition, KafkaErrorCode]:
-    """The error of each partition that was asked for; what is left out was not attempted."""
+    """Return the error of each requested partition; omitted partitions were not attempted."""
     results = {
         TopicPartition(topic.name, partition): _NOT_ATTEMPTED
         for topic in request.v3_and_below_topics
@@ -166,8 +167,10 @@ def results_in(
 def worst_of(
     results: Mapping[TopicPartition, KafkaErrorCode],
 ) -> tuple[TopicPartition, KafkaErrorCode]:
-    """The partition whose error decides. One partition's error keeps the others from being
-    attempted, and what will not pass comes first: it is what the task has to be told.
+    """Return the partition whose error decides.
+
+    One partition's error prevents the attempt of the others. Fatal errors come first, because the
+    task must report them.
     """
     return max(results.items(), key=lambda result: _severity(result[1]))
 
@@ -182,15 +185,15 @@ def _severity(error: KafkaErrorCode) -> int:
 
 _NETWORK_EXCEPTION = error_named("NETWORK_EXCEPTION")
 _SETTLED = (Verdict.DONE, Verdict.FATAL)
-# How long brokers have to say whether another one coordinates now.
+# Time for brokers to report whether another broker coordinates now.
 _LOOK_MS = 10_000
 
 
 class Question(NamedTuple):
-    """One request to the coordinator that all ``ids`` have in common.
+    """One request to the common coordinator of all ``ids``.
 
-    at_most_version: by the transaction.version that the coordinator has when it is asked; None: the
-    highest common version
+    at_most_version: returns the highest version for the coordinator's current transaction.version;
+        None for the highest common version
     """
 
     ids: tuple[str, ...]
@@ -199,7 +202,7 @@ class Question(NamedTuple):
 
 
 class Coordinators:
-    """Asks coordinators, and finds them again when they have moved."""
+    """Sends requests to coordinators, and finds coordinators again after a move."""
 
     def __init__(self, admin: BlockingClient) -> None:
         self._admin = admin
@@ -211,7 +214,7 @@ class Coordinators:
         code_of: Callable[[Message], int],
         deadline_ms: int,
     ) -> Iterable[tuple[tuple[str, ...], Message]]:
-        """Ask until each question has an answer that is not about the coordinator itself."""
+        """Yield ids and response of each question; repeat questions until verdicts are final."""
         waiting = list(questions)
         attempts = 0
         last_problem = "no answer"
@@ -244,7 +247,7 @@ class Coordinators:
     def _answers(
         self, questions: Sequence[Question], calls: Sequence[Call | None], deadline_ms: int
     ) -> list[Message | None]:
-        """Of the calls that are there."""
+        """Return the responses to the calls that are not None."""
         asked = [call for call in calls if call is not None]
         ids = [q.ids[0] for q, call in zip(questions, calls) if call is not None]
         return self._ask(ids, asked, deadline_ms)
@@ -252,7 +255,7 @@ class Coordinators:
     def _ask(
         self, ids: Sequence[str], calls: Sequence[Call], deadline_ms: int
     ) -> list[Message | None]:
-        """Each call to the coordinator of the id at its place, until another one coordinates it."""
+        """Send each call to the coordinator of its id, until another one coordinates the id."""
 
         def have_moved(positions: Sequence[int]) -> list[int]:
             moved = self._have_moved({ids[p]: calls[p].node for p in positions}, deadline_ms)
@@ -261,12 +264,12 @@ class Coordinators:
         return self._admin.request_all(calls, deadline_ms, have_moved)
 
     def _have_moved(self, coordinators: Mapping[str, Node], deadline_ms: int) -> set[str]:
-        """The ids that another node than the one given coordinates now."""
+        """Return the ids that another node than the given one coordinates now."""
         look_until_ms = min(deadline_ms, self._admin.deadline_in(_LOOK_MS))
         try:
             self._find_now(list(coordinators), look_until_ms)
         except KafkaSinkError:
-            return set()  # nobody could be asked: go on waiting
+            return set()  # no broker could be asked: wait on
         return {i for i, node in coordinators.items() if self._nodes.get(i) not in (None, node)}
 
     def _calls(
@@ -275,7 +278,7 @@ class Coordinators:
         coordinators: dict[str, Node],
         deadline_ms: int,
     ) -> list[Call | None]:
-        """None for a coordinator that does not tell its transaction.version, where it matters."""
+        """Build the calls; None if the version matters and the coordinator's level is unknown."""
         ids = [q.ids[0] for q in questions if q.at_most_version is not None]
         levels = self.transaction_versions(ids, deadline_ms)
         calls: list[Call | None] = []
@@ -292,13 +295,14 @@ class Coordinators:
     def transaction_versions(
         self, transactional_ids: Collection[str], deadline_ms: int
     ) -> dict[Node, int]:
-        """The finalized transaction.version of each coordinator that answers, as it is now.
+        """Return the current finalized transaction.version of each coordinator that responds.
 
-        What a connection was told when it was made may be old: the feature can be downgraded, and
-        brokers of transaction.version 0 take EndTxn v5, which leaves the transaction open for good.
+        The level that a connection received at its start may be outdated, because the feature can
+        be downgraded. Brokers of transaction.version 0 accept EndTxn v5, which leaves the
+        transaction open for good.
         """
         coordinators = self.find(transactional_ids, deadline_ms)
-        # One id for each node.
+        # One id per node.
         ids = list({node: i for i, node in coordinators.items()}.values())
         calls = [Call(coordinators[i], ApiVersionsRequest(SOFTWARE_NAME, __version__)) for i in ids]
         found = {}
@@ -309,16 +313,16 @@ class Coordinators:
         return found
 
     def known(self, transactional_id: str) -> Node | None:
-        """The id's coordinator as it was last found, without asking."""
+        """Return the last known coordinator of the id, without a request."""
         return self._nodes.get(transactional_id)
 
     def forget(self, transactional_ids: Iterable[str]) -> None:
-        """Find their coordinators again before they are asked next."""
+        """Forget the coordinators of these ids; the next request finds them again."""
         for transactional_id in transactional_ids:
             self._nodes.pop(transactional_id, None)
 
     def find(self, transactional_ids: Iterable[str], deadline_ms: int) -> dict[str, Node]:
-        """The coordinator of each id, those known already without asking."""
+        """Return the coordinator of each id, without a request for known ones."""
         wanted = list(transactional_ids)
         attempts = 0
         while missing := [i for i in wanted if i not in self._nodes]:
@@ -332,7 +336,7 @@ class Coordinators:
         return {i: self._nodes[i] for i in wanted}
 
     def _find_now(self, missing: Sequence[str], deadline_ms: int) -> KafkaErrorCode | None:
-        """Ask once; the last error, None if there was none."""
+        """Ask once; return the last error, None without one."""
         node = self._admin.any_node(deadline_ms)
         versions = self._admin.api_versions(node)
         assert versions is not None, "the node is ready"
