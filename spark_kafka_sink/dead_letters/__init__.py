@@ -1,1 +1,1 @@
-"""Dead letters for those who look after them: read, counted, written again."""
+"""Dead letters for operators: read, counted, replayed."""

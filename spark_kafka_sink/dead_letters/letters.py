@@ -1,4 +1,4 @@
-"""Dead letters as they are read, and groups of them.
+"""Reads dead letters, and groups them.
 
 A partition is read as a consumer with ``read_committed`` reads it.
 Source: ``CompletedFetch.nextFetchedRecord``.
@@ -30,14 +30,16 @@ from spark_kafka_sink.transactions.log_partition import LogPartition, bytes_of
 
 
 class CommittedPartition(LogPartition):
-    """Reads up to the last stable offset, without records of transactions that were aborted."""
+    """Reads up to the last stable offset, without records of aborted transactions."""
 
     isolation_level = inspection.READ_COMMITTED
 
     def records(self, first: int, end: int, timeout_ms: int) -> Iterator[Record]:
-        """From offset ``first`` to before ``end``. timeout_ms: for each answer of the leader
+        """Yield the records from offset ``first`` to before ``end``.
 
-        Raises BrokerError when the leader does not get as far as ``end`` in time.
+        timeout_ms: time limit for each response of the leader
+
+        Raises BrokerError if the leader does not reach ``end`` in time.
         """
         attempts, at = 0, first
         deadline_ms = self._admin.deadline_in(timeout_ms)
@@ -50,7 +52,7 @@ class CommittedPartition(LogPartition):
             if at > before:
                 attempts, deadline_ms = 0, self._admin.deadline_in(timeout_ms)
             elif found.last_stable_offset >= end:
-                return  # nothing is left up to the end
+                return  # no record is left before the end
             elif not self._admin.pause(attempts, deadline_ms):
                 where = f"{self._topic_partition}: readable to {found.last_stable_offset}"
                 raise BrokerError(error_named("OFFSET_NOT_AVAILABLE"), f"{where}, not to {end}")
@@ -59,7 +61,7 @@ class CommittedPartition(LogPartition):
 
 
 def _committed(found: inspection.PartitionData) -> Iterator[ReadBatch]:
-    """All batches; those that are control batches, or were aborted, without their records."""
+    """Yield all batches; control batches and aborted ones without their records."""
     begun = sorted((a.first_offset, a.producer_id) for a in found.aborted_transactions or ())
     aborted: set[int] = set()
     for batch in read_batches(bytes_of(found.records)):
@@ -75,15 +77,18 @@ def _committed(found: inspection.PartitionData) -> Iterator[ReadBatch]:
 
 CAUSE_HEADER = headers.CAUSE
 UNKNOWN_CAUSE = "unknown"
-"""Of a record without the header: whatever it is, it may not be a dead letter of this sink."""
+"""Cause of a record without the header, which may not be a dead letter of this sink."""
 ALL_CAUSES = (*CAUSES, UNKNOWN_CAUSE)
 _LONGEST = 250
-"""One more than a topic's name has: whoever may write to the topic chooses what a record says."""
+"""One more than the longest topic name. Any client with write access chooses a record's headers."""
 _CUT = (headers.VALUE_SIZE, headers.KEY_SIZE, headers.HEADERS_DROPPED)
 
 
 class DeadLetter(NamedTuple):
-    """told: its context headers as text, by their names without the prefix"""
+    """One dead letter.
+
+    ``told``: its context headers as text, by their names without the prefix
+    """
 
     partition: int
     record: Record
@@ -95,27 +100,29 @@ class DeadLetter(NamedTuple):
 
     @property
     def topic(self) -> str | None:
-        """Where the row was to go; of what is too long for a topic, the beginning, as long."""
+        """Return the topic that the row was for; a longer name than a topic can have is cut."""
         found = self.text(headers.TOPIC)
         return None if found is None else found[:_LONGEST]
 
     @property
     def is_cut(self) -> bool:
-        """Whether a part of the row is missing."""
+        """Return True if a part of the row is missing."""
         return any(self.text(name) is not None for name in _CUT)
 
     @property
     def own_headers(self) -> list[tuple[str, bytes | None]]:
-        """Those of the row."""
+        """Return the headers of the row itself."""
         return [h for h in self.record.headers if not h[0].startswith(headers.PREFIX)]
 
     def text(self, name: str) -> str | None:
-        """A context header, by its full name."""
+        """Return a context header, by its full name; None without it."""
         return self.told.get(name.removeprefix(headers.PREFIX))
 
     @classmethod
     def of(cls, partition: int, record: Record) -> DeadLetter:
-        """The last one counts where a name repeats: those that were there before are the row's."""
+        """Build a dead letter. If a header repeats, the last one counts: earlier ones are the
+        row's.
+        """
         told = {
             name.removeprefix(headers.PREFIX): (value or b"").decode(errors="replace")
             for name, value in record.headers
@@ -125,10 +132,12 @@ class DeadLetter(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which dead letters. causes: empty for all; query_id: None for any
+    """Filter of dead letters.
 
-    first_offsets: by partition, where to begin; the others from their beginning
-    asks_for_unknown: whether records of an unknown cause are only wanted where causes has it
+    causes: wanted causes; empty for all
+    query_id: wanted query; None for any
+    first_offsets: where to begin, by partition; other partitions begin at their first offset
+    asks_for_unknown: records of an unknown cause are wanted only if ``causes`` has it
     """
 
     causes: Collection[str] = ()
@@ -137,7 +146,7 @@ class Wanted(NamedTuple):
     asks_for_unknown: bool = False
 
     def why_not(self, letter: DeadLetter) -> str | None:
-        """Why this one is not wanted; None if it is."""
+        """Return why this dead letter is not wanted; None if it is."""
         is_unknown = letter.cause == UNKNOWN_CAUSE
         if is_unknown and self.asks_for_unknown and UNKNOWN_CAUSE not in self.causes:
             return f"no {CAUSE_HEADER} header, so perhaps no dead letter; --cause unknown takes it"
@@ -150,11 +159,11 @@ class Wanted(NamedTuple):
 
 
 class Topic:
-    """A topic of dead letters, as it is now: what comes later is not read.
+    """A topic of dead letters, up to its current end.
 
-    ends: by partition, up to where it is read
+    ends: end offset of each partition
 
-    Raises TopicError if it does not exist.
+    Raises TopicError if the topic does not exist.
     """
 
     def __init__(self, admin: AdminClient, name: str, timeout_ms: int) -> None:
@@ -170,7 +179,7 @@ class Topic:
         self.ends = {n: p.end_offset(deadline_ms) for n, p in self._partitions.items()}
 
     def beyond(self, first_offsets: Mapping[int, int]) -> str | None:
-        """What of ``first_offsets`` the topic does not have; None if it has all."""
+        """Return the first of ``first_offsets`` that the topic lacks; None if it lacks none."""
         for number, offset in first_offsets.items():
             if number not in self.ends:
                 return f"partition {number}: it has {len(self.ends)}, numbered from 0"
@@ -179,7 +188,9 @@ class Topic:
         return None
 
     def letters(self, wanted: Wanted, left_out: Counter[str] | None = None) -> Iterator[DeadLetter]:
-        """Partition by partition, each in order. left_out: counts the others, by the reason
+        """Yield the wanted dead letters, partition by partition, each in order.
+
+        left_out: counts the others, by reason
 
         Raises BrokerError.
         """
@@ -195,7 +206,7 @@ class Topic:
 
 
 class Group(NamedTuple):
-    """Dead letters of one cause that were to go to one topic. Times in ms since 1970."""
+    """Dead letters of one cause for one topic. Times in ms since 1970."""
 
     cause: str
     topic: str | None
@@ -207,7 +218,7 @@ class Group(NamedTuple):
 
 
 def grouped(letters: Iterable[DeadLetter]) -> list[Group]:
-    """The largest group first."""
+    """Return the groups, the largest one first."""
     groups: dict[tuple[str, str | None], Group] = {}
     for letter in letters:
         key = (letter.cause, letter.topic)

@@ -1,8 +1,8 @@
-"""Write dead letters again, once they are mended, to topics that the operator names.
+"""Replays corrected dead letters to topics that the operator names.
 
-The operator says that they are mended: a limit was raised, partitions were added, or a function of
-the operator's own mends the rows. A record of the topic that is read says nothing of its own
-authority: anybody who may write there chooses its headers.
+The operator decides that rows are corrected: a limit was raised, partitions were added, or a
+function of the operator corrects the rows. A record of the topic that is read has no authority of
+its own, because any client with write access chooses its headers.
 """
 
 from __future__ import annotations
@@ -41,16 +41,21 @@ Mend = Callable[[Any], Any]
 
 
 class Replayed(NamedTuple):
-    """written: by topic; left_out: by the reason"""
+    """Counts of a replay.
+
+    written: records by topic
+    left_out: dead letters by reason
+    """
 
     written: Counter[str]
     left_out: Counter[str]
 
 
 def why_not_to(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
-    """Return why nothing is replayed to ``topic``, whoever names it; None if it may be.
+    """Return why the operator must not replay to ``topic``; None if a replay is allowed.
 
-    A record in the decision log decides what readers see, and internal topics are the brokers' own.
+    A record in the decision log decides what readers see, and internal topics belong to the
+    brokers.
 
     Raises BrokerError.
     """
@@ -67,11 +72,11 @@ def why_not_to(admin: AdminClient, topic: str, timeout_ms: int) -> str | None:
 
 
 class Replay:
-    """Writes dead letters again, but not to ``read_from``, where they would be read once more.
+    """Writes dead letters again, but never to ``read_from``, where the next replay would read them.
 
-    to_topic: instead of the topic that the rows were to go to
-    allowed: the topics that rows may go to, which ``to_topic`` is without being in it
-    keeps_partition: whether a row goes to the partition that it named, if it did
+    to_topic: replaces the topic of the rows, if given
+    allowed: the topics that rows may go to, in addition to ``to_topic``
+    keeps_partition: True if a row goes to the partition that it named, if any
     mend: the user's own function, or None
     """
 
@@ -92,7 +97,7 @@ class Replay:
         self._mend = mend
 
     def why_not(self, letter: DeadLetter) -> str | None:
-        """Why this one is left out; None if it is to be written."""
+        """Return why this dead letter is omitted; None if it is to be written."""
         if not 0 <= letter.record.timestamp_ms <= _LATEST_MS:
             return "its timestamp is none that a row can have"
         if self._keeps_partition and self._partition_of(letter) is None:
@@ -115,7 +120,7 @@ class Replay:
         return None
 
     def _partition_of(self, letter: DeadLetter) -> int | None:
-        """The partition that the row named, NO_PARTITION for none; None if that is no number."""
+        """Return the partition that the row named, NO_PARTITION for none; None for no number."""
         text = letter.text(headers.PARTITION)
         if text is None:
             return NO_PARTITION
@@ -123,9 +128,9 @@ class Replay:
         return int(text) if is_number else None
 
     def write(self, letters: Iterable[DeadLetter]) -> Replayed:
-        """Write all of them and wait until they are acknowledged.
+        """Write all dead letters and wait until they are acknowledged.
 
-        Raises what a producer raises, and HookError; then a part may have been written.
+        Raises the producer's errors, and HookError. Some records may have been written then.
         """
         done = Replayed(Counter(), Counter())
         producer = ThreadedProducer(self._config)
@@ -160,7 +165,7 @@ class Replay:
         return row_batch([self._row(letter) for letter in letters])
 
     def mended(self, batch: Any) -> Any:
-        """The Arrow batch that is to be written. Raises HookError."""
+        """Return the Arrow batch to write, after the user's function. Raises HookError."""
         if self._mend is None:
             return batch
         after = run(self._mend, lambda after: changed_rows(batch, after), batch)
