@@ -62,7 +62,7 @@ def worse(stages: Stages, baseline: Stages) -> list[str]:
 
 
 def check(baseline: Stages) -> int:
-    """Return 0 if no stage is worse. Measure a worse stage again, because of other load."""
+    """Return 0 if no stage is worse. Repeat failures, because other load may be the reason."""
     best: Stages = {}
     for _ in range(_ATTEMPTS):
         for name, stage in measure().items():

@@ -4,7 +4,7 @@ CPU is that of Spark's JVM and of the Python processes below it, without the bro
 measuring process. Workers outlive their tasks, so none ends between the two readings.
 
 Memory is the operating system's own high-water mark (Linux: ``VmHWM``, reset before each run),
-which no sampling can miss; elsewhere it is the size after the run.
+which no sampling can miss. Elsewhere it is the size after the run.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _TIMEOUT_S = 600
 class ProducerPerformance:
     """A contender outside Spark: it reads the same values from a file in memory.
 
-    LocalKafka.run_tool is not used, because it starts tools for a second, with little compiling.
+    LocalKafka.run_tool is not used, because its JVM options suit short runs: they compile little.
     The time is the tool's own report, without the start of its JVM.
     """
 

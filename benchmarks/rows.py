@@ -1,7 +1,7 @@
 """The rows that all contenders write: cheap to produce, about as compressible as logs.
 
 Rows must cost little, or they hide the cost of the sinks. Each row is a short head of its own and a
-piece of one page of text, at a place that depends on the row's number. Cutting binary columns is a
+piece of one page of text; the row's number decides the piece. Cutting binary columns is a
 memcpy in Spark. `noop` in the reports is the cost of the rows alone.
 """
 
@@ -70,7 +70,7 @@ def _value(value_bytes: int) -> Column:
     rest_bytes = value_bytes - _HEAD_BYTES
     places = F.lit(_PAGE_BYTES - rest_bytes)
     start = F.pmod(F.col("id") * _PRIME, places).cast("int") + 1
-    # substr takes start and length as Columns; literals would need a Column each.
+    # substr takes two Columns or two integers, so the length must be a Column too.
     return F.concat(head.cast("binary"), F.lit(PAGE).substr(start, F.lit(rest_bytes)))
 
 

@@ -1,7 +1,7 @@
 """Topics of the benchmarks: another client inspects and empties them.
 
-A topic is emptied after each run. So the operating system frees the memory of its files before it
-writes them to disk, and no run pays for the pages of an earlier run.
+A topic is emptied after each run, before the operating system writes its files to disk. So no run
+pays for the pages of an earlier run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class BenchTopic:
         return sum(_size_of(log) for folder in folders for log in folder.glob("*.log"))
 
     def end_offsets(self) -> int:
-        """Return the sum of the end offsets, which each record increments without transactions."""
+        """Return the sum of the end offsets; without transactions, it grows by one per record."""
         asked = {
             TopicPartition(self.name, number): OffsetSpec.latest()
             for number in range(self._partitions)

@@ -62,7 +62,7 @@ def bootstrap_addresses(
 ) -> Iterator[Finding]:
     """Yield a finding for each address of ``kafka.bootstrap.servers``; one that answers is enough.
 
-    A rejected login ends the check, because no other address accepts the same credentials.
+    A rejected login ends the check, because other addresses would reject the same credentials.
     """
     how = _how(security)
     try:

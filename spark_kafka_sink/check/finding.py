@@ -16,7 +16,7 @@ class Outcome(Enum):
 
 
 class Finding(NamedTuple):
-    """subject: what was checked; text: what was found; cure: what to do, if anything."""
+    """A finding. subject: what was checked; text: the result; cure: what to do, if anything."""
 
     outcome: Outcome
     subject: str

@@ -6,10 +6,10 @@
 
 The keeper creates a data folder inside FOLDER, reads commands as JSON lines from stdin and answers
 each on stdout. When stdin ends, when its parent process changes, or at SIGTERM, it kills every
-process that it started, paused ones too. Then it removes the data folder and exits. The parent
-cannot prevent that: SIGKILL closes the pipe as well. If a forked child of the parent still holds
-the pipe's other end, the changed parent id shows the parent's death. On Linux the kernel kills the
-JVMs even if the keeper itself dies.
+process that it started, paused ones too. Then it removes the data folder and exits. No end of
+the parent prevents that: SIGKILL closes the pipe as well. If a forked child of the parent still
+holds the pipe's other end, the changed parent id shows the parent's death. On Linux the kernel
+kills the JVMs even if the keeper itself dies.
 
 Commands: ``start`` (name, argv, stdout, stderr) -> pid; ``signal`` (name, number) -> null;
 ``wait`` (names, timeout_ms) -> exit codes of ended processes, as soon as one has ended.

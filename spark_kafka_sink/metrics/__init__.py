@@ -33,7 +33,7 @@ def listen(
     host: address to listen on; all addresses of this machine by default
 
     Raises ConfigError if no path is known, if the path is not a local file, if the port is out of
-    range, or if the package is missing; OSError if the port is in use.
+    range, or if the package is missing. Raises OSError if the port is in use.
 
     Example::
 

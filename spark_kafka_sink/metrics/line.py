@@ -21,7 +21,7 @@ LINE_VERSION = 1
 
 MOST_SLOW_TASKS = 5
 MOST_LOGGED_PARTITIONS = 32
-"""A topic's name has up to 249 characters, so more partitions could make a line over 16 KiB."""
+"""A topic's name has up to 249 characters; with more partitions, a line could exceed 16 KiB."""
 
 
 class Field(NamedTuple):

@@ -4,8 +4,7 @@ The rules are those of docs/tuning.md, a function for each. A line may also be t
 (``collecting.py``). A rule reads only the line.
 
 For many batches, the findings of each batch explain the time, weighted by the batch's time. Sums
-over all batches would hide a cause: among large record batches, the mean size hides one batch of
-tiny ones.
+over all batches would hide causes: the overall mean size hides a micro-batch of tiny batches.
 """
 
 from __future__ import annotations

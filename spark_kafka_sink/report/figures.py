@@ -171,7 +171,7 @@ class Facts(NamedTuple):
 
     @property
     def is_waiting(self) -> bool:
-        """True if tasks wait long enough for brokers to report it, as a share and per mean task."""
+        """True if waiting for brokers is long enough to report, as a share and per mean task."""
         times_ms = self.number("buffer_wait_ms") + self.number("ack_wait_ms")
         tasks = float(self.line.get("tasks") or 1)
         return self.waiting >= WAITING and times_ms / tasks >= LEAST_WAITING_MS

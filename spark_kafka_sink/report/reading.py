@@ -47,12 +47,12 @@ _SCHEMA = pa.schema(
 
 _BEGINNING = b'{"sink"'
 _FROM_HERE_BY_NAMES = b', "partitions": {'
-"""pyarrow does not parse the rest of a line from here: no column, but most bytes are in it.
+"""pyarrow does not parse a line from here on: the rest has most bytes, but no columns.
 
 A string cannot contain this text, because its quotes would have backslashes.
 """
 _HISTOGRAM = b', "histogram": {'
-"""Beginning of the end of ``request_latency``, the last field before those by name."""
+"""Last part of ``request_latency``, which is the last field before those by name."""
 
 
 class Piece(NamedTuple):
