@@ -157,7 +157,7 @@ class AdminClient(BlockingClient):
         if self._are_credentials_replaced is not None and self._are_credentials_replaced():
             self._client.renew_connections()
 
-    # --- questions -----------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
     def metadata(
         self, topics: Sequence[str] | None, allow_auto_topic_creation: bool, deadline_ms: int
@@ -228,7 +228,7 @@ class AdminClient(BlockingClient):
         response = self.metadata([], False, deadline_ms)
         return [Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers]
 
-    # --- how they are asked --------------------------------------------------------------------
+    # --- requests to the controller ------------------------------------------------------------
 
     def _request_controller(self, request: Request, deadline_ms: int) -> Message:
         """Send to the controller. On KRaft, metadata names any broker, which forwards requests."""

@@ -39,7 +39,7 @@ from spark_kafka_sink.protocol.connection import Converse
 from spark_kafka_sink.protocol.schema import Message, Request
 
 SILENT_MS = 250
-"""Time without a response, after which other nodes get the request, or are asked who leads now."""
+"""Silence in ms, after which other nodes get the request, or are asked for the current node."""
 
 
 class Call(NamedTuple):
@@ -205,7 +205,7 @@ class BlockingClient:
             now_ms = self._clock.now_ms()
         return True
 
-    # --- who can be asked ----------------------------------------------------------------------
+    # --- reachable nodes -----------------------------------------------------------------------
 
     def any_node(self, deadline_ms: int) -> Node:
         """Return a bootstrap node that is connected."""
@@ -276,7 +276,7 @@ class BlockingClient:
         what = f"{name}: no answer of {call.node}"
         return BrokerError(error_named("REQUEST_TIMED_OUT"), what, before)
 
-    # --- questions -----------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
     def request(self, node: Node | None, request: Request, deadline_ms: int) -> Message:
         """Send ``request`` to ``node``, or with None to the bootstrap node that answers first.
@@ -340,9 +340,9 @@ class BlockingClient:
     ) -> list[Message | None]:
         """Send calls to several nodes at once; return the responses in the order of ``calls``.
 
-        A response is None if the connection was lost before it, if the node was unreachable or did
-        not respond within a few seconds, or if another node must be asked. It is then unknown
-        whether the node executed the request.
+        A response is None if the connection was lost, or if the node was unreachable or silent for
+        a few seconds. It is also None if another node must be asked. In all three cases, the node
+        may or may not have executed the request.
         """
         asked = Round(calls, self._clock.now_ms())
         patience_ms = min(deadline_ms, self.deadline_in(_UNREACHABLE_PATIENCE_MS))

@@ -269,7 +269,7 @@ class Coordinators:
         try:
             self._find_now(list(coordinators), look_until_ms)
         except KafkaSinkError:
-            return set()  # no broker could be asked: wait on
+            return set()  # no broker responded: keep waiting
         return {i for i, node in coordinators.items() if self._nodes.get(i) not in (None, node)}
 
     def _calls(

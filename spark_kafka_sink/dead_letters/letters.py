@@ -120,8 +120,9 @@ class DeadLetter(NamedTuple):
 
     @classmethod
     def of(cls, partition: int, record: Record) -> DeadLetter:
-        """Build a dead letter. If a header repeats, the last one counts: earlier ones are the
-        row's.
+        """Build a dead letter. If a context header repeats, the last one counts.
+
+        Earlier ones are headers of the row itself.
         """
         told = {
             name.removeprefix(headers.PREFIX): (value or b"").decode(errors="replace")

@@ -414,7 +414,7 @@ class NetworkClient:
         self._connector.begin(connection, node, channel_id, now_ms)
 
     def _renew(self, connection: NodeConnection, now_ms: int) -> None:
-        """Reauthenticate. If it is too late for that, close the connection, which is no failure."""
+        """Reauthenticate. If the session is over, close the connection, which is no failure."""
         protocol = connection.protocol
         assert protocol is not None
         if connection.is_over(now_ms):

@@ -229,7 +229,7 @@ class TlsChannel:
         except OSError:
             return
 
-    # --- the end -------------------------------------------------------------------------------
+    # --- closing -------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Send close_notify, as far as possible without blocking, and close the socket."""

@@ -38,7 +38,7 @@ USE_OS_BUFFER_SIZE = -1
 
 
 def open_channel_of(security: Security) -> OpenChannel:
-    """Return what opens channels for ``security``: in plaintext, or inside TLS."""
+    """Return the function that opens plaintext or TLS channels for ``security``."""
     if security.tls is None:
         return PlaintextChannel
     from spark_kafka_sink.network.tls import TlsChannels  # loads ssl

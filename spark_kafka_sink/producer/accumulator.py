@@ -397,7 +397,7 @@ class RecordAccumulator:
             self._incomplete.clear()
             self.monitor.notify_all()
 
-    # --- inside --------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
     def _queue(self, topic_partition: TopicPartition) -> deque[ProducerBatch]:
         queue = self._queues.get(topic_partition)

@@ -1,9 +1,9 @@
 """The task thread's half of the producer: rows go into open batches, full batches are enqueued.
 
-A batch is finished when the next row does not fit, when memory runs out, when it has been open for
-a second, and at the end of the task. It is also finished when the input has paused for
-``linger.ms``. The sender thread does the latter, because the task thread then waits for Spark. It
-may do so only between appends.
+A batch is finished when the next row does not fit, when memory runs out, or at the end of the task.
+A batch is also finished when it has been open for a second, or when the input has paused for
+``linger.ms``. The sender thread finishes batches in such pauses, between two appends, because the
+task thread then waits for Spark.
 
 :class:`RowChecks` finds rows that cannot be written before the first row is appended.
 

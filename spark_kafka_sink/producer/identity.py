@@ -61,7 +61,7 @@ class IdentitySource(Protocol):
 
     @property
     def awaits_check(self) -> bool:
-        """Return True if a check must succeed before the task may hand over what it wrote."""
+        """Return True if a check must succeed before the task may hand over its transaction."""
         ...
 
     @property

@@ -163,7 +163,7 @@ class Metadata:
         """Return the age of the snapshot; 0 before the first response."""
         return 0 if self._last_success_ms is None else now_ms - self._last_success_ms
 
-    # --- what to ask, and when -----------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------
 
     @property
     def topics(self) -> list[str]:
@@ -227,7 +227,7 @@ class Metadata:
         if self._settings.may_rebootstrap:
             self._is_rebootstrapping = True
 
-    # --- answers -------------------------------------------------------------------------------
+    # --- responses -----------------------------------------------------------------------------
 
     def failed_update(self, now_ms: int) -> None:
         """Set a backoff after an attempt without a complete response."""

@@ -79,7 +79,7 @@ class ProducerMetrics:
 
     @property
     def task_ms(self) -> float:
-        """Return ``task_ns`` in ms, as it is reported."""
+        """Return ``task_ns`` in ms, as reports contain it."""
         return round(self.task_ns / _NS_PER_MS, 1)
 
     def note_sent(self, batches: Iterable[ProducerBatch]) -> None:

@@ -175,7 +175,7 @@ class OpenBatches:
         """Release the rows: all are appended, or the append has failed."""
         self._rows = None
 
-    # --- taking out ----------------------------------------------------------------------------
+    # --- detaching -----------------------------------------------------------------------------
 
     def detach(self, slot: int) -> DetachedBatch:
         """Detach the batch of ``slot``, and leave the slot empty."""

@@ -25,7 +25,7 @@ _MOST_IDLE = 4
 
 
 class _Idle(NamedTuple):
-    """An idle producer, and since when it is idle."""
+    """An idle producer, and the start of its idle time."""
 
     producer: ThreadedProducer
     since_ms: int

@@ -295,7 +295,7 @@ class KafkaProducer:
 
     @property
     def transaction(self) -> PreparedTransaction | None:
-        """Return what is needed to end the task's transaction. Call it after ``flush``.
+        """Return the identity that ends the task's transaction. Call it after ``flush``.
 
         Returns None if no record was written. Brokers do not know the transaction then, and would
         answer EndTxn with INVALID_TXN_STATE.
@@ -372,7 +372,7 @@ class ThreadedProducer(KafkaProducer):
                 self.sender.run_once(now_ms, self._retire_at_ms)
             if self.telemetry is not None:
                 self.telemetry.finish()
-        except Exception as error:  # the task must get any error instead of waiting
+        except Exception as error:  # the task must raise any error instead of waiting
             failure = KafkaSinkError(f"the sender thread failed: {error!r}")
             failure.__cause__ = error
             self.sender.fail(failure)

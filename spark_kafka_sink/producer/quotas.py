@@ -1,8 +1,8 @@
 """Quotas and rate limits: how long batches are held, and which waits do not count as late.
 
 :class:`RateLimit` holds batches in this producer, for ``max.bytes.per.second.per.task``.
-:class:`QuotaWaits` sums up how long batches have waited for this limit, and for brokers that
-request pauses because a quota is used up (KIP-219).
+:class:`QuotaWaits` sums up the waits of batches for this limit, and for brokers that request
+pauses because a quota is used up (KIP-219).
 """
 
 from __future__ import annotations

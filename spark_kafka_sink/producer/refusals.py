@@ -101,7 +101,7 @@ class Refusals:
         numbering: BatchNumbering,
         now_ms: int,
     ) -> list[ProducerBatch] | None:
-        """Queue what must be sent again of ``batch``, which was answered with ``error``.
+        """Queue the part of ``batch`` that must be sent again after the answer ``error``.
 
         Returns the queued batches; None if the answer counts as a failed attempt.
         """

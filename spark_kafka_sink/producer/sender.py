@@ -127,7 +127,7 @@ class Sender:
 
     @property
     def last_identity_failure(self) -> str | None:
-        """Return why the identity does not have what it requests yet; None without a failure."""
+        """Return why the identity's request has not succeeded yet; None without a failure."""
         return self._identity.last_failure
 
     @property
@@ -137,7 +137,7 @@ class Sender:
 
     @property
     def awaits_check(self) -> bool:
-        """Return True if a check must succeed before the task may hand over what it wrote."""
+        """Return True if a check must succeed before the task may hand over its transaction."""
         return self._identity.awaits_check
 
     def exchange_identity(self, identity: IdentitySource) -> None:
@@ -299,7 +299,7 @@ class Sender:
         self._in_flight = requests
         self._metrics.requests_in_flight_max = max(self._metrics.requests_in_flight_max, requests)
 
-    # --- answers -------------------------------------------------------------------------------
+    # --- responses -----------------------------------------------------------------------------
 
     def _complete_request(self, sent: SentBatches, result: ClientResponse, now_ms: int) -> None:
         if self._accumulator.failure is not None:
@@ -411,7 +411,7 @@ class Sender:
             self._metrics.record_errors += batch.records_count
             self.fail(refusal_error(batch, error, now_ms, may_be_there))
 
-    # --- time ----------------------------------------------------------------------------------
+    # --- expiry --------------------------------------------------------------------------------
 
     def _expire(self, now_ms: int) -> int | None:
         """Fail the producer if a batch has expired; return the ms until the next may expire.

@@ -253,13 +253,13 @@ class ProducerState:
         sequences.next_sequence = increment_sequence(sequences.next_sequence, batch.records_count)
         sequences.in_flight.append(batch)
 
-    # --- answers -------------------------------------------------------------------------------
+    # --- responses -----------------------------------------------------------------------------
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """Record an acknowledged batch. ``base_offset`` is -1 if the broker has forgotten it."""
         sequences = self._sequences(batch.topic_partition)
-        # Also for a batch that was renumbered while this response was under way. The next batch is
-        # then the next in line, and the broker's answer to it shows whether there is a gap.
+        # Also if the batch was renumbered before its response arrived. The next batch is then the
+        # next in line, and its response shows whether there is a gap.
         if batch.producer == sequences.producer:
             sequences.note_acknowledged(batch.last_sequence)
         if base_offset != NO_OFFSET:

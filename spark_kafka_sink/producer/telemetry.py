@@ -190,7 +190,7 @@ class Telemetry:
             nodes = self._watched.metadata.snapshot.nodes.values()
             return _RECHECK_MS if self._client.is_any_connected(nodes) else None
         if not self._offers(node):
-            # Another broker may offer it: one of a later version, or with a plugin by then.
+            # Another broker may offer telemetry later: a newer version, or a broker with a plugin.
             self._pause(DEFAULT_PUSH_INTERVAL_MS, now_ms)
         elif self.state is State.SUBSCRIPTION_NEEDED:
             instance_id = (

@@ -125,7 +125,7 @@ def _first_known(codec_ids: list[int]) -> str:
 def pause_after(error: KafkaErrorCode, interval_ms: int) -> int | None:
     """Return after how many ms to request the subscription again; None for never.
 
-    Never means that a retry would change nothing. ``interval_ms``: of the subscription so far.
+    Never: a retry would change nothing. ``interval_ms``: push interval of the subscription.
     """
     if error in _AT_ONCE:
         return 0

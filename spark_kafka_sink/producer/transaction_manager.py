@@ -144,7 +144,7 @@ _NONE = error_named("NONE")
 
 
 class Step(NamedTuple):
-    """The coordinator if it is ready; otherwise after how many ms to check again."""
+    """The coordinator, if ready; otherwise after how many ms to check again."""
 
     coordinator: Node | None
     wait_ms: int | None
@@ -370,8 +370,9 @@ _UNUSED = "Empty"
 
 
 class TokenCheck:
-    """Checks once, after a transaction has begun, that its token is unused; asks under the monitor.
+    """Checks once, after a transaction has begun, that its token is unused.
 
+    ``maybe_request`` runs under the monitor.
     A transaction that begins after its unit was decided is not in the decision. After the sweep
     that follows, no process looks for this transaction, and readers would wait until it times out.
     So the planner hands out an unused token, and the decision uses the token up before the sweep
