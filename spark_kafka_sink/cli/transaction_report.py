@@ -1,6 +1,6 @@
-"""What operators are shown of transactions: aligned text, and documents for JSON.
+"""Reports of transactions for operators: aligned text, and documents for JSON.
 
-Times are ms since 1970 in UTC; ages are by the clock of this machine, not of the brokers.
+Times are ms since 1970 in UTC; ages use the clock of this machine, not of the brokers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Document = dict[str, Any]
 
 
 def overview_lines(found: Sequence[PrefixOverview], log_topic: str, now_ms: int) -> list[str]:
-    """Two tables: of prefixes, and of open transactions."""
+    """Return two tables: of prefixes, and of open transactions."""
     if not found:
         return [f"no prefix has a record in {log_topic}, and nothing is open"]
     header = ["PREFIX", "PHASE", "UNIT", "OPEN", "OWNER"]
@@ -80,7 +80,7 @@ def _transactions(transactions: Sequence[TransactionDetails], now_ms: int) -> li
 
 
 def description_lines(described: PrefixDescription, log_topic: str, now_ms: int) -> list[str]:
-    """The record, its parts, open transactions, and who holds back readers."""
+    """Return the record, its parts, open transactions, and the producers that hold back readers."""
     overview = described.overview
     lines = [f"Prefix:      {overview.prefix}", f"Log topic:   {log_topic}"]
     if overview.decision is not None:
@@ -146,7 +146,7 @@ def _positions(positions: Sequence[ReadPosition], now_ms: int) -> list[str]:
 
 
 def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
-    """One row for each open producer: the first holds back readers, the others would after it."""
+    """Return one row per open producer: the first holds back readers now, the others after it."""
     offsets = (position.last_stable_offset, position.high_watermark, position.waiting)
     known = position.high_watermark >= 0 and position.last_stable_offset >= 0
     row = [str(position.topic_partition), *(str(o) if known else _NONE for o in offsets)]
@@ -173,7 +173,7 @@ def _position_rows(position: ReadPosition, now_ms: int) -> list[list[str]]:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Columns of equal width, two spaces apart, no spaces at the end."""
+    """Return columns of equal width, two spaces apart, without trailing spaces."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return [
@@ -195,7 +195,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def overview_document(overview: PrefixOverview, now_ms: int) -> Document:
-    """``record`` is null where there is none, or none that can be read: see ``problem``."""
+    """Return one prefix. ``record`` is null without a readable record: see ``problem``."""
     return {
         "prefix": overview.prefix,
         "record": _record(overview.decision, overview.prefix),
@@ -226,7 +226,7 @@ def _transaction(details: TransactionDetails, now_ms: int) -> Document:
 
 
 def description_document(described: PrefixDescription, now_ms: int) -> Document:
-    """The overview with ``parts`` of the unit and ``partitions`` as readers see them."""
+    """Return the overview with ``parts`` of the unit and ``partitions`` as readers see them."""
     return {
         **overview_document(described.overview, now_ms),
         "parts": [
@@ -248,7 +248,7 @@ def _position(position: ReadPosition) -> Document:
 
 
 def result_document(prefix: str, result: Result) -> Document:
-    """What an operation has done."""
+    """Return the result of an operation."""
     return {
         "prefix": prefix,
         "message": result.message,

@@ -1,8 +1,8 @@
-"""Asks transaction coordinators, blocking: who they are, InitProducerId, EndTxn, what is open.
+"""Blocking client of transaction coordinators: InitProducerId, EndTxn, and what is open.
 
-A broker that is cut off from the others, but not from clients, takes itself for the coordinator of
-ids that another one coordinates by now. What it knows of them is of the past: where that matters,
-all brokers are asked.
+A broker that is cut off from the others, but not from clients, may consider itself the coordinator
+of ids that another broker coordinates by now. Its state is outdated: where that matters, all
+brokers are asked.
 
 Source: ``TransactionManager``'s handlers, ``TransactionState``, and ``AdminClient``'s coordinator
 strategies; KIP-98, KIP-664, KIP-890.
@@ -62,7 +62,7 @@ _ABORTED = {"PrepareAbort", "CompleteAbort"}
 
 
 class Outcome(Enum):
-    """What became of a transaction that was to be committed."""
+    """The outcome of a transaction that was to be committed."""
 
     COMMITTED = "committed"
     LOST = "aborted by the brokers"
@@ -70,25 +70,26 @@ class Outcome(Enum):
 
 
 def end_question(transaction: TaskTransaction, committed: bool) -> Question:
-    """The request, in the version that the coordinator may be asked in when it is asked."""
+    """Return EndTxn, in the version that the coordinator allows when it is sent."""
     request = EndTxnRequest(transaction.transactional_id, *transaction.producer, committed)
     begun = transaction.transaction_version
     return Question((transaction.transactional_id,), request, lambda now: _end_version(begun, now))
 
 
 def _end_version(begun: int, now: int) -> int:
-    """By the lower of two transaction.versions: when the transaction began, and now.
+    """Return the version for the lower of two transaction.versions: at the begin, and now.
 
-    The first keeps repetitions in one version. The second may have been downgraded since: EndTxn v5
-    would leave the transaction open for good. If v5 had ended it before, v4 is told that the epoch
-    is another one, and what DescribeTransactions says settles it.
+    The version at the begin keeps repetitions in one version. The feature may have been downgraded
+    since, and EndTxn v5 would then leave the transaction open forever. If v5 has ended the
+    transaction before, v4 is rejected because of the epoch, and DescribeTransactions shows the
+    outcome.
     """
     bumps = min(begun, now) >= IMPLICIT_PARTITIONS_VERSION
     return EPOCH_BUMP_VERSION if bumps else EPOCH_BUMP_VERSION - 1
 
 
 def outcome_of(transaction: TaskTransaction, state: TransactionState | None) -> Outcome:
-    """By the coordinator's last answer, if that is about this transaction."""
+    """Return the outcome by the coordinator's last answer, if that is about this transaction."""
     if state is None or state.producer_id != transaction.producer_id:
         return Outcome.UNKNOWN
     if state.producer_epoch not in (transaction.producer_epoch, transaction.producer_epoch + 1):
@@ -99,7 +100,7 @@ def outcome_of(transaction: TaskTransaction, state: TransactionState | None) -> 
 
 
 def is_open(transaction: TaskTransaction, state: TransactionState | None) -> bool:
-    """Whether the transaction is still as its task has left it."""
+    """Return True if the transaction is in the state in which its task left it."""
     return (
         state is not None
         and state.transaction_state == ONGOING
@@ -117,16 +118,17 @@ class OpenTransaction(NamedTuple):
 
 
 def is_known(transaction: TaskTransaction, state: TransactionState | None) -> bool:
-    """Whether a coordinator's answer is about this transaction: it is open, or was ended."""
+    """Return True if a coordinator's answer is about this transaction: it is open, or was ended."""
     return is_open(transaction, state) or outcome_of(transaction, state) is not Outcome.UNKNOWN
 
 
 def ask_all(
     admin: AdminClient, transactions: Sequence[TaskTransaction], deadline_ms: int
 ) -> dict[str, TransactionState]:
-    """What any broker that can be reached knows of these transactions; none that nobody knows.
+    """Return the states of these transactions by all reachable brokers; unknown ones are omitted.
 
-    Where two know one, the end of it counts: that comes last.
+    If one broker reports a transaction as open and another as ended, the end counts, because it is
+    later.
     """
     by_id = {t.transactional_id: t for t in transactions}
     found: dict[str, TransactionState] = {}
@@ -142,10 +144,10 @@ def ask_all(
 def is_taken(
     admin: AdminClient, transactional_id: str, producer: ProducerIdAndEpoch, deadline_ms: int
 ) -> bool | None:
-    """Whether anybody has initialized the id after ``producer``, by what all brokers know.
+    """Return True if another process has initialized the id after ``producer``, by all brokers.
 
-    None: nobody knows ``producer``, and nobody a later one. Of two producer ids it is not known
-    which is the later: then it counts as taken.
+    None if no broker knows ``producer`` or a later one. The order of two producer ids is unknown,
+    so another producer id counts as later.
     """
     states = _told(admin, [transactional_id], deadline_ms)
     holders = {ProducerIdAndEpoch(s.producer_id, s.producer_epoch) for s in states}
@@ -157,7 +159,7 @@ def is_taken(
 def _told(
     admin: AdminClient, transactional_ids: Sequence[str], deadline_ms: int
 ) -> list[TransactionState]:
-    """Of all brokers that can be reached, and take themselves for the ids' coordinators."""
+    """Return the states from all reachable brokers that consider themselves coordinators."""
     request = DescribeTransactionsRequest(list(transactional_ids))
     nodes = admin.await_all(admin.nodes(deadline_ms), deadline_ms)
     answers = admin.request_all([Call(node, request) for node in nodes], deadline_ms)
@@ -166,7 +168,7 @@ def _told(
 
 
 def merge_listed(answers: Sequence[Message | None]) -> tuple[list[OpenTransaction], bool]:
-    """All that was listed, and whether no coordinator was still loading."""
+    """Return all listed transactions, and True if no coordinator was still loading."""
     found: dict[str, OpenTransaction] = {}
     is_complete = True
     for answer in answers:
@@ -203,10 +205,10 @@ class InitializedProducer(NamedTuple):
 
 
 class TransactionClient:
-    """Questions about transactional ids, each asked again until it is answered or time is up.
+    """Requests about transactional ids, each repeated until it is answered or time is up.
 
-    Errors: TransactionError when time is up; BrokerError for an answer that asking again does
-    not change; BootstrapError when no broker can be reached.
+    Errors: TransactionError when time is up; BrokerError for an answer that a retry does not
+    change; BootstrapError if no broker is reachable.
     """
 
     def __init__(self, admin: AdminClient) -> None:
@@ -218,11 +220,11 @@ class TransactionClient:
     def initialize(
         self, transactional_id: str, timeout_ms: int, deadline_ms: int
     ) -> InitializedProducer:
-        """Take a transactional id: whoever used it before is fenced, what it left open aborted.
+        """Take a transactional id: its earlier user is fenced, its open transaction aborted.
 
-        Asks again near the last producer epoch, until there is another producer id.
+        Repeats the request near the last producer epoch, until there is another producer id.
 
-        timeout_ms: transaction.timeout.ms of what is begun under the id.
+        timeout_ms: transaction.timeout.ms of the transactions under the id
         """
         while True:
             found = self._initialize_all([transactional_id], timeout_ms, deadline_ms)
@@ -233,13 +235,13 @@ class TransactionClient:
         return InitializedProducer(producer, version)
 
     def coordinator(self, transactional_id: str) -> Node | None:
-        """The id's coordinator as it is known here, without asking; None if it is not."""
+        """Return the id's cached coordinator, without a request; None if it is unknown."""
         return self._coordinators.known(transactional_id)
 
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int, deadline_ms: int) -> None:
         """Abort what is open under these ids and keep their writers out.
 
-        Not by EndTxn(abort), which before KIP-890 leaves a late writer free to go on and commit.
+        EndTxn(abort) is not enough: before KIP-890 a late writer could go on and commit.
         """
         self._initialize_all(list(transactional_ids), timeout_ms, deadline_ms)
 
@@ -260,8 +262,10 @@ class TransactionClient:
         return initialized
 
     def transaction_version(self, transactional_id: str, deadline_ms: int) -> int:
-        """The finalized feature as the id's coordinator has it now: it advertises versions that it
-        may not be asked in, and the feature can be downgraded between any two requests.
+        """Return the present finalized feature, from the id's coordinator.
+
+        Brokers advertise request versions that clients must not use yet, and the feature can be
+        downgraded between any two requests.
         """
         attempts = 0
         while True:
@@ -283,11 +287,12 @@ class TransactionClient:
         deadline_ms: int,
         on_first: Callable[[], None] | None = None,
     ) -> dict[str, Outcome]:
-        """Commit, or find committed already; by transactional id what became of each.
+        """Commit the transactions, or find them committed; return each outcome by transactional id.
 
-        Repeating it is harmless as long as each transaction is ended in the same version, which
-        its transaction_version decides. ``on_first`` is called after the first one's answer.
-        What is refused although it is open is asked for again: it is not lost.
+        Repetition is harmless as long as each transaction is ended in the same version, which its
+        transaction_version decides. ``on_first`` is called after the first answer. If a coordinator
+        rejects EndTxn although the transaction is open, the request is repeated: the transaction is
+        not lost.
         """
         outcomes: dict[str, Outcome] = {}
         if on_first is not None and transactions:
@@ -303,7 +308,7 @@ class TransactionClient:
         outcomes: dict[str, Outcome],
         deadline_ms: int,
     ) -> None:
-        """Until each is known to be ended, in one way or the other."""
+        """Repeat EndTxn until the outcome of each transaction is known."""
         waiting = transactions
         attempts = 0
         while True:
@@ -329,7 +334,7 @@ class TransactionClient:
         outcomes: dict[str, Outcome],
         deadline_ms: int,
     ) -> dict[str, TaskTransaction]:
-        """Ask once for the end of each; those that were refused."""
+        """Send EndTxn once for each transaction, and return the rejected ones."""
         by_id = {t.transactional_id: t for t in transactions}
         refused: dict[str, TaskTransaction] = {}
         questions = [end_question(t, committed=True) for t in transactions]
@@ -351,10 +356,10 @@ class TransactionClient:
         transaction_version: int,
         deadline_ms: int,
     ) -> ProducerIdAndEpoch:
-        """Commit the driver's own transaction; the identity to go on with.
+        """Commit the driver's own transaction and return its next identity.
 
-        Raises FencedError when another driver has taken the id, TransactionLostError when the
-        brokers have aborted the transaction.
+        Raises FencedError if another driver has taken the id, TransactionLostError if the brokers
+        have aborted the transaction.
         """
         transaction = TaskTransaction(transactional_id, *producer, transaction_version, -1, 0, "")
         question = end_question(transaction, committed=True)
@@ -365,7 +370,7 @@ class TransactionClient:
             error = error_for_code(response.error_code)
             if error.name not in _ENDED_OTHERWISE:
                 break
-            # Who refuses to end it may be a coordinator of the past.
+            # A coordinator that was replaced may have rejected the request.
             state = self.describe_as_written([transaction], deadline_ms)[transactional_id]
             if state is not None and outcome_of(transaction, state) is Outcome.LOST:
                 raise _aborted(state)
@@ -385,7 +390,7 @@ class TransactionClient:
         topic_partition: TopicPartition,
         deadline_ms: int,
     ) -> None:
-        """Make a partition part of the transaction; needed below transaction.version 2."""
+        """Add a partition to the transaction; needed below transaction.version 2."""
         request = add_partitions_request(transactional_id, producer, [topic_partition])
         question = Question((transactional_id,), request)
 
@@ -398,12 +403,12 @@ class TransactionClient:
             raise_if_fenced(error_for_code(code), transactional_id)
             _raise_error(code, f"AddPartitionsToTxn of {transactional_id}")
 
-    # --- what is there -------------------------------------------------------------------------
+    # --- describing and listing ----------------------------------------------------------------
 
     def describe(
         self, transactional_ids: Sequence[str], deadline_ms: int
     ) -> dict[str, TransactionState | None]:
-        """What the coordinators know of each id; None for an id they do not know. KIP-664."""
+        """Return the coordinators' state of each id; None for an unknown id. KIP-664."""
         questions = [Question((i,), DescribeTransactionsRequest([i])) for i in transactional_ids]
         states = {}
         answers = self._coordinators.ask(questions, _code_of_description, deadline_ms)
@@ -415,8 +420,10 @@ class TransactionClient:
     def describe_as_written(
         self, transactions: Sequence[TaskTransaction], deadline_ms: int
     ) -> dict[str, TransactionState | None]:
-        """As ``describe``; of transactions that their coordinator does not know, all brokers are
-        asked. It may be the coordinator of the past, which is found anew before it is asked next.
+        """Return the states as ``describe`` does, and ask all brokers about unknown transactions.
+
+        The coordinator of such a transaction may have been replaced, and is looked up again before
+        the next request.
         """
         states = self.describe([t.transactional_id for t in transactions], deadline_ms)
         unknown = [t for t in transactions if not is_known(t, states[t.transactional_id])]
@@ -426,8 +433,10 @@ class TransactionClient:
         return states
 
     def settled_state(self, transactional_id: str, deadline_ms: int) -> TransactionState | None:
-        """What the coordinator knows, once no transaction is just being completed: EndTxn is
-        answered before the markers are written, and the epoch is the one before or after.
+        """Return the coordinator's state, once no transaction is being completed.
+
+        EndTxn is answered before the markers are written; until then the epoch is the former or the
+        next.
         """
         attempts = 0
         while True:
@@ -438,24 +447,24 @@ class TransactionClient:
             attempts += 1
 
     def forget(self, transactional_id: str) -> None:
-        """Find its coordinator again before it is asked next."""
+        """Look up the id's coordinator again before the next request."""
         self._coordinators.forget([transactional_id])
 
     def open_tasks(self, prefix: str, deadline_ms: int) -> list[OpenTransaction]:
-        """Open transactions of tasks under ``prefix``, on all brokers that can be reached."""
+        """Return open transactions of tasks under ``prefix``, from all reachable brokers."""
         listed = self.list_transactions(task_id_pattern(prefix), [ONGOING], deadline_ms)
         return [t for t in listed if is_task_id(prefix, t.transactional_id)]
 
     def list_transactions(
         self, pattern: str, states: Sequence[str], deadline_ms: int
     ) -> list[OpenTransaction]:
-        """Transactions by state, on all brokers that can be reached.
+        """Return transactions by state, from all reachable brokers.
 
-        pattern: the coordinators' filter where they have one (KIP-1152); the caller filters again.
+        pattern: the coordinators' filter if they support it (KIP-1152); the caller filters again
         """
         attempts = 0
         while True:
-            # Of what cannot be reached others take over the coordinators, or nobody does.
+            # Other brokers take over the coordinators of unreachable brokers, or none does.
             nodes = self.admin.await_all(self.admin.nodes(deadline_ms), deadline_ms)
             calls = [self._list_request(node, pattern, states) for node in nodes]
             answers = self.admin.request_all(calls, deadline_ms)
@@ -476,7 +485,7 @@ class TransactionClient:
 
 
 def raise_if_fenced(error: KafkaErrorCode, transactional_id: str) -> None:
-    """Raise FencedError when ``error`` says that somebody else has taken the id."""
+    """Raise FencedError if ``error`` means that another process has taken the id."""
     if error.name in _FENCED:
         prefix = transactional_id.rpartition(".")[0]
         raise FencedError(

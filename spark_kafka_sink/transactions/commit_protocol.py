@@ -1,10 +1,10 @@
-"""The driver's part of exactly-once: plan, commit, abort; each may be cut off anywhere.
+"""The driver's part of exactly-once: plan, commit, abort; each may be interrupted at any point.
 
 A unit (micro-batch or job) becomes visible in two steps: one durable decision that lists the tasks'
-transactions, then EndTxn for each. Before the decision nothing of it can become visible, after it
-everything will, whoever finishes it: the driver that has decided, the one that plans next, or an
-operator, each with the token of ``{prefix}.driver``. Only the driver that planned last can decide:
-planning takes ``{prefix}.driver``, which makes every earlier driver's decisions fail.
+transactions, then EndTxn for each. Before the decision no part of the unit can become visible;
+after it the whole unit will. The driver that has decided, the driver that plans next, or an
+operator completes it, each with the token of ``{prefix}.driver``. Only the driver that planned last
+can decide: planning takes ``{prefix}.driver``, which makes every earlier driver's decisions fail.
 
 Source: KIP-98, KIP-890; the two-phase shape is that of Flink's ``KafkaSink``, with a decision log
 in place of Flink's checkpoints.
@@ -52,12 +52,12 @@ from spark_kafka_sink.transactions.model import (
 
 logger = logging.getLogger(__name__)
 
-# A decision is of no use when the brokers abort its transactions a moment later.
+# A decision is useless if the brokers abort its transactions a moment later.
 _LEAST_TIME_LEFT = 0.1
 
 
 class Completion:
-    """Of the decisions of one prefix. Errors: as :class:`CommitProtocol`'s."""
+    """Completes the decisions of one prefix. Errors: as :class:`CommitProtocol`'s."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Completion:
         self._clock = clock
 
     def check_open(self, transactions: Sequence[TaskTransaction], deadline_ms: int) -> int:
-        """The age of the oldest in ms, before anything is decided.
+        """Return the age of the oldest transaction in ms, before anything is decided.
 
         Raises TransactionLostError unless all can be committed.
         """
@@ -105,7 +105,7 @@ class Completion:
     def finish(
         self, decided: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
-        """EndTxn for all of a decision, and a record of what came out."""
+        """Commit all transactions of a decision, and record the outcome."""
         on_first = (lambda: reached("commit.ending")) if is_watched() else None
         outcomes = self._client.commit_all(decided.transactions, deadline_ms, on_first)
         reached("commit.ended")
@@ -115,7 +115,7 @@ class Completion:
     def take_up(
         self, decision: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
-        """Finish what a driver has left DECIDED, and say for how long it was."""
+        """Finish a unit that its driver left DECIDED, and log for how long it was."""
         age = duration_of(self._clock.timestamp_ms() - decision.decided_ms)
         decision, token = self.resolve(decision, token, deadline_ms)
         logger.warning(
@@ -128,14 +128,14 @@ class Completion:
     def resolve(
         self, decision: Decision, token: DriverToken, deadline_ms: int
     ) -> tuple[Decision, DriverToken]:
-        """Finish what another process has decided. The user must confirm a job's outcome."""
-        # A write with a name needs no confirmation: if it is run again, the sink knows it is done.
+        """Finish a decision of another process. The user must confirm a job's outcome."""
+        # A named write needs no confirmation: if it is repeated, the sink knows that it is done.
         is_unknown = decision.unit.job_id is not None and decision.write is None
         return self.finish(replace(decision, needs_confirmation=is_unknown), token, deadline_ms)
 
 
 def _found(state: TransactionState | None) -> str:
-    """What there is in place of an open transaction."""
+    """Describe what exists in place of an open transaction."""
     if state is None:
         return "its coordinator does not know its id"
     if state.transaction_state != ONGOING:
@@ -145,7 +145,7 @@ def _found(state: TransactionState | None) -> str:
 
 
 def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
-    """The record after EndTxn of all its transactions."""
+    """Return the record after EndTxn of all its transactions."""
 
     def of(outcome: Outcome) -> tuple[TaskTransaction, ...]:
         return tuple(t for t in decided.transactions if outcomes[t.transactional_id] is outcome)
@@ -166,10 +166,10 @@ def _conclude(decided: Decision, outcomes: dict[str, Outcome]) -> Decision:
 def check_replay(
     decision: Decision, replayed: Sequence[TaskTransaction], config: ExactlyOnceConfig
 ) -> None:
-    """Raise ReplayError when what is about to be dropped is not what was committed.
+    """Raise ReplayError if the replay to be dropped differs from what was committed.
 
-    The same rows in another order, or by other tasks, are the same: shuffles do that. One without
-    any row differs, too: what it leaves out would come once more in the next micro-batch.
+    The same rows in another order, or from other tasks, are equal, because shuffles cause that. A
+    replay without any row differs, too: the next micro-batch would write the omitted rows again.
     """
     if decision.rows is None:
         logger.warning(
@@ -217,10 +217,11 @@ _DRIVER_TIMEOUT_MS = 60_000
 
 
 class CommitTimes(NamedTuple):
-    """Of a unit that was committed, in ms; both 0 if there was nothing to decide.
+    """Times of a committed unit in ms; both 0 if there was nothing to decide.
 
-    oldest_transaction_ms: age of the oldest one before the decision, by this machine's clock
-    decided_for_ms: from the decision until all of it was recorded as done
+    oldest_transaction_ms: age of the oldest transaction before the decision, by this machine's
+        clock
+    decided_for_ms: from the decision until the unit was recorded as done
     """
 
     oldest_transaction_ms: int = 0
@@ -248,7 +249,7 @@ class CommitProtocol:
         self._timeout_ms = config.transaction_timeout_ms
         self.log = DecisionLog(client, config.log_topic, config.prefix, clock)
         self._completion = Completion(client, self.log, config, clock)
-        # Of the last commit: what its own records have made of the token of its plan.
+        # The plan's token of the last commit -> the token after the commit's own records.
         self._used: dict[DriverToken, DriverToken] = {}
 
     def close(self) -> None:
@@ -256,7 +257,7 @@ class CommitProtocol:
         self._client.admin.close()
 
     def look_for_credentials(self) -> None:
-        """Use what has been replaced since the last micro-batch: a key, or a password."""
+        """Use a key or a password that was replaced since the last micro-batch."""
         self._client.admin.look_for_credentials()
 
     # --- planning ------------------------------------------------------------------------------
@@ -268,21 +269,22 @@ class CommitProtocol:
         write: Write | None = None,
         unit: Unit | None = None,
     ) -> Plan:
-        """Take the prefix, finish what was decided, abort what was not. Before the first task.
+        """Take the prefix, finish what was decided, abort the rest. Called before the first task.
 
-        job_id: of a batch job, None for a micro-batch; write: of a job that names one; unit: the
-        micro-batch, where it is known.
+        job_id: of a batch job; None for a micro-batch
+        write: of a job with a write.id
+        unit: the micro-batch, if it is known
 
-        Raises FencedError for a driver that was superseded, PrefixInUseError for another query's
-        prefix, TransactionError for a unit that may not follow, and MissingRecordError where the
-        log may be lost: all before anything is changed, so that whoever has the prefix goes on.
-        Raises OutcomeError for a batch that only the user can settle.
+        Raises FencedError for a superseded driver, PrefixInUseError for another query's prefix,
+        TransactionError for a unit that may not follow, and MissingRecordError if the log may be
+        lost. All these come before any change, so that the owner of the prefix continues. Raises
+        OutcomeError for a batch that only the user can settle.
         """
         reached("plan.begin")
         deadline_ms = self._deadline()
 
         def check(decision: Decision | None) -> None:
-            """Before the prefix is taken, and again when nobody else can write any more."""
+            """Check before the prefix is taken, and again when other processes cannot write."""
             if decision is None:
                 return
             fencing.check_may_take(decision, driver, job_id, self._config.prefix)
@@ -293,7 +295,7 @@ class CommitProtocol:
         while True:
             token = self._take_over(deadline_ms)
             reached("plan.fenced")
-            # Nobody else can write any more: the record that is in the log now does not change.
+            # No other process can write any more, so the record in the log does not change.
             before = self.log.read_current(deadline_ms)
             check(before)
             decision = Decision.claimed_by(before, driver, is_query=job_id is None)
@@ -301,7 +303,7 @@ class CommitProtocol:
                 decision = replace(decision, may_begin_later=True)
             if decision == before and decision.phase is not Phase.DECIDED:
                 break
-            # Tasks get a token that nobody has used: it is taken once more.
+            # Tasks need an unused token: take the id once more.
             self._settle_record(decision, before, token, deadline_ms)
         reached("plan.resolved")
         self.sweep(token, deadline_ms)
@@ -313,15 +315,13 @@ class CommitProtocol:
         return replace(plan, is_repeated=decision.has(write), coordinator=coordinator)
 
     def check_may_follow(self, plan: Plan, unit: Unit) -> None:
-        """Raise, before the tasks, what ``commit`` would refuse after them: for who knows the unit
-        already when it plans.
-        """
+        """Raise before the tasks what ``commit`` would raise after them, for a known unit."""
         self._check_may_follow(plan.decision, unit)
 
     def _settle_record(
         self, decision: Decision, before: Decision | None, token: DriverToken, deadline_ms: int
     ) -> None:
-        """Write down who has the prefix now, and finish what was decided."""
+        """Record the new owner of the prefix, and finish what was decided."""
         if decision != before:
             token = self.log.write(decision, token, deadline_ms)
             reached("plan.claimed")
@@ -331,9 +331,9 @@ class CommitProtocol:
     def _check_before_taking(
         self, driver: Driver, check: Callable[[Decision | None], None], deadline_ms: int
     ) -> bool:
-        """Call ``check`` with the record, which raises, while nothing is changed yet.
+        """Call ``check`` with the record before any change, so that an error changes nothing.
 
-        Returns whether the query may begin with another micro-batch than 0.
+        Returns True if the query may begin with another micro-batch than 0.
         """
         accepts = self._config.accepts_missing_record
         decision = self.log.read(deadline_ms)
@@ -348,14 +348,14 @@ class CommitProtocol:
         if mark is None:
             if state is not None and not accepts:
                 raise fencing.missing_record(self._config.prefix, self._config.log_topic)
-            # The brokers know the prefix from the next step on, the log only after the claim.
+            # The next step registers the prefix at the brokers; the log has it after the claim.
             self.log.write_mark(Mark(is_released=False), deadline_ms)
         return accepts or (mark is not None and mark.is_released)
 
     def _read_settled(self, deadline_ms: int) -> tuple[TransactionState | None, Decision | None]:
-        """What the coordinator knows of the driver's id, and the record.
+        """Return the coordinator's state of the driver's id, and the record.
 
-        In this order: a record whose marker is not written yet would not be seen.
+        The order matters: a record whose marker is not written yet would be invisible.
         """
         state = self._client.settled_state(self._driver_transactional_id, deadline_ms)
         return state, self.log.read_current(deadline_ms)
@@ -374,14 +374,14 @@ class CommitProtocol:
         """Make ``transactions``, flushed and open, visible as the output of ``unit``.
 
         Returns None for a unit that is done already: its new output is dropped. Raises ReplayError
-        if that is not the same, TransactionLostError if brokers have aborted some before.
+        if the new output differs, TransactionLostError if brokers have aborted some transactions.
         """
         reached("commit.begin")
         deadline_ms, decision = self._deadline(), plan.decision
         self._check_may_follow(decision, unit)
         if plan.is_repeated:
             return None
-        # A micro-batch without rows is in the log only to be the first: there is nothing to drop.
+        # A micro-batch without rows is recorded only as the first: there is nothing to drop.
         if decision.unit == unit and decision.phase is Phase.DONE and decision.records:
             self._drop_replay(plan, transactions, deadline_ms)
             return None
@@ -389,7 +389,7 @@ class CommitProtocol:
         committed = decision.committed if is_repair else ()
         if is_repair:
             transactions = fencing.missing_of(decision, transactions, self._config.prefix)
-        if not transactions:  # no task has written anything: there is nothing to decide
+        if not transactions:  # no task has written a row: there is nothing to decide
             self._note_first(replace(decision, write=plan.write), unit, plan.token, deadline_ms)
             return CommitTimes()
         oldest_ms = self._completion.check_open(transactions, deadline_ms)
@@ -424,11 +424,12 @@ class CommitProtocol:
     def _sweep_if_possible(
         self, token: DriverToken, deadline_ms: int, repeated: Decision | None = None
     ) -> None:
-        """Abort what failed tasks left open. The unit is done: Spark must know, and no error may
-        prevent that; whoever plans next sweeps first.
+        """Abort what failed tasks left open. Never raises: the unit is done, and Spark must know.
 
-        What is begun later is not listed, but there the task finds that the token is used.
-        repeated: the record, written once more to use a token that nobody has used yet
+        The next plan sweeps first in any case. A transaction that begins later is not listed, but
+        its task finds that the token is used.
+
+        repeated: the record, written once more to use a token that is still unused
         """
         try:
             if repeated is not None:
@@ -438,18 +439,18 @@ class CommitProtocol:
             logger.warning(f"open transactions of failed tasks were not aborted yet: {error}")
 
     def commit_nothing(self, unit: Unit, driver: Driver) -> None:
-        """A unit without a single task: there is nothing to decide, unless rows are missing."""
+        """Commit a unit without any task: there is nothing to decide, unless rows are missing."""
         deadline_ms = self._deadline()
         _, decision = self._read_settled(deadline_ms)
         if decision is None:
             return
         if decision.unit == NO_UNIT and decision.owner.driver_id == driver.driver_id:
-            # Without a task there is no message with the token. A new one harms no task.
+            # Without a task no message carries the token. A new token harms no task.
             token = self._take_over(deadline_ms)
             decision = self.log.read_current(deadline_ms)
             if decision is not None and decision.owner.driver_id == driver.driver_id:
                 self._note_first(decision, unit, token, deadline_ms)
-        # Without a task nobody has told the query's id; the prefix is the query's own.
+        # Without a task the query's id is unknown, but the prefix is the query's own.
         elif unit.batch_id == decision.unit.batch_id:
             if decision.phase is Phase.PARTIAL:
                 fencing.missing_of(decision, [], self._config.prefix)
@@ -459,8 +460,9 @@ class CommitProtocol:
     def _note_first(
         self, decision: Decision, unit: Unit, token: DriverToken, deadline_ms: int
     ) -> None:
-        """A query's first micro-batch is in the log even if it has no rows: a later one without
-        any record before it shows that the log was lost. And a job's write, which is done.
+        """Record a query's first micro-batch, or a job's write, that has no rows.
+
+        If a later micro-batch finds no earlier record, the log was lost.
         """
         is_first = decision.unit == NO_UNIT and unit.batch_id is not None
         if not is_first and decision.write is None:
@@ -472,12 +474,13 @@ class CommitProtocol:
     # --- aborting ------------------------------------------------------------------------------
 
     def abort(self, driver: Driver, planned: DriverToken | None = None) -> Decision | None:
-        """Abort what is open, unless it is decided or not ours; the record that was found.
+        """Abort what is open, unless it is decided or another driver's; return the record.
 
-        planned: of the plan that failed, where that is known. Raises FencedError, and does nothing,
-        where the same driver has planned again since: what is open belongs to that plan.
+        planned: token of the failed plan, if it is known
 
-        Spark calls this after a failed ``commit`` too, which may have decided.
+        Raises FencedError without a change if the same driver has planned again since: what is open
+        belongs to the later plan. Spark calls this after a failed ``commit`` too, which may have
+        decided.
         """
         reached("abort.begin")
         deadline_ms = self._deadline()
@@ -491,7 +494,7 @@ class CommitProtocol:
                 "a later write of this process has taken over transactional.id.prefix "
                 f"'{self._config.prefix}': one write at a time, or a prefix for each"
             )
-        # A decision that is being written is settled by this: it is there, or never will be.
+        # This settles a decision in progress: it is in the log now, or never will be.
         token = self._take_over(deadline_ms)
         decision = self.log.read_current(deadline_ms)
         reached("abort.settled")
@@ -503,7 +506,7 @@ class CommitProtocol:
         return decision
 
     def _is_planned_again(self, planned: DriverToken, deadline_ms: int) -> bool:
-        """Whether anybody has taken the driver's id after the plan of this token and its commit."""
+        """Return True if the driver's id was taken after this token's plan and commit."""
         producer = self._used.get(planned, planned).producer
         who = self._driver_transactional_id
         return is_taken(self._client.admin, who, producer, deadline_ms) is True
@@ -511,15 +514,15 @@ class CommitProtocol:
     def sweep(
         self, token: DriverToken, deadline_ms: int, only: str | None = None
     ) -> tuple[str, ...]:
-        """Abort open transactions of tasks, all or ``only`` one; the ids that were open.
+        """Abort open transactions of tasks, all or ``only`` one, and return their ids.
 
-        Never while something is DECIDED. Raises FencedError when the token is no longer good: what
-        is open may be a newer driver's then, and decided.
+        Must not be called while a unit is DECIDED. Raises FencedError if the token is no longer
+        valid: the open transactions may be a newer driver's, and decided.
         """
         listed = self._client.open_tasks(self._config.prefix, deadline_ms)
         names = sorted(t.transactional_id for t in listed if only in (None, t.transactional_id))
         if names:
-            # In this order: still ours after they were listed, so nobody else has decided on them.
+            # Check after listing: if the id is still ours, no other driver has decided on these.
             try:
                 who = self._driver_transactional_id
                 fencing.check_held(self._client, who, token.producer, deadline_ms)
@@ -529,24 +532,24 @@ class CommitProtocol:
             self._client.fence(names, self._config.transaction_timeout_ms, deadline_ms)
         return tuple(names)
 
-    # --- what operators do, see operations.py --------------------------------------------------
+    # --- operators' steps, see operations.py ---------------------------------------------------
 
     def settle(self) -> tuple[Decision | None, DriverToken]:
-        """Take the prefix from whoever has it: the record, which nobody else can change from now.
+        """Take the prefix from its owner and return the record, which is final now.
 
-        A decision that is being written is in it, or never will be.
+        No other process can change it. A decision in progress is in the record, or never will be.
         """
         stored, token = self.settle_stored()
         return self.log.decoded(stored), token
 
     def settle_stored(self) -> tuple[StoredRecord | None, DriverToken]:
-        """As ``settle``, for a record that may be unreadable."""
+        """Take the prefix as ``settle`` does, for a record that may be unreadable."""
         deadline_ms = self._deadline()
         token = self._take_over(deadline_ms)
         return self.log.read_stored(deadline_ms), token
 
     def resolve(self, decision: Decision, token: DriverToken) -> tuple[Decision, DriverToken]:
-        """Finish what is DECIDED: the record of what came out."""
+        """Finish a DECIDED record and return the record of the outcome."""
         return self._completion.resolve(decision, token, self._deadline())
 
     def _deadline(self) -> int:

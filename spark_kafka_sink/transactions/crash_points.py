@@ -1,8 +1,7 @@
-"""Named steps of the commit protocol, at which a test can kill who takes them.
+"""Named steps of the commit protocol at which a test can kill the process.
 
-``PYKAFKA_SINK_CRASH_HOOK=package.module:function`` in the environment names a function that is
-called with each point that is reached; without it a point costs a comparison. There is none in the
-way of a record.
+``PYKAFKA_SINK_CRASH_HOOK=package.module:function`` in the environment names a function, which is
+called at each point. Without it a point costs a comparison. No point lies on the path of a record.
 """
 
 from __future__ import annotations
@@ -36,10 +35,9 @@ POINTS = (
     "abort.settled",
     "abort.swept",
 )
-"""In the order in which a batch reaches them. ``commit.deciding``: the decision is written, its
-transaction not ended; ``commit.ending``: the first of the tasks' transactions is committed;
-``sweep.listed``: only where something was left open.
-"""
+"""The points in the order of a batch. ``commit.deciding``: the decision is written, its transaction
+is still open. ``commit.ending``: the first of the tasks' transactions is committed.
+``sweep.listed``: only if a transaction was left open."""
 
 Hook = Callable[[str], None]
 
@@ -62,11 +60,11 @@ def set_hook(hook: Hook | None) -> None:
 
 
 def is_watched() -> bool:
-    """Whether anybody wants to know of points."""
+    """Return True if a hook is set."""
     return _hook is not None
 
 
 def reached(point: str) -> None:
-    """Say that ``point`` is reached."""
+    """Call the hook with ``point``."""
     if _hook is not None:
         _hook(point)

@@ -1,16 +1,16 @@
 """The decision log: a compacted topic in which each prefix has one record, its latest decision.
 
-Each record is written in a transaction of ``{prefix}.driver``, so that a driver which was taken
-over cannot write. All prefixes share partition 0: a partition by key would be another one as soon
-as somebody adds partitions.
+Each record is written in a transaction of ``{prefix}.driver``, so that a superseded driver cannot
+write. All prefixes share partition 0, because a partition by key would change when an operator adds
+partitions.
 
-It is read beyond the last stable offset, and control records tell what is committed: another
-prefix's open transaction must not hide this one's decision.
+The log is read beyond the last stable offset, and control records show which records are committed:
+another prefix's open transaction must not hide this prefix's decision.
 
-A leader that was replaced and does not know it yet serves an old end of the log. Whoever goes on to
-write, abort or decide therefore appends a barrier first and reads up to it: only the true leader
-can have a record acknowledged by all in-sync replicas. A barrier has a key of its own, which no
-prefix can have, and belongs to no transaction, so that it replaces nothing.
+A leader that was replaced, and does not know it yet, serves an old end of the log. Before it
+writes, aborts or decides, a client therefore appends a barrier and reads up to it: only the true
+leader can have a record acknowledged by all in-sync replicas. A barrier's key cannot be a prefix,
+and a barrier belongs to no transaction, so it replaces nothing.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ LOG_PARTITION = 0
 _FIRST_WINDOW = 50
 _COMPRESSED_FROM_BYTES = 4096
 _WINDOW_GROWTH = 8
-# No prefix begins with these, for they are UTF-8.
+# No prefix begins with these bytes, because prefixes are UTF-8.
 _BARRIER_KEY = b"\xff"
 _MARK_KEY = b"\xfe"
 
@@ -72,9 +72,9 @@ _Value = TypeVar("_Value")
 
 
 def is_decision_log(admin: AdminClient, topic: str, deadline_ms: int) -> bool:
-    """Return whether the latest records of ``topic`` are a decision log's; False if nobody tells.
+    """Return True if the latest records of ``topic`` are a decision log's.
 
-    Raises BrokerError, but not where this principal may not read the topic.
+    False if this principal may not read the topic. Raises BrokerError for other errors.
     """
     partition = LogPartition(admin, TopicPartition(topic, LOG_PARTITION))
     try:
@@ -89,7 +89,7 @@ def is_decision_log(admin: AdminClient, topic: str, deadline_ms: int) -> bool:
 
 
 def _is_of_log(record: Record) -> bool:
-    """Whether it is a decision or a mark. Binary keys of others may begin as a barrier's does."""
+    """Return True for a decision or a mark; other programs' keys may look like a barrier's."""
     if record.value is None:
         return False
     try:
@@ -102,23 +102,26 @@ def _is_of_log(record: Record) -> bool:
 
 
 class Mark(NamedTuple):
-    """This log knows the prefix, also where it has no record of it.
+    """Notes that this log knows the prefix, even without a record.
 
-    is_released: an operator has removed the record; else no driver has written one yet
+    is_released: an operator has removed the record; otherwise no driver has written one yet
     """
 
     is_released: bool
 
 
 class _StoredMark(NamedTuple):
-    """``log``: id of the topic that it was written to, in hexadecimal digits."""
+    """A mark and its log.
+
+    log: id of the topic it was written to, in hexadecimal digits
+    """
 
     log: str
     mark: Mark
 
 
 def _mark_in(value: bytes | None) -> _StoredMark | None:
-    """None for what no version of this sink has written."""
+    """Parse a mark; None if no version of this sink has written ``value``."""
     try:
         body = json.loads(value or b"")
         return _StoredMark(body["log"], Mark(is_released=body["released"] is True))
@@ -138,28 +141,28 @@ class DecisionLog:
         self._clock = clock
 
     def read(self, deadline_ms: int) -> Decision | None:
-        """The latest committed record; None if there is none. For a look: it may be an old one.
+        """Return the latest committed record, which may be outdated; None if there is none.
 
-        A record whose transaction is still open counts as not written: initialize the driver's
-        transactional id first where that matters.
+        A record whose transaction is still open counts as not written: if that matters, initialize
+        the driver's transactional id first.
         """
         end = self._partition.end_offset(deadline_ms)
         return self.decoded(self._read_before(end, deadline_ms))
 
     def read_current(self, deadline_ms: int) -> Decision | None:
-        """As ``read``, with all that was committed before the call, whoever the leader is."""
+        """Return the record with all that was committed before the call, whichever broker leads."""
         return self.decoded(self.read_stored(deadline_ms))
 
     def read_stored(self, deadline_ms: int) -> StoredRecord | None:
-        """As ``read_current``, without a look at what it says."""
+        """Return the record as ``read_current`` does, without decoding it."""
         return self._read_before(self._append_barrier(deadline_ms), deadline_ms)
 
     def _append_barrier(self, deadline_ms: int) -> int:
-        """The barrier's offset. A request that is repeated leaves two, which does no harm."""
+        """Append a barrier and return its offset. A second one after a retry is harmless."""
         return self._append_plain(NewRecord(_BARRIER_KEY + self._key, None), deadline_ms)
 
     def _append_plain(self, record: NewRecord, deadline_ms: int) -> int:
-        """Write a record outside of all transactions; its offset."""
+        """Append a record outside of any transaction and return its offset."""
         now_ms = self._clock.timestamp_ms()
         batch = encode_batch([record], now_ms, NO_PRODUCER, -1, is_transactional=False)
         answer = self._partition.append(None, batch, ADDS_PARTITIONS_VERSION, deadline_ms)
@@ -172,7 +175,7 @@ class DecisionLog:
     # --- the mark ------------------------------------------------------------------------------
 
     def read_mark(self, deadline_ms: int) -> Mark | None:
-        """What says that this log has known the prefix before; None if nothing does."""
+        """Return the mark of this prefix; None if this log has never known the prefix."""
         first = self._partition.first_offset(deadline_ms)
         end = self._partition.end_offset(deadline_ms)
         stored = self._last_value(self._latest_mark, first, end, deadline_ms)
@@ -181,16 +184,16 @@ class DecisionLog:
         return stored.mark
 
     def write_mark(self, mark: Mark, deadline_ms: int) -> None:
-        """Remember that this log knows the prefix, also while it has no record of it.
+        """Note that this log knows the prefix, even while it has no record of the prefix.
 
-        With the topic's id: a log that was restored from a copy is another one.
+        The mark has the topic's id, because a log restored from a copy is another log.
         """
         topic_id = self._partition.topic_id(deadline_ms)
         value = json.dumps({"log": topic_id.hex, "released": mark.is_released}).encode()
         self._append_plain(NewRecord(_MARK_KEY + self._key, value), deadline_ms)
 
     def _latest_mark(self, start: int, end: int, deadline_ms: int) -> _StoredMark | None:
-        """Whatever else somebody has written under its key counts as not there."""
+        """Return the latest mark; other content under its key is ignored."""
         key, latest = _MARK_KEY + self._key, None
         for batch in self._partition.read(start, end, deadline_ms):
             if batch.is_transactional or batch.is_control:
@@ -209,7 +212,7 @@ class DecisionLog:
         except BrokerError as error:
             if error.error.name != "OFFSET_OUT_OF_RANGE":
                 raise
-            # Somebody has deleted records.
+            # DeleteRecords has moved the log's start.
             first = self._partition.first_offset(deadline_ms)
             return self._last_value(self._latest, first, end, deadline_ms)
 
@@ -220,7 +223,7 @@ class DecisionLog:
         end: int,
         deadline_ms: int,
     ) -> _Value | None:
-        """Looks from ``end`` backwards, further each time, to ``first``."""
+        """Search backwards from ``end`` to ``first``, in growing steps."""
         window = _FIRST_WINDOW
         while True:
             start = max(first, end - window)
@@ -230,7 +233,7 @@ class DecisionLog:
             window *= _WINDOW_GROWTH
 
     def _latest(self, start: int, end: int, deadline_ms: int) -> StoredRecord | None:
-        """The last committed record from ``start`` on; None: not there."""
+        """Return the last committed record from ``start`` on; None if there is none."""
         undecided: dict[int, StoredRecord] = {}
         latest = None
         for batch in self._partition.read(start, end, deadline_ms):
@@ -246,9 +249,9 @@ class DecisionLog:
         return latest
 
     def decoded(self, stored: StoredRecord | None) -> Decision | None:
-        """What a record says. Raises UnreadableRecordError."""
+        """Decode a record. Raises UnreadableRecordError."""
         if stored is None or not stored.value:
-            return None  # there never was one, or an operator has released the prefix
+            return None  # never written, or an operator has released the prefix
         try:
             return Decision.from_json(stored.value)
         except ValueError as error:
@@ -261,10 +264,10 @@ class DecisionLog:
             ) from error
 
     def write(self, decision: Decision | None, token: DriverToken, deadline_ms: int) -> DriverToken:
-        """Replace the record, None removes it; the token to go on with.
+        """Replace the record, or remove it for None, and return the next token.
 
-        Raises FencedError when the token is no longer good; nothing is written then. After any
-        other error the record may be written or not: initialize the driver's id and read.
+        Raises FencedError if the token is no longer valid; then nothing is written. After any other
+        error the record may be written or not: initialize the driver's id and read.
         """
         try:
             return self._write(decision, token, deadline_ms)
@@ -272,9 +275,9 @@ class DecisionLog:
             raise self.naming_owner(error, deadline_ms) from error
 
     def naming_owner(self, error: FencedError, deadline_ms: int) -> FencedError:
-        """``error`` with whom the record names now; as it is where that cannot be read."""
+        """Return ``error`` with the present owner; unchanged if the record cannot be read."""
         try:
-            # Who has taken over may be writing itself down just now.
+            # The new owner may be writing its record at this moment.
             self._client.settled_state(driver_transactional_id(self._prefix), deadline_ms)
             decision = self.read(deadline_ms)
         except KafkaSinkError:
@@ -290,7 +293,7 @@ class DecisionLog:
             self.write_mark(Mark(is_released=True), deadline_ms)
         transactional_id = driver_transactional_id(self._prefix)
         producer = token.producer
-        # The feature may have been downgraded since the token was made.
+        # The feature may have been downgraded since the token was issued.
         now = self._client.transaction_version(transactional_id, deadline_ms)
         is_implicit = min(token.transaction_version, now) >= IMPLICIT_PARTITIONS_VERSION
         value = None if decision is None else decision.to_json().encode()
@@ -320,12 +323,12 @@ class DecisionLog:
         is_implicit: bool,
         deadline_ms: int,
     ) -> None:
-        """The batch in a transaction, which is begun by the batch itself if ``is_implicit``."""
+        """Append the batch in a transaction, which the batch itself begins if ``is_implicit``."""
         if not is_implicit:
             self._client.add_partition(
                 transactional_id, producer, self._topic_partition, deadline_ms
             )
-        # Never 13, which names topics by id.
+        # Never version 13, which names topics by id.
         version = ADDS_PARTITIONS_VERSION if is_implicit else ADDS_PARTITIONS_VERSION - 1
         answer = self._partition.append(transactional_id, batch, version, deadline_ms)
         self._check_appended(answer.error_code, transactional_id, len(batch))
@@ -363,7 +366,7 @@ def check_brokers(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: in
 
 
 def longest_timeout_ms(admin: AdminClient, deadline_ms: int) -> int | None:
-    """The brokers' transaction.max.timeout.ms; None where this principal may not see it."""
+    """Return the brokers' transaction.max.timeout.ms; None if this principal may not read it."""
     broker = admin.nodes(deadline_ms)[0]
     told = configs_of(
         admin, broker, BROKER_RESOURCE, str(broker.node_id), [_MAX_TIMEOUT], deadline_ms
@@ -385,7 +388,7 @@ def _check_timeout(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
 def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> None:
     """Create the topic if it is missing, and check that it is compacted and replicated.
 
-    Raises TopicError when it cannot be created, ConfigError when it must not be used as it is.
+    Raises TopicError if it cannot be created, ConfigError if its settings are unsuitable.
     """
     described = _describe(admin, config.log_topic, deadline_ms)
     if described is None:
@@ -395,7 +398,7 @@ def prepare_log_topic(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms
 
 
 def is_log_topic_there(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> bool:
-    """Check it as ``prepare_log_topic`` does, but create nothing."""
+    """Check the topic as ``prepare_log_topic`` does, but return False if it is missing."""
     described = _describe(admin, config.log_topic, deadline_ms)
     if described is not None:
         _check(admin, config, described, deadline_ms)
@@ -445,9 +448,9 @@ def _check_configs(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: i
 
 
 def warn_of_weak_topic(admin: AdminClient, topic: str, deadline_ms: int) -> None:
-    """Log where committed records may be lost with one broker although there are more replicas.
+    """Warn if the loss of one broker may lose committed records although there are more replicas.
 
-    What cannot be found out now is only told: the topic may not be there yet.
+    If the check fails, only log it: the topic may not exist yet.
     """
     try:
         (described,) = admin.metadata([topic], False, deadline_ms).topics
@@ -474,13 +477,13 @@ def _describe(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataRespo
         return None
     if described.error_code:
         raise BrokerError(error, f"topic '{topic}', the decision log")
-    # A broker may know of a topic that was just created before it knows its partitions.
+    # A broker may know a new topic before it knows the topic's partitions.
     is_there = any(p.partition_index == LOG_PARTITION for p in described.partitions)
     return described if is_there else None
 
 
 def _await(admin: AdminClient, topic: str, deadline_ms: int) -> MetadataResponseTopic:
-    """A topic that was just created is not known to every broker yet."""
+    """Wait until the brokers know a topic that was just created."""
     attempts = 0
     while True:
         described = _describe(admin, topic, deadline_ms)
@@ -495,9 +498,9 @@ def _create(admin: AdminClient, config: ExactlyOnceConfig, deadline_ms: int) -> 
     configs = {
         "cleanup.policy": "compact",
         "min.insync.replicas": str(config.log_min_isr),
-        # Whatever the brokers' default is: a decision that was acknowledged is never given up.
+        # Override the brokers' default, because an acknowledged decision must never be lost.
         "unclean.leader.election.enable": "false",
-        # Read from the end at every start: the part that is not compacted yet stays small.
+        # Every start reads from the end, so the uncompacted part has to stay small.
         "segment.bytes": str(16 * 1024 * 1024),
         "min.cleanable.dirty.ratio": "0.1",
     }

@@ -1,8 +1,8 @@
-"""Fencing: who may work under a prefix, who still has its id, and what may follow what.
+"""Fencing: checks that a driver may work under a prefix, holds its id, and follows the last unit.
 
-A broker that is cut off from the others, but not from clients, takes itself for a coordinator or a
-leader that it is not any more. It knows an older producer of the id, and refuses the present one
-as if that were the older.
+A broker that is cut off from the others, but not from clients, may still consider itself
+coordinator or leader. It knows an older producer of the id, and rejects the present producer as if
+that were the older one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spark_kafka_sink.transactions.model import (
     checkpoint_of,
 )
 
-# Besides those that say that somebody else has the id.
+# Further errors of such a broker, besides those of a fenced producer.
 _OF_AN_OLDER_PRODUCER = {
     "INVALID_TXN_STATE",
     "INVALID_PRODUCER_ID_MAPPING",
@@ -46,13 +46,13 @@ def check_held(
     producer: ProducerIdAndEpoch,
     deadline_ms: int,
 ) -> None:
-    """Raise FencedError unless ``producer`` still is who has the id.
+    """Raise FencedError unless ``producer`` still holds the id.
 
-    All brokers are asked: a coordinator of the past does not know who has taken it since.
+    All brokers are asked, because a replaced coordinator does not know the next holder of the id.
     """
     attempts = 0
     while True:
-        # While a transaction is being completed, the epoch is the one before or after.
+        # While a transaction is being completed, the epoch may be the former or the next.
         client.settled_state(transactional_id, deadline_ms)
         taken = is_taken(client.admin, transactional_id, producer, deadline_ms)
         if taken is False:
@@ -70,9 +70,9 @@ def while_held(
     deadline_ms: int,
     act: Callable[[], _Result],
 ) -> _Result:
-    """What ``act`` returns; again where it is refused, and nobody has taken the id.
+    """Return the result of ``act``; repeat ``act`` if it is rejected although the id is held.
 
-    ``act`` must find coordinators and leaders anew, and be harmless when it is repeated.
+    ``act`` must look up coordinators and leaders again, and be safe to repeat.
     """
     attempts = 0
     while True:
@@ -92,11 +92,11 @@ def while_held(
 def missing_of(
     decision: Decision, replayed: Sequence[TaskTransaction], prefix: str
 ) -> list[TaskTransaction]:
-    """The replayed transactions that take the place of lost ones.
+    """Return the replayed transactions that replace lost ones.
 
-    Raises OutcomeError unless the replay has the same Spark partitions with the same rows, the
-    visible ones too: else some row would be doubled, or missing. Their order within a partition is
-    free: nobody has seen those that are missing.
+    Raises OutcomeError unless the replay has the same Spark partitions with the same rows,
+    including the visible ones; otherwise a row would be duplicated or missing. The order within a
+    partition is free, because readers have not seen the missing rows.
     """
     lost = {t.partition_id for t in decision.transactions}
     before = {t.partition_id: t.rows for t in (*decision.transactions, *decision.committed)}
@@ -117,7 +117,7 @@ def missing_of(
 
 
 def explain(decision: Decision, prefix: str) -> str:
-    """What is visible of a unit that is not simply done, and what the user can do."""
+    """Describe what is visible of a unit that is not simply done, and what the user can do."""
     visible = sum(t.records for t in decision.committed)
     rest = sum(t.records for t in decision.transactions)
     partitions = _some(sorted(t.partition_id for t in decision.transactions))
@@ -168,7 +168,7 @@ _ACCEPT = "start it once with transaction.log.missing=accept"
 def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefix: str) -> None:
     """Raise unless ``driver`` may take the prefix from the owner of ``decision``.
 
-    Raises FencedError for a driver that was superseded, PrefixInUseError for another query's.
+    Raises FencedError for a superseded driver, PrefixInUseError if the prefix is another query's.
     """
     owner = decision.owner
     if owner.driver_id != driver.driver_id and driver.driver_id in decision.superseded:
@@ -181,22 +181,22 @@ def check_may_take(decision: Decision, driver: Driver, job_id: str | None, prefi
         )
     query_id = decision.unit.query_id
     if not decision.is_query and query_id is None:
-        return  # a job's: one after the other, and a query in their place
+        return  # a job's prefix: another job or a query may take it
     if job_id is not None:
         query = "" if query_id is None else f"query {query_id}, "
         raise PrefixInUseError(_in_use(f"{query}{owner}", prefix))
-    # An owner without a location, of an earlier version or an unreadable record, may be any query.
+    # An owner without a location (earlier version, unreadable record) may be any query.
     if driver.checkpoint == owner.checkpoint:
         return
-    # The same query, which was written by the data source until now.
+    # The same query may have used the data source until now.
     if query_id is None or driver.checkpoint != checkpoint_of(query_id):
         raise PrefixInUseError(_in_use(str(owner), prefix, driver.checkpoint))
 
 
 def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
-    """Raise OutcomeError for a record that the coming unit must not go past.
+    """Raise OutcomeError if the next unit must not follow this record.
 
-    A job that repeats a write may fill in what is missing of it, as a micro-batch does.
+    A job that repeats a write may write the missing part, as a micro-batch does.
     """
     if decision.phase is Phase.UNKNOWN or decision.needs_confirmation:
         raise OutcomeError(explain(decision, prefix))
@@ -206,8 +206,9 @@ def check_settled(decision: Decision, write: Write | None, prefix: str) -> None:
 
 
 def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
-    """Raise ConfigError where ``write`` would take the place of one for another topic, or a prefix
-    has too many names of writes to remember them all.
+    """Raise ConfigError if ``write`` may not follow earlier writes under the prefix.
+
+    It would replace a write for another topic, or the prefix has too many write.ids to remember.
     """
     if write is None:
         return
@@ -229,7 +230,7 @@ def check_write(decision: Decision, write: Write | None, prefix: str) -> None:
 
 
 def check_order(decision: Decision, unit: Unit, prefix: str) -> None:
-    """Raise when the log knows of something that ``unit`` must not follow."""
+    """Raise if ``unit`` must not follow the unit in the log."""
     before = decision.unit
     if before.query_id is not None and before.query_id != unit.query_id:
         raise PrefixInUseError(_in_use(f"query {before.query_id}", prefix))
@@ -260,7 +261,7 @@ def check_not_missing(decision: Decision, unit: Unit, prefix: str, log_topic: st
 
 
 def missing_record(prefix: str, log_topic: str) -> MissingRecordError:
-    """For a prefix that the brokers know, and its decision log does not."""
+    """Return the error for a prefix that the brokers know, but its decision log does not."""
     return MissingRecordError(
         f"the decision log, topic '{log_topic}', has no record of transactional.id.prefix "
         f"'{prefix}', and the brokers know that it was used: the topic was deleted or restored, or "

@@ -1,6 +1,6 @@
-"""What operators see: records and transactions under prefixes of a log, and how far readers get.
+"""Reads for operators: records and transactions under prefixes of a log, and readers' positions.
 
-Nothing here changes anything. Coordinators leave out what this principal may not DESCRIBE.
+This module changes nothing. Coordinators omit transactions that this principal may not DESCRIBE.
 
 Source: ``GetOffsetShell``, ``TransactionsCommand.DescribeProducersCommand``; KIP-98, KIP-664.
 """
@@ -44,8 +44,9 @@ _PATIENCE_MS = 5_000
 class OpenProducer(NamedTuple):
     """A producer with an open transaction in a partition.
 
-    first_offset: of the transaction; last_write_ms: since 1970, -1 if the leader does not know
-    transactional_id: None where no coordinator has an open transaction of this producer
+    first_offset: of the transaction
+    last_write_ms: since 1970, -1 if the leader does not know it
+    transactional_id: None if no coordinator has an open transaction of this producer
     """
 
     producer_id: int
@@ -56,9 +57,10 @@ class OpenProducer(NamedTuple):
 
 
 class ReadPosition(NamedTuple):
-    """One partition. ``producers``: those with open transactions, who holds readers back first.
+    """The position of readers in one partition.
 
-    problem: why some of it is not known; empty if all is
+    producers: those with open transactions; the one that holds readers back comes first
+    problem: why a part is unknown; empty if all is known
     """
 
     topic_partition: TopicPartition
@@ -69,11 +71,11 @@ class ReadPosition(NamedTuple):
 
     @property
     def waiting(self) -> int:
-        """How many offsets readers of committed records do not get to see yet."""
+        """Number of offsets that readers of committed records cannot see yet."""
         return self.high_watermark - self.last_stable_offset
 
     def named(self, transactional_ids: Mapping[int, str]) -> ReadPosition:
-        """The same with transactional ids by producer id."""
+        """Return a copy with transactional ids by producer id."""
         producers = (
             p._replace(transactional_id=transactional_ids.get(p.producer_id))
             for p in self.producers
@@ -84,7 +86,7 @@ class ReadPosition(NamedTuple):
 def read_positions(
     admin: AdminClient, partitions: Iterable[TopicPartition], deadline_ms: int
 ) -> list[ReadPosition]:
-    """All ``partitions``, sorted; those that cannot be asked with the reason."""
+    """Return the positions of all ``partitions``, sorted; unreachable ones with the reason."""
     deadline_ms = min(deadline_ms, admin.deadline_in(_PATIENCE_MS))
     found: dict[TopicPartition, ReadPosition] = {}
     missing = sorted(set(partitions))
@@ -120,7 +122,7 @@ def _ask_leaders(
         by_leader.setdefault(leader, []).append(partition)
     calls: list[Call] = []
     for leader, led in by_leader.items():
-        # A leader answers in this order: the high watermark is not behind the stable offset.
+        # A leader answers in this order, so the high watermark is not behind the stable offset.
         calls.append(Call(leader, _offsets_request(led, READ_COMMITTED)))
         calls.append(Call(leader, _offsets_request(led, READ_UNCOMMITTED)))
         calls.append(Call(leader, _producers_request(led)))
@@ -179,7 +181,7 @@ def _merged(
     latest: Message | None,
     producers: Message | None,
 ) -> list[_Answer]:
-    """What one leader says of its partitions."""
+    """Merge the answers of one leader about its partitions."""
     lost = error_named("NETWORK_EXCEPTION")
     stable_offsets, end_offsets = _offsets(stable), _offsets(latest)
     by_partition = _producers(producers)
@@ -231,7 +233,8 @@ def _open_in(partition: inspection.PartitionResponse) -> tuple[OpenProducer, ...
 
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-"""States in which a transaction holds back readers: the latter two while markers are written."""
+"""States in which a transaction holds back readers: the Prepare states while
+markers are written."""
 
 _ANY_ID = rf".*({task_id_pattern('')}|{re.escape(driver_transactional_id(''))})"
 _TASK_OF_ANY_PREFIX = re.compile(f"(.*){task_id_pattern('')}", re.DOTALL)
@@ -252,7 +255,7 @@ class TransactionDetails(NamedTuple):
 class PrefixOverview(NamedTuple):
     """One ``transactional.id.prefix``.
 
-    decision: its record in the decision log, None if there is none
+    decision: its record in the decision log; None if there is none
     problem: why the record cannot be read; empty if it can
     transactions: the open ones, of its tasks and its driver
     """
@@ -266,8 +269,8 @@ class PrefixOverview(NamedTuple):
 class Part(NamedTuple):
     """One Spark partition's transaction in the record of a unit.
 
-    recorded: what the record says of it
-    now: what its coordinator says of it
+    recorded: its state by the record
+    now: its state by its coordinator
     """
 
     transaction: TaskTransaction
@@ -276,7 +279,7 @@ class Part(NamedTuple):
 
 
 class PrefixDescription(NamedTuple):
-    """All of one prefix, and what readers of the partitions that it touches wait for."""
+    """One prefix, and what readers of its partitions wait for."""
 
     overview: PrefixOverview
     parts: tuple[Part, ...]
@@ -284,9 +287,9 @@ class PrefixDescription(NamedTuple):
 
 
 class Inspection:
-    """Questions about the sink's transactions in a cluster. Each ends within ``patience_ms``.
+    """Queries about the sink's transactions in a cluster. Each ends within ``patience_ms``.
 
-    Errors: TopicError without a decision log, or without a topic that was asked for; otherwise the
+    Errors: TopicError if the decision log or a requested topic does not exist; otherwise the
     client's.
     """
 
@@ -296,7 +299,7 @@ class Inspection:
         self._patience_ms = patience_ms
 
     def overview(self, prefix: str | None) -> list[PrefixOverview]:
-        """This prefix; None: all in the decision log, and those of tasks that it does not know."""
+        """Return this prefix; for None, all in the decision log and all others with tasks."""
         deadline_ms = self._client.admin.deadline_in(self._patience_ms)
         records = self._records(deadline_ms)
         by_prefix: dict[str, list[TransactionDetails]] = {name: [] for name in records}
@@ -310,7 +313,10 @@ class Inspection:
         ]
 
     def describe(self, prefix: str, topics: Iterable[str]) -> PrefixDescription:
-        """topics: to tell of too, besides the partitions of open transactions."""
+        """Describe a prefix.
+
+        topics: to include, besides the partitions of open transactions
+        """
         (overview,) = self.overview(prefix)
         deadline_ms = self._client.admin.deadline_in(self._patience_ms)
         touched = {p for t in overview.transactions for p in t.partitions if p != self._log}
@@ -337,7 +343,7 @@ class Inspection:
             ) from error
 
     def _records(self, deadline_ms: int) -> dict[str, bytes]:
-        """The latest committed record of every prefix that has one."""
+        """Return the latest committed record of every prefix that has one."""
         self.check_log()
         log = LogPartition(self._client.admin, self._log)
         end = log.end_offset(deadline_ms)
@@ -357,7 +363,10 @@ class Inspection:
     def _open(
         self, prefixes: set[str], with_others: bool, deadline_ms: int
     ) -> list[TransactionDetails]:
-        """Open transactions of tasks and drivers; ``with_others``: of any prefix's tasks."""
+        """Return open transactions of tasks and drivers.
+
+        with_others: include tasks of any other prefix
+        """
 
         def is_wanted(name: str) -> bool:
             owner = _prefix_of(name)
@@ -405,7 +414,7 @@ class Inspection:
     def _names_of_producers(
         self, positions: Iterable[ReadPosition], deadline_ms: int
     ) -> dict[int, str]:
-        """Transactional ids by producer id; of all applications: each may hold readers back."""
+        """Return transactional ids by producer id: any application may hold readers back."""
         if not any(position.producers for position in positions):
             return {}
         listed = self._client.list_transactions(".*", OPEN_STATES, deadline_ms)
@@ -450,11 +459,11 @@ def _details(state: TransactionState) -> TransactionDetails:
 
 
 def _now(transaction: TaskTransaction, state: TransactionState | None) -> str:
-    """The state of exactly this transaction; its id may have gone on to others."""
+    """Return the state of exactly this transaction; another transaction may use its id now."""
     if state is None:
         return "forgotten"
     is_same = state.producer_epoch == transaction.producer_epoch
-    # Ended by EndTxn v5 or by a timeout, a transaction leaves its id with the next epoch.
+    # EndTxn v5 or a timeout leaves the id with the next epoch.
     is_ended = state.producer_epoch == transaction.producer_epoch + 1
     if is_ended and state.transaction_state in ("Empty", "Ongoing"):
         is_ended = False

@@ -1,6 +1,6 @@
-"""One partition of a topic, asked blocking: its offsets, its batches, and one batch appended.
+"""Blocking requests for one partition of a topic: its offsets, its batches, and one batch appended.
 
-For the few records of the decision log; what is written fast goes through the producer.
+They serve the few records of the decision log; the producer writes everything else.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from spark_kafka_sink.record.record_reader import ReadBatch, read_batches
 
 _FETCH_BYTES = 16 * 1024 * 1024
 _FETCH_WAIT_MS = 100
-# A leader that is cut off from its replicas waits as long for them; then the leader is looked up.
+# A leader cut off from its replicas waits this long for them; then the client looks it up again.
 _APPEND_TIMEOUT_MS = 10_000
-# How long brokers have to say whether another one leads now.
+# Timeout for the question whether another broker leads now.
 _LOOK_MS = 10_000
 _RETRIED_TOO = {"CONCURRENT_TRANSACTIONS"}
 
@@ -44,12 +44,12 @@ _Part = TypeVar("_Part")
 
 
 class LogPartition:
-    """Asks the leader of ``topic_partition`` again until it answers or time is up.
+    """Sends requests to the leader of ``topic_partition`` until it answers or time is up.
 
-    isolation_level: what ``end_offset`` and reading look at, ``inspection.READ_UNCOMMITTED`` or
-    ``READ_COMMITTED``
+    isolation_level: of ``end_offset`` and of reading, ``inspection.READ_UNCOMMITTED`` or
+        ``READ_COMMITTED``
 
-    Errors: BrokerError for an answer that asking again does not change, or when time is up.
+    Errors: BrokerError for an answer that a retry does not change, or when time is up.
     """
 
     isolation_level = inspection.READ_UNCOMMITTED
@@ -60,15 +60,15 @@ class LogPartition:
         self._leader: Node | None = None
 
     def forget_leader(self) -> None:
-        """Find it again before it is asked next."""
+        """Look up the leader again before the next request."""
         self._leader = None
 
     def first_offset(self, deadline_ms: int) -> int:
-        """The log start offset."""
+        """Return the log start offset."""
         return self._offset(inspection.EARLIEST_TIMESTAMP, deadline_ms)
 
     def end_offset(self, deadline_ms: int) -> int:
-        """The high watermark, or the last stable offset."""
+        """Return the high watermark, or the last stable offset."""
         return self._offset(inspection.LATEST_TIMESTAMP, deadline_ms)
 
     def _offset(self, timestamp: int, deadline_ms: int) -> int:
@@ -87,9 +87,9 @@ class LogPartition:
             raise BrokerError(error_for_code(code), f"{what} of {self._topic_partition}")
 
     def read(self, first: int, end: int, deadline_ms: int) -> Iterator[ReadBatch]:
-        """All batches with offsets from ``first`` to before ``end``, committed or not.
+        """Yield all batches with offsets from ``first`` to before ``end``, committed or not.
 
-        Raises BrokerError when the leader does not get as far as ``end`` in time.
+        Raises BrokerError if the leader does not reach ``end`` in time.
         """
         attempts = 0
         while first < end:
@@ -101,9 +101,9 @@ class LogPartition:
             if first > before:
                 attempts = 0
             elif found.high_watermark >= end:
-                return  # compaction has left nothing up to the end
+                return  # compaction has removed everything up to the end
             elif not self._admin.pause(attempts, deadline_ms):
-                # A new leader's high watermark may lag behind what the last one told (KIP-207).
+                # A new leader's high watermark may lag behind the former leader's (KIP-207).
                 raise BrokerError(
                     error_named("OFFSET_NOT_AVAILABLE"),
                     f"{self._topic_partition}: readable to {found.high_watermark}, not to {end}",
@@ -117,7 +117,7 @@ class LogPartition:
             partition, fetch_offset=first, partition_max_bytes=_FETCH_BYTES
         )
         request = inspection.FetchRequest(
-            # Less than there is time: the leader's answer says more than none.
+            # Wait less than the remaining time: the leader's answer says more than a timeout.
             max_wait_ms=min(_FETCH_WAIT_MS, max(0, deadline_ms - self._admin.now_ms()) // 2),
             min_bytes=1,
             max_bytes=_FETCH_BYTES,
@@ -131,9 +131,9 @@ class LogPartition:
     def append(
         self, transactional_id: str | None, batch: bytes, at_most_version: int, deadline_ms: int
     ) -> PartitionProduceResponse:
-        """Write one batch, acks=all; the answer may carry an error about the producer.
+        """Append one batch with acks=all; the answer may carry an error about the producer.
 
-        transactional_id: None for a batch that is in no transaction
+        transactional_id: None for a batch outside of any transaction
         """
         topic, partition = self._topic_partition
         data = PartitionProduceData(partition, Records([batch], len(batch)))
@@ -181,21 +181,21 @@ class LogPartition:
             try:
                 now, _ = self._find_leader(look_until_ms)
             except KafkaSinkError:
-                return ()  # nobody could be asked: go on waiting
+                return ()  # no broker answers: keep waiting
             return () if now in (None, leader) else positions
 
         return have_moved
 
     def topic_id(self, deadline_ms: int) -> UUID:
-        """Of the topic as it is now: a topic of the same name that is created later has another.
+        """Return the id of the present topic; a later topic of the same name has another id.
 
-        Zero where brokers have no topic ids (KIP-516).
+        Zero if brokers have no topic ids (KIP-516).
         """
         attempts = 0
         while True:
             response = self._admin.metadata([self._topic_partition.topic], False, deadline_ms)
             (described,) = response.topics
-            # A topic that was just created is not known to every broker yet.
+            # Not every broker knows a new topic yet.
             is_retriable = error_for_code(described.error_code).retriable
             if not is_retriable or not self._admin.pause(attempts, deadline_ms):
                 break
@@ -204,7 +204,7 @@ class LogPartition:
         return described.topic_id
 
     def _find_leader(self, deadline_ms: int) -> tuple[Node | None, KafkaErrorCode]:
-        """The leader, or why there is none yet."""
+        """Return the leader, or the error if there is none yet."""
         topic, index = self._topic_partition
         response = self._admin.metadata([topic], False, deadline_ms)
         nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
@@ -247,5 +247,5 @@ def _only(parts: Sequence[_Part]) -> _Part:
 
 
 def bytes_of(records: Records | None) -> bytes:
-    """Of a partition in a fetch response, in one piece."""
+    """Return the records of a partition in a fetch response as one buffer."""
     return b"" if records is None else b"".join(bytes(buffer) for buffer in records.buffers)

@@ -1,14 +1,14 @@
-"""Transactions, tokens, decisions and plans: what tasks tell the driver, and what it writes down.
+"""Transactions, tokens, decisions and plans: what tasks report, and what the driver records.
 
-A task tells its rows as text, ``RECORDS-BYTES-w1.CONTENTS``: how many, how many bytes they have,
-and in 16 hexadecimal digits the sum of their hashes, see ``record/kernels/digest.py``. ``w1`` names
-this way to hash; contents that were hashed in another way, by earlier versions, are not compared.
+A task reports its rows as text, ``RECORDS-BYTES-w1.CONTENTS``: their number, their bytes, and the
+sum of their hashes in 16 hexadecimal digits, see ``record/kernels/digest.py``. ``w1`` names the
+hash. Contents with another hash, of earlier versions, are not compared.
 
-Of transactional ids, ``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to
-one Python worker process for one task at a time. A worker takes another index for each task of the
-same plan, whose earlier transactions wait for the driver; a new plan finds them all ended, and the
-ids free. So attempts, speculation and other numbers of partitions never share an id, and ids stay
-few.
+The transactional id ``{prefix}.driver`` belongs to the driver, ``{prefix}.{worker}.{index}`` to one
+Python worker process for one task at a time. A worker takes another index for each task of the same
+plan, because its earlier transactions wait for the driver. A new plan finds them all ended, and the
+ids free. So attempts, speculation and other numbers of partitions never share an id, and the number
+of ids stays small.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_kafka_sink.base.model import Node, ProducerIdAndEpoch
 
 
 def time_of(timestamp_ms: int) -> str:
-    """``2026-03-01T12:00:00Z``; a dash for none."""
+    """Format a time as ``2026-03-01T12:00:00Z``; a dash if it is 0 or less."""
     if timestamp_ms <= 0:
         return "-"
     moment = datetime.fromtimestamp(timestamp_ms // 1000, tz=timezone.utc)
@@ -38,7 +38,7 @@ def time_of(timestamp_ms: int) -> str:
 
 
 def duration_of(duration_ms: int) -> str:
-    """The two largest units: ``3 min 20 s``. Clocks that differ do not make it negative."""
+    """Format a duration with its two largest units: ``3 min 20 s``; a negative one as 0."""
     seconds = max(0, duration_ms) // 1000
     units = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "min"))
     told = [*units, (seconds % 60, "s")]
@@ -52,10 +52,10 @@ _MODULUS = 2**64
 
 
 class Rows(NamedTuple):
-    """The rows of a task or of a unit, in whatever order and of whatever tasks.
+    """The rows of a task or of a unit, in any order and of any tasks.
 
     data_bytes: of keys, values, headers and the topic column
-    digest: ``w1.CONTENTS``; something else where the contents are not known
+    digest: ``w1.CONTENTS``; any other text if the contents are unknown
     """
 
     records: int
@@ -64,19 +64,19 @@ class Rows(NamedTuple):
 
     @classmethod
     def of_contents(cls, records: int, data_bytes: int, contents: int) -> Rows:
-        """contents: the sum of the rows' hashes, modulo 2**64."""
+        """Build from ``contents``, the sum of the rows' hashes, modulo 2**64."""
         return cls(records, data_bytes, f"{_SCHEME}{contents:016x}")
 
     @classmethod
     def of_task(cls, records: int, text: str) -> Rows:
-        """From what a task has told of its ``records`` rows; earlier versions told it otherwise."""
+        """Parse a task's text about its ``records`` rows; earlier versions had other forms."""
         parts = text.split("-")
         is_known = len(parts) > 1 and parts[1].isdecimal()
         return cls(records, int(parts[1]) if is_known else 0, parts[-1])
 
     @classmethod
     def total(cls, tasks: Iterable[Rows]) -> Rows:
-        """All rows of these tasks."""
+        """Return all rows of these tasks together."""
         rows = list(tasks)
         records, data_bytes = sum(r.records for r in rows), sum(r.data_bytes for r in rows)
         if not all(r.has_contents for r in rows):
@@ -86,20 +86,20 @@ class Rows(NamedTuple):
 
     @property
     def has_contents(self) -> bool:
-        """Whether the contents can be compared."""
+        """True if the contents can be compared."""
         return self.digest.startswith(_SCHEME)
 
     @property
     def text(self) -> str:
-        """What a task tells of its rows."""
+        """The text by which a task reports its rows."""
         return f"{self.records}-{self.data_bytes}-{self.digest}"
 
     def is_comparable(self, other: Rows) -> bool:
-        """Whether contents of both are known, so that more than their size can be compared."""
+        """Return True if the contents of both are known, and not only their size."""
         return self.has_contents and other.has_contents
 
     def may_be(self, other: Rows) -> bool:
-        """Whether these are the same rows, as far as it is known."""
+        """Return True if these are the same rows, as far as known."""
         if self.is_comparable(other):
             return self == other
         return (self.records, self.data_bytes) == (other.records, other.data_bytes)
@@ -111,14 +111,15 @@ class Rows(NamedTuple):
 _FORMAT = 1
 _MOST_SUPERSEDED = 64
 TOPICS_OF_ROWS = ""
-"""In place of a topic's name: a column of the rows has it."""
+"""Used instead of a topic's name if a column of the rows contains the topic."""
 
 
 class TaskTransaction(NamedTuple):
-    """A transaction that a task has written and flushed, and nobody has ended.
+    """A transaction that a task has written and flushed, and that is still open.
 
     transaction_version: the finalized feature when it began; decides the EndTxn version
-    partition_id: of Spark; digest: of its rows, as in :class:`Rows`
+    partition_id: of Spark
+    digest: of its rows, as in :class:`Rows`
     """
 
     transactional_id: str
@@ -135,14 +136,14 @@ class TaskTransaction(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """What it has written."""
+        """The rows of the transaction."""
         return Rows.of_task(self.records, self.digest)
 
 
 class Write(NamedTuple):
-    """What a job writes, for one that may be run again: the write of an application.
+    """The write of a job that may be repeated: a write of the application.
 
-    topic: where it goes, TOPICS_OF_ROWS without the option; None where nobody has written that down
+    topic: its topic; TOPICS_OF_ROWS without the option; None if it was not recorded
 
     Source: Delta Lake's ``txnAppId`` and ``txnVersion``.
     """
@@ -152,11 +153,11 @@ class Write(NamedTuple):
     topic: str | None = None
 
     def is_same(self, other: Write | None) -> bool:
-        """Whether ``other`` has this name and version."""
+        """Return True if ``other`` has this name and version."""
         return other is not None and self[:2] == other[:2]
 
     def goes_elsewhere(self, other: Write) -> bool:
-        """Whether it is known to be for another topic than ``other``."""
+        """Return True if both topics are known and differ."""
         return None not in (self.topic, other.topic) and self.topic != other.topic
 
     def __str__(self) -> str:
@@ -166,7 +167,7 @@ class Write(NamedTuple):
 class DriverToken(NamedTuple):
     """The right to write decisions: identity and next sequence of ``{prefix}.driver``.
 
-    Whoever initializes that transactional id later makes this token useless (KIP-98).
+    The next process that initializes this transactional id makes the token invalid (KIP-98).
     """
 
     producer_id: int
@@ -180,10 +181,11 @@ class DriverToken(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """Who plans and commits.
+    """The process that plans and commits.
 
-    driver_id: of the Spark driver's process; started_ms: when it took the prefix, since 1970
-    checkpoint: of the streaming query, where Spark tells it; None for jobs
+    driver_id: of the Spark driver's process
+    started_ms: when it took the prefix, since 1970
+    checkpoint: of the streaming query, if Spark reports it; None for jobs
     """
 
     driver_id: str
@@ -198,12 +200,12 @@ class Driver(NamedTuple):
         return f"driver {self.driver_id}{name} on {self.host}{where}"
 
     def since(self) -> str:
-        """With the time when it took the prefix."""
+        """Describe the driver, with the time when it took the prefix."""
         return f"{self}, since {time_of(self.started_ms)}"
 
 
 class Unit(NamedTuple):
-    """What is committed as one: a micro-batch of a query, or a batch job."""
+    """The unit of a commit: a micro-batch of a query, or a batch job."""
 
     query_id: str | None
     batch_id: int | None
@@ -219,25 +221,25 @@ NO_UNIT = Unit(None, None, None)
 
 
 def checkpoint_of(query_id: str) -> str:
-    """What stands for a checkpoint's location where the query is known, and the location is not."""
+    """Return a substitute for an unknown checkpoint location of a known query."""
     return f"of query {query_id}"
 
 
 class StoredRecord(NamedTuple):
-    """A record of the decision log as it is; an empty value stands for one that was removed."""
+    """A record of the decision log, not decoded; an empty value means that it was removed."""
 
     offset: int
     value: bytes
 
 
 class Phase(Enum):
-    """How far a unit is.
+    """The state of a unit.
 
-    DECIDED: its transactions are to be committed, whatever happens
-    DONE: they are
-    VOID: the brokers had aborted all of them before; its replay is written afresh
-    PARTIAL: they had aborted some of them; its replay may fill in the rest
-    UNKNOWN: the brokers can no longer tell what became of some of them
+    DECIDED: its transactions must be committed, in any event
+    DONE: its transactions are committed
+    VOID: the brokers had aborted all of its transactions; its replay writes everything
+    PARTIAL: the brokers had aborted some of its transactions; its replay may write the rest
+    UNKNOWN: the brokers no longer know the outcome of some of its transactions
     """
 
     DECIDED = "DECIDED"
@@ -249,14 +251,15 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """The one record that a prefix has in the decision log: its owner, and its latest unit.
+    """The one record of a prefix in the decision log: its owner, and its latest unit.
 
     transactions: to be committed (DECIDED), lost (PARTIAL, VOID) or unknown (UNKNOWN)
-    committed: those known to be visible, from earlier attempts at the same unit too
+    committed: transactions known to be visible, also from earlier attempts at the same unit
     records: of the whole unit
-    write: of a job that names one; written: the last version of each write.id that is done
-    rows: what the unit has written; None where nobody knows, or it does not matter any more
-    needs_confirmation: a job's driver died in the middle; it was finished without anybody knowing
+    write: of a job with a write.id; written: the last completed version of each write.id
+    rows: of the unit; None if unknown or no longer needed
+    needs_confirmation: a job's driver died during the commit and another process completed it; the
+        user must confirm that
     superseded: ids of earlier drivers, which must not come back
     is_query: a streaming query has the prefix, even if none of its micro-batches is decided yet
     may_begin_later: the first micro-batch under the prefix may have another number than 0
@@ -278,17 +281,20 @@ class Decision:
     written: tuple[Write, ...] = ()
 
     def has(self, write: Write | None) -> bool:
-        """Whether ``write``, or a later version, is done."""
+        """Return True if ``write``, or a later version, is done."""
         return write is not None and any(
             w.write_id == write.write_id and w.version >= write.version for w in self.written
         )
 
     def is_of(self, unit: Unit, write: Write | None) -> bool:
-        """Whether this is about ``unit``, or about an earlier run of the same write."""
+        """Return True if this is the record of ``unit``, or of an earlier run of the same write."""
         return self.unit == unit or (write is not None and write.is_same(self.write))
 
     def in_place_of(self, write: Write) -> Write | None:
-        """What is there already of the same name, so that ``write`` is dropped or fills it in."""
+        """Return the earlier write of this name, which makes ``write`` a repetition.
+
+        It is done, so that ``write`` is dropped, or PARTIAL, so that ``write`` completes it.
+        """
         there = self.written
         if self.phase is Phase.PARTIAL and self.write is not None:
             there = (*there, self.write)
@@ -296,7 +302,7 @@ class Decision:
         return next(same, None)
 
     def done(self) -> Decision:
-        """Its unit is complete."""
+        """Return the record with its unit complete."""
         written = self.written
         if self.write is not None:
             others = (w for w in written if w.write_id != self.write.write_id)
@@ -310,7 +316,10 @@ class Decision:
         committed: tuple[TaskTransaction, ...],
         write: Write | None,
     ) -> Decision:
-        """To commit ``transactions`` of ``unit``, of which ``committed`` are visible already."""
+        """Return the record that decides to commit ``transactions`` of ``unit``.
+
+        committed: transactions of the unit that are visible already
+        """
         everything = (*transactions, *committed)
         return replace(
             self,
@@ -325,7 +334,7 @@ class Decision:
 
     @staticmethod
     def claimed_by(before: Decision | None, driver: Driver, is_query: bool) -> Decision:
-        """The record with ``driver`` as its owner, who supersedes another one."""
+        """Return the record with ``driver`` as its owner, which supersedes another driver."""
         if before is None:
             return Decision(driver, is_query=is_query)
         if before.owner.driver_id == driver.driver_id:
@@ -334,7 +343,7 @@ class Decision:
         return replace(before, owner=driver, superseded=superseded, is_query=is_query)
 
     def to_json(self) -> str:
-        """One line, for the log and for operators."""
+        """Return one line of JSON, for the log and for operators."""
         body = {
             "format": _FORMAT,
             "phase": self.phase.value,
@@ -356,13 +365,13 @@ class Decision:
         return json.dumps(body, separators=(",", ":"))
 
     def _topics(self) -> dict[str, str]:
-        """Of writes, by their names: apart from them, for earlier versions of the sink."""
+        """Return topics by write, which are apart from the writes for earlier versions."""
         writes = self.written if self.write is None else (*self.written, self.write)
         return {w.write_id: w.topic for w in writes if w.topic is not None}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Decision:
-        """Raises ValueError for what no version of this sink has written."""
+        """Parse a record. Raises ValueError if no version of this sink has written it."""
         try:
             body: dict[str, Any] = json.loads(text)
             if body["format"] != _FORMAT:
@@ -378,7 +387,7 @@ class Decision:
                 committed=tuple(TaskTransaction(*t) for t in body["committed"]),
                 needs_confirmation=body["needs_confirmation"],
                 superseded=tuple(body["superseded"]),
-                # Older records do not say; theirs was a query's if Spark told a checkpoint.
+                # Older records lack is_query: they are a query's if they have a checkpoint.
                 is_query=body.get("is_query", body["owner"]["checkpoint"] is not None),
                 may_begin_later=body.get("may_begin_later", True),
                 write=None if write is None else _write_of(write, topics),
@@ -396,12 +405,13 @@ def _write_of(found: Sequence[Any], topics: dict[str, str]) -> Write:
 
 @dataclass(frozen=True)
 class Plan:
-    """What planning hands to the tasks and, through them, to ``commit``.
+    """The result of planning for the tasks and, through them, for ``commit``.
 
-    decision: the prefix's record when the token was made; nobody else can have changed it as long
-    as the token is good
-    write: of a job that names one; is_repeated: it is done, and the tasks have nothing to write
-    coordinator: of the driver's id when the token was made, so that no task has to look for it
+    decision: the prefix's record when the token was issued; no other process can have changed it
+        while the token is valid
+    write: of a job with a write.id
+    is_repeated: the write is done, and the tasks have nothing to write
+    coordinator: of the driver's id when the token was issued, so that no task has to look it up
     """
 
     prefix: str
@@ -416,7 +426,7 @@ class Plan:
 
 
 class FencedError(TransactionError):
-    """Another driver works under the same ``transactional.id.prefix``. This one must stop."""
+    """Another driver works under the same ``transactional.id.prefix``. This driver must stop."""
 
 
 class PrefixInUseError(TransactionError):
@@ -432,11 +442,11 @@ class OutcomeError(TransactionError):
 
 
 class MissingRecordError(TransactionError):
-    """The decision log has no record of a prefix or query that is not new: it may be lost."""
+    """The decision log has no record of a prefix or query that is not new: the log may be lost."""
 
 
 class UnreadableRecordError(TransactionError):
-    """The record of a prefix is of another version, or of something else."""
+    """The record of a prefix has another version's format, or is no decision."""
 
     def __init__(self, message: str, stored: StoredRecord) -> None:
         self.stored = stored
@@ -444,7 +454,7 @@ class UnreadableRecordError(TransactionError):
 
 
 class ReplayError(TransactionError):
-    """A micro-batch that is committed comes again with other rows, which must not be lost."""
+    """A committed micro-batch comes again with other rows, which must not be lost."""
 
 
 _WORKER_CHARACTERS = 12
@@ -452,22 +462,22 @@ _DRIVER = "driver"
 
 
 def driver_transactional_id(prefix: str) -> str:
-    """Under which decisions are written."""
+    """Return the transactional id under which the driver writes decisions."""
     return f"{prefix}.{_DRIVER}"
 
 
 def task_id_pattern(prefix: str) -> str:
-    """A regular expression, for Java and Python, of exactly the tasks' ids of ``prefix``."""
+    """Return a regular expression, for Java and Python, of exactly the tasks' ids of ``prefix``."""
     return rf"{_quoted(prefix)}\.[0-9a-f]{{{_WORKER_CHARACTERS}}}\.[0-9]+"
 
 
 def is_task_id(prefix: str, transactional_id: str) -> bool:
-    """Whether a task under ``prefix`` uses this id; false for the driver's and other prefixes'."""
+    """Return True if a task under ``prefix`` uses this id, not its driver or another prefix."""
     return re.fullmatch(task_id_pattern(prefix), transactional_id) is not None
 
 
 def _quoted(text: str) -> str:
-    """``re.escape`` in what both dialects understand."""
+    """Escape ``text`` as ``re.escape`` does, in a form that Java and Python understand."""
     return "".join(c if c.isalnum() or c in "_-" else f"\\{c}" for c in text)
 
 
@@ -481,7 +491,7 @@ class WorkerTransactionalIds:
         self._retired: set[str] = set()
 
     def take(self, prefix: str, token: DriverToken) -> str:
-        """An id for one task of the plan that ``token`` stands for."""
+        """Return an id for one task of the plan with ``token``."""
         plan = (token.producer_id, token.producer_epoch)
         if self._plans.get(prefix) != plan:
             self._plans[prefix] = plan
@@ -493,13 +503,15 @@ class WorkerTransactionalIds:
                 return transactional_id
 
     def retire(self, transactional_id: str) -> None:
-        """Never take this id again: a request of a task that failed may reach the coordinator
-        late, and would fence whoever has the id then.
+        """Never return this id again.
+
+        A late request of a failed task may reach the coordinator, and would fence the next task
+        with the id.
         """
         self._retired.add(transactional_id)
 
     def renew(self) -> None:
-        """Become another worker: what a forked child must do."""
+        """Become another worker, as a forked child must."""
         self.__init__()  # type: ignore[misc]
 
 
@@ -511,17 +523,17 @@ _LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
 
 def own_environment() -> dict[str, str]:
-    """What ``current_driver`` needs to know of a driver that is this process itself."""
+    """Return the environment for ``current_driver`` if this process is itself the driver."""
     return {_LOCAL_FOLDERS: uuid.uuid4().hex}
 
 
 def current_driver(
     environment: Mapping[str, str], started_ms: int, checkpoint: str | None, name: str | None
 ) -> Driver:
-    """The Spark driver that this Python process works for.
+    """Return the Spark driver that this Python process works for.
 
-    Spark gives planning neither query id nor run id. What all Python processes of one driver, and
-    of no other, have in common is the folder of its block manager, which ends in a UUID.
+    Spark passes neither query id nor run id to planning. The folder of the block manager, which
+    ends in a UUID, is common to all Python processes of one driver, and different for each driver.
     """
     folders = environment.get(_LOCAL_FOLDERS)
     secret = environment.get("PYTHON_WORKER_FACTORY_SECRET")

@@ -1,12 +1,12 @@
-"""What operators change by hand: finish a decided unit, abort what is open, release a prefix.
+"""Operators' changes by hand: finish a decided unit, abort what is open, release a prefix.
 
-Each operation looks first, then asks for confirmation, then takes ``{prefix}.driver``, which stops
-whoever works under the prefix and settles a decision that is being written, and looks again: only
-then does it change anything. All may be cut off anywhere and repeated.
+Each operation reads first, then asks for confirmation, then takes ``{prefix}.driver``. This stops
+the owner of the prefix and settles a decision in progress. Then the operation reads again, and only
+then changes anything. Every operation may be interrupted at any point and repeated.
 
-A record that this version cannot read was written by another version, or by something else. Whoever
-replaces it keeps what can be made out: whose prefix it is, which unit the record is of, which
-writes are done.
+A record that this version cannot read was written by another version, or by another program. Its
+replacement keeps what can be recovered: the owner of the prefix, the unit, and the completed
+writes.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ _Other = TypeVar("_Other")
 
 
 class UnreadableRecord(NamedTuple):
-    """``stored`` and what can be made out of it; what cannot is as in a new record.
+    """``stored`` and what can be recovered from it; the rest is as in a new record.
 
-    version: its format; phase: its word for it; both empty where it has none
+    version: its format; empty if it has none
+    phase: the text of its phase; empty if it has none
     """
 
     stored: StoredRecord
@@ -67,7 +68,7 @@ class UnreadableRecord(NamedTuple):
 
     @classmethod
     def of(cls, stored: StoredRecord) -> UnreadableRecord:
-        """Never raises: ``stored`` may be anything."""
+        """Recover what is possible. Never raises, because ``stored`` may be anything."""
         body = _made_out(lambda: json.loads(stored.value), None)
         body = body if isinstance(body, dict) else {}
         unit = _made_out(lambda: _unit(body["unit"]), NO_UNIT)
@@ -77,7 +78,7 @@ class UnreadableRecord(NamedTuple):
             str(body.get("format", "")),
             _made_out(lambda: _text(body["phase"]), ""),
             unit,
-            # Where nobody knows: a replay is dropped only of what had records.
+            # 1 if unknown, because only the replay of a unit with records is dropped.
             _made_out(lambda: _number(body["records"]), 1),
             checkpoint,
             bool(body.get("is_query")) or checkpoint is not None or unit.query_id is not None,
@@ -87,7 +88,10 @@ class UnreadableRecord(NamedTuple):
         )
 
     def replaced(self, owner: Driver, decided_ms: int, is_written: bool) -> Decision:
-        """A record that can be read. ``is_written``: the unit counts as written."""
+        """Return a readable record.
+
+        is_written: the unit counts as written
+        """
         claimed = Decision(
             owner,
             superseded=self.superseded,
@@ -119,7 +123,7 @@ class UnreadableRecord(NamedTuple):
         )
 
     def consequence(self, is_written: bool) -> str:
-        """What the choice does."""
+        """Describe the effect of the choice."""
         unit = "whatever it was of" if self.unit == NO_UNIT else str(self.unit)
         if not is_written:
             return (
@@ -163,7 +167,7 @@ def _number(found: Any) -> int:
     return found
 
 
-# Of ids that are taken to abort what is open under them, and to write a record at once.
+# For ids that are taken to abort what is open under them, or to write one record.
 _TIMEOUT_MS = 60_000
 _QUERY_NAME = "pykafka-sink transactions"
 _SOMEBODY_ELSE = (
@@ -172,24 +176,27 @@ _SOMEBODY_ELSE = (
 )
 
 Confirm = Callable[[str], None]
-"""Told what is about to happen; raises RefusedError unless somebody agrees."""
+"""Receives a description of the change; raises RefusedError unless the operator agrees."""
 
 
 class RefusedError(TransactionError):
-    """The operation was not done, and why: the state does not allow it, or nobody confirmed it."""
+    """The operation was not done: the state forbids it, or the operator did not confirm it."""
 
 
 class Choice(Enum):
-    """What becomes of a unit that is visible in part, or nobody knows how far."""
+    """The user's choice for a unit that is visible in part, or to an unknown extent."""
 
     AS_WRITTEN = "as-written"
     AS_NOT_WRITTEN = "as-not-written"
 
 
 class Result(NamedTuple):
-    """message: what was done; decision: the record now, None if there is none
+    """The result of an operation.
 
-    aborted: transactional ids; needs_choice: the unit is finished, and the user must settle it
+    message: what was done
+    decision: the record now; None if there is none
+    aborted: transactional ids
+    needs_choice: the unit is finished, and the user must settle it
     """
 
     message: str
@@ -218,7 +225,7 @@ class Operations:
 
     @cached_property
     def _protocol(self) -> CommitProtocol:
-        """With a timeout that the brokers allow, which are asked for it."""
+        """The commit protocol, with a timeout that the brokers allow."""
         longest_ms = longest_timeout_ms(self._client.admin, self._deadline())
         timeout_ms = _TIMEOUT_MS if longest_ms is None else min(_TIMEOUT_MS, longest_ms)
         config = ExactlyOnceConfig(self._prefix, timeout_ms, self._log_topic, 1)
@@ -227,11 +234,11 @@ class Operations:
     # --- resolve -------------------------------------------------------------------------------
 
     def resolve(self, choice: Choice | None, confirm: Confirm) -> Result:
-        """Finish a DECIDED unit; settle a PARTIAL or UNKNOWN one, or a job's, as ``choice`` says.
+        """Finish a DECIDED unit; settle a PARTIAL or UNKNOWN unit, or a job's, as ``choice`` says.
 
-        For a micro-batch that is DONE ``choice`` says what becomes of a replay with other rows.
+        For a micro-batch that is DONE, ``choice`` decides about a replay with other rows.
 
-        Raises RefusedError where a choice is needed and not made, or made and not possible.
+        Raises RefusedError if a choice is needed and missing, or given and impossible.
         """
         try:
             decision = self._read()
@@ -279,14 +286,14 @@ class Operations:
         settled = claimed.done()
         if choice is Choice.AS_NOT_WRITTEN:
             settled = replace(settled, phase=Phase.VOID, written=claimed.written)
-        # Whatever comes again, the operator has decided what becomes of it.
+        # The operator has decided about any replay, so its rows are not compared.
         settled = replace(settled, needs_confirmation=False, rows=None)
         token = self._write(settled, token)
         aborted = self._protocol.sweep(token, self._deadline())
         return Result(f"settled: {_consequence(decision, choice)}", settled, aborted)
 
     def _replace(self, record: UnreadableRecord, choice: Choice | None, confirm: Confirm) -> Result:
-        """Put a record that can be read in the place of one that cannot, as ``choice`` says."""
+        """Replace an unreadable record by a readable one, as ``choice`` says."""
         if choice is None:
             options = "\n".join(
                 f"  --{one.value}: {record.consequence(one is Choice.AS_WRITTEN)}" for one in Choice
@@ -314,7 +321,7 @@ class Operations:
         return Result(f"replaced: {consequence}", decision, aborted)
 
     def rebind(self, checkpoint: str, confirm: Confirm) -> Result:
-        """The same checkpoint at another location, or spelt differently: the record stays.
+        """Note that the same checkpoint has another location or spelling; the record stays.
 
         Raises RefusedError without a record, and for a job's prefix, which has no checkpoint.
         """
@@ -334,13 +341,13 @@ class Operations:
         return Result(f"'{self._prefix}' belongs to checkpoint {location}", claimed)
 
     def _claim(self, seen: Decision, checkpoint: str | None = None) -> tuple[Decision, DriverToken]:
-        """Become the owner of the record that was ``seen``: its driver then aborts nothing."""
+        """Become the owner of the record that was ``seen``, so that its driver aborts nothing."""
         found, token = self._protocol.settle()
         if found != seen:
             state = "it is gone" if found is None else state_of(found, self._prefix)
             raise RefusedError(_SOMEBODY_ELSE.format(state))
-        # The checkpoint stays, so that another query's claim to the prefix is still noticed. Its
-        # owner is not superseded: repaired, the query may be started again in the same process.
+        # The checkpoint stays, so that another query's claim to the prefix is still detected. The
+        # owner is not superseded, because the repaired query may restart in the same process.
         claimed = replace(seen, owner=self._operator(checkpoint or seen.owner.checkpoint))
         return claimed, self._write(claimed, token)
 
@@ -352,7 +359,7 @@ class Operations:
     # --- abort and release ---------------------------------------------------------------------
 
     def abort(self, transactional_id: str | None, confirm: Confirm) -> Result:
-        """Fence the open transactions of the prefix's tasks, or one of them.
+        """Fence the open transactions of the prefix's tasks, or one of these.
 
         Raises RefusedError while a unit is DECIDED, and for an id that is no task's of this prefix.
         """
@@ -376,7 +383,7 @@ class Operations:
         return Result(f"{len(aborted)} transaction(s) aborted", decision, aborted)
 
     def release(self, confirm: Confirm) -> Result:
-        """Remove the prefix's record and abort what is open: the prefix is as if never used.
+        """Remove the prefix's record and abort what is open, as if the prefix had never been used.
 
         Raises RefusedError while there is something to resolve.
         """
@@ -399,11 +406,14 @@ class Operations:
         decision, token = self._protocol.settle()
         self._refuse_unsettled(decision)
         aborted = self._protocol.sweep(token, self._deadline())
-        self._write(None, token)  # without a record too: the next start must not miss one
+        self._write(None, token)  # also without a record, because the next start must not miss one
         return Result(f"'{self._prefix}' is released", None, aborted)
 
     def _is_missing(self) -> bool:
-        """Whether the brokers know a prefix that the log has never known: a start is refused."""
+        """Return True if the brokers know a prefix that the log has never known.
+
+        A driver's start is rejected then.
+        """
         driver_id, deadline_ms = driver_transactional_id(self._prefix), self._deadline()
         state = self._client.settled_state(driver_id, deadline_ms)
         return state is not None and self._protocol.log.read_mark(deadline_ms) is None
@@ -426,7 +436,7 @@ class Operations:
 
     def _read(self) -> Decision | None:
         self._inspection.check_log()
-        # A decision whose marker is not written yet would not be seen.
+        # A decision whose marker is not written yet would be invisible.
         self._client.settled_state(driver_transactional_id(self._prefix), self._deadline())
         return self._protocol.log.read(self._deadline())
 
@@ -448,12 +458,12 @@ class Operations:
 
 
 def is_settled(decision: Decision) -> bool:
-    """Whether nobody has to finish or choose anything."""
+    """Return True if there is nothing left to finish or to choose."""
     return decision.phase in (Phase.DONE, Phase.VOID) and not decision.needs_confirmation
 
 
 def state_of(decision: Decision, prefix: str) -> str:
-    """How far the unit of a record is, in words."""
+    """Describe the state of a record's unit."""
     if decision.phase is Phase.DECIDED:
         return (
             f"{decision.unit} is decided and not finished: its {decision.records} records become "
@@ -473,7 +483,7 @@ def state_of(decision: Decision, prefix: str) -> str:
 
 
 def _may_be_refused(decision: Decision) -> bool:
-    """Whether a replay of it would be compared, and perhaps refused."""
+    """Return True if a replay of the unit would be compared, and perhaps rejected."""
     is_done = decision.phase is Phase.DONE and decision.unit.batch_id is not None
     return is_done and decision.records > 0 and decision.rows is not None
 
@@ -491,7 +501,7 @@ def _options(decision: Decision) -> str:
 
 
 def _consequence(decision: Decision, choice: Choice) -> str:
-    """What a choice does to a unit that is not settled."""
+    """Describe the effect of a choice on a unit that is not settled."""
     if is_settled(decision):
         return _consequence_for_replay(decision, choice)
     is_job = decision.unit.job_id is not None
@@ -511,7 +521,7 @@ def _consequence(decision: Decision, choice: Choice) -> str:
 
 
 def _consequence_for_replay(decision: Decision, choice: Choice) -> str:
-    """What a choice does to a micro-batch that is done."""
+    """Describe the effect of a choice on a micro-batch that is done."""
     if choice is Choice.AS_WRITTEN:
         return (
             f"{decision.unit} counts as written, with its {decision.records} records: a replay of "

@@ -1,4 +1,4 @@
-"""One commit protocol per Python process and configuration: what Spark's processes call.
+"""Sessions: one commit protocol per Python process and configuration, for Spark's processes.
 
 Spark reuses its driver-side Python processes, so connections are kept between micro-batches.
 """
@@ -55,14 +55,14 @@ _NO_CHECKPOINT = (
 _clock = SystemClock()
 _Key = tuple[ProducerConfig, ExactlyOnceConfig]
 
-# The last one to be used comes last. A program may have a password that changes with each write, or
-# a prefix for each job: those that are not used any more are closed.
+# The most recently used session comes last. A program may change its password with each write, or
+# use a prefix for each job: unused sessions are closed.
 _MOST_UNUSED = 16
 _sessions: dict[_Key, CommitProtocol] = {}
 _in_use: set[_Key] = set()
 _guard = Lock()
 _prepared_at_ms: dict[_Key, int] = {}
-# The name of this process as a driver: made before any thread can ask for it, and anew by a fork.
+# The name of this process as a driver, set before any thread needs it, and again after a fork.
 _this_process = own_environment()
 _own: ContextVar[Mapping[str, str] | None] = ContextVar("own environment", default=None)
 
@@ -74,7 +74,7 @@ def _key(options: SinkOptions) -> _Key:
 
 @contextmanager
 def _session(options: SinkOptions) -> Iterator[CommitProtocol]:
-    """Within, nobody closes it: writes under other prefixes go on in other threads."""
+    """Keep the session open within the block, while other threads write under other prefixes."""
     key = _key(options)
     with _guard:
         _in_use.add(key)
@@ -105,7 +105,7 @@ def _protocol(options: SinkOptions) -> CommitProtocol:
 
 
 def _to_close(key: _Key) -> list[_Key]:
-    """Those of the same prefix and cluster in another configuration, and the oldest of too many."""
+    """Return unused sessions: other configurations of this prefix and cluster, and the oldest."""
     unused = [other for other in _sessions if other not in _in_use]
     place = key[0].bootstrap_servers, key[1].prefix
     earlier = [o for o in unused if (o[0].bootstrap_servers, o[1].prefix) == place]
@@ -121,8 +121,9 @@ def _driver(options: SinkOptions) -> Driver:
 
 @contextmanager
 def driving() -> Iterator[None]:
-    """Within, this process is the driver itself, not one that Spark started for it: nothing in its
-    environment tells it from the drivers beside it and before it.
+    """Mark this process as the driver itself within the block, not as a process of Spark's.
+
+    Its environment does not distinguish it from other drivers.
     """
     token = _own.set(_this_process)
     try:
@@ -132,12 +133,12 @@ def driving() -> Iterator[None]:
 
 
 def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> Plan:
-    """On the driver, before the tasks of a micro-batch or job.
+    """Plan on the driver, before the tasks of a micro-batch or job.
 
-    unit: the micro-batch, where the caller knows it; what it may not follow is refused now
+    unit: the micro-batch, if the caller knows it; a unit that may not follow is rejected now
 
-    Raises ConfigError for a query of which nothing is known: it may not be the one that has the
-    prefix, and planning would end that one.
+    Raises ConfigError for a query without a checkpoint: it may not be the query that has the
+    prefix, and planning would stop that query.
     """
     write = None
     if options.write_id is not None and options.write_version is not None:
@@ -149,7 +150,7 @@ def plan_unit(options: SinkOptions, is_job: bool, unit: Unit | None = None) -> P
         )
     driver = _driver(options)
     if is_job:
-        driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none
+        driver = driver._replace(checkpoint=None)  # a job has no checkpoint, even with the option
     elif driver.checkpoint is None:
         raise ConfigError(_NO_CHECKPOINT)
     _prepare(options)
@@ -182,9 +183,9 @@ def _prepare(options: SinkOptions) -> None:
 def commit_unit(
     options: SinkOptions, plan: Plan | None, unit: Unit, transactions: Sequence[TaskTransaction]
 ) -> dict[str, Any]:
-    """On the driver, after the last task; returns what the batch's JSON line tells of it.
+    """Commit on the driver, after the last task; return fields for the batch's JSON line.
 
-    plan: as the tasks got it, None if there was no task
+    plan: from the tasks; None if there was no task
     """
     started_ms = _clock.now_ms()
     times: CommitTimes | None = CommitTimes()
@@ -205,9 +206,9 @@ def commit_unit(
 
 
 def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
-    """On the driver, after a failure; returns what is visible, in words. Never raises.
+    """Abort on the driver, after a failure; return in words what is visible. Never raises.
 
-    planned: of the plan that failed, where the caller knows it
+    planned: token of the failed plan, if the caller knows it
     """
     driver = _driver(options)
     try:
@@ -216,7 +217,7 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
     except FencedError as error:
         return f"nothing was done: {error}"
     except KafkaSinkError as error:
-        # Spark has the failure that matters: this one must not take its place.
+        # Spark has the original failure, which this failure must not replace.
         return (
             f"open transactions could not be aborted ({error}): readers may wait for them for "
             "kafka.transaction.timeout.ms, or until this query or job is started again"
@@ -232,9 +233,9 @@ def abort_unit(options: SinkOptions, planned: DriverToken | None = None) -> str:
 
 
 def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool) -> None:
-    """In a task that failed: do not let readers wait for its transaction until the next sweep.
+    """Abort the transaction of a failed task, so that readers need not wait for the next sweep.
 
-    is_superseded: nobody may sweep for a long time, and nobody waits for the task
+    is_superseded: the next sweep may be far away, and no caller waits for the task
     """
     assert options.exactly_once is not None
     patience_ms = options.producer.max_block_ms if is_superseded else _TASK_ABORT_TIMEOUT_MS
@@ -244,12 +245,13 @@ def abort_task(options: SinkOptions, transactional_id: str, is_superseded: bool)
         with AdminClient.of(options.producer, _clock, patience_ms) as admin:
             TransactionClient(admin).fence([transactional_id], timeout_ms, deadline_ms)
     except KafkaSinkError:
-        return  # the task has its own error to tell; the driver sweeps
+        return  # the task raises its own error; the driver sweeps
 
 
 def _forget() -> None:
-    """A forked child must not use its parent's connections, nor its name; and another thread of the
-    parent may have the lock.
+    """Drop the parent's connections and name in a forked child.
+
+    Another thread of the parent may hold the lock.
     """
     global _guard
     _guard = Lock()

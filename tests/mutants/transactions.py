@@ -347,7 +347,7 @@ _SESSION = (
     ),
     Mutant(
         "transactions/session.py",
-        "        driver = driver._replace(checkpoint=None)  # whatever the option says: a job has none\n",
+        "        driver = driver._replace(checkpoint=None)  # a job has no checkpoint, even with the option\n",
         "        pass\n",
         _SESSIONS,
     ),
