@@ -14,7 +14,7 @@
 # make dist    wheel and sdist of the last commit, built twice and compared, in dist/; make sbom describes them;
 #                 first: apt-get install lld
 # make docs-site   README.md and docs/ as pages with a search, in build/site
-# make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/parity.md; 10 minutes
+# make test-parity   the cases of Spark's own suites through both sinks, in Spark 3.5 to 4.3: docs/internals/parity.md; 10 minutes
 # make test-report   the page of pykafka-sink report in a real browser; first:
 #                 apt-get install --no-install-recommends chromium-headless-shell
 # make test-report-cases   the same, of queries of which a batch was made slow in six ways: 3 minutes
@@ -42,7 +42,7 @@
 # make prometheus   Prometheus and its push gateway with the sink's metrics; a minute; first:
 #                 apt-get install --no-install-recommends prometheus prometheus-pushgateway
 # make telemetry   a real broker that asks for metrics (KIP-714), beside librdkafka's; a minute; needs a JDK
-# make java-metrics   each metric beside the Java producer's, for the same work: docs/java-metrics.md; 5 minutes; needs a JDK
+# make java-metrics   each metric beside the Java producer's, for the same work: docs/internals/java-metrics.md; 5 minutes; needs a JDK
 # make soak   30 minutes of micro-batches: memory, connections and producer ids stay flat
 # make scale   1,000 partitions, tasks of a job, 200 topics, and 10,000 simulated producers: 20 minutes
 # make bench   everything against its peers, about 2 hours; make bench-quick, 5 minutes
@@ -121,10 +121,10 @@ sbom: dist
 docs-site: $(RELEASE)/installed
 	NO_MKDOCS_2_WARNING=1 $(RELEASE)/bin/mkdocs build --quiet
 
-# Writes its results, and docs/parity.md of them.
+# Writes its results, and docs/internals/parity.md of them.
 test-parity: $(VENV)/dev.installed
 	$(BIN)/python -m pytest -m long tests/parity/test_parity.py
-	$(BIN)/python -m tests.parity.results > docs/parity.md
+	$(BIN)/python -m tests.parity.results > docs/internals/parity.md
 
 test-report: $(VENV)/browser.installed
 	$(BIN)/python -m pytest -m long tests/browser/test_report.py tests/browser/test_size.py
@@ -196,7 +196,7 @@ kerberos: $(VENV)/dev.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,kerberos]'
 	$(BIN)/python -m pytest tests/security/test_kerberos.py tests/security/test_kerberos_conversation.py
 
-# Writes its results, and docs/java-metrics.md of them.
+# Writes its results, and docs/internals/java-metrics.md of them.
 java-metrics: $(VENV)/dev.installed
 	$(BIN)/python -m tests.java_metrics.comparing
 
@@ -233,7 +233,7 @@ bench: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.cold
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.ten_million
-	$(BIN)/python -m benchmarks.report --output docs/performance.md
+	$(BIN)/python -m benchmarks.report --output docs/internals/performance.md
 
 bench-quick: $(VENV)/bench.installed
 	$(BIN)/python -m benchmarks.matrix --quick

@@ -1,8 +1,8 @@
 """Write the report from benchmarks/results: tables, plots, targets reached or not.
 
-    python -m benchmarks.report --output docs/performance.md
+    python -m benchmarks.report --output docs/internals/performance.md
 
-Pictures go into a folder beside the report with the report's name. benchmarks/results/notes.md has
+Pictures go into a folder beside the report with the report's name. benchmarks/log/performance.md has
 the text that explains figures, such as the reasons for missed targets.
 """
 
@@ -18,7 +18,6 @@ from benchmarks.cold import INSTALLED
 from benchmarks.targets import Results, inverse, verdicts, worker_memory
 
 _PREVIEW = Path(__file__).parent / "report_preview.md"
-_NOTES = harness.RESULTS / "notes.md"
 _FILES = ("matrix", "kernels", "latency", "cold", "memory", "memory_typed")
 _FILES += ("ten_million", "exactly_once", "tls")
 _CACHED = {
@@ -76,22 +75,35 @@ def head(results: Results) -> list[str]:
         for name, value in versions.items()
     )
     return [
-        "# Performance",
+        "# Performance: every figure",
         "",
+        "For maintainers: every measured figure, with the goals. Users read"
+        " [performance](../performance.md).",
         "Made by `python -m benchmarks.report` from `benchmarks/results/`; do not edit.",
-        "[benchmarks/README.md](../benchmarks/README.md) says how it was measured and how to do it"
-        " again.",
+        "[benchmarks/README.md](../../benchmarks/README.md) says how to measure again,"
+        " [the log](../../benchmarks/log/performance.md) what was tried and what bounds figures.",
         "",
-        f"Machine: {machine.get('processor')}, {machine.get('cores')} cores, "
-        f"{machine.get('memory_gib')} GiB, broker on the same machine. Kafka "
-        f"{results['matrix'].get('kafka', '')}, {listed}.",
+        f"Kafka {results['matrix'].get('kafka', '')}, broker on the same machine. Versions of the "
+        f"matrix: {listed}.",
         "",
+        *machines(results),
         *how_quiet(results["matrix"]),
         "Ratios are medians of alternating runs, with the least and the largest in brackets. Names"
         " of points: value size, codec, then what differs from null keys, 6 partitions, Spark's own"
         " Arrow batches. **Bold**: ours loses.",
         "",
     ]
+
+
+def machines(results: Results) -> list[str]:
+    """Return which machine each group of figures comes from."""
+    found: dict[str, list[str]] = {}
+    for name, result in results.items():
+        if of := result.get("machine"):
+            machine = f"{of['processor']}, {of['cores']} cores, {of['memory_gib']} GiB"
+            found.setdefault(machine, []).append(name.replace("_", " "))
+    rows = [(machine, ", ".join(names)) for machine, names in found.items()]
+    return table(("machine", "figures of"), rows)
 
 
 def how_quiet(results: Results) -> list[str]:
@@ -115,8 +127,6 @@ def targets(results: Results) -> list[str]:
     names = {True: "reached", False: "**not reached**", None: "not measured"}
     rows = [(v.what, v.wanted, v.measured, names[v.reached]) for v in verdicts(results)]
     lines = ["## Targets", "", *table(("what", "wanted", "measured", ""), rows)]
-    if _NOTES.exists():
-        lines += [_NOTES.read_text(encoding="utf-8").strip(), ""]
     return lines
 
 

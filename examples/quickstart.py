@@ -9,11 +9,9 @@ from spark_kafka_sink.localkafka import LocalKafka
 
 os.environ["PYSPARK_PYTHON"] = sys.executable  # Spark's Python workers run in this environment
 spark = SparkSession.builder.master("local[2]").getOrCreate()
-rows = spark.range(1000)
 with LocalKafka() as kafka:  # a real broker; its data are removed at the end
-    address = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-    typed = {"value.format": "json", "key.columns": "id"}
-    sink = rows.write.format("pykafka-sink").mode("append")
-    sink.options(**address, **typed, topic="numbers").save()
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "value.format": "json"}
+    sink = spark.range(1000).coalesce(1).write.format("pykafka-sink").mode("append")
+    sink.options(**options).save(topic="numbers")
     reader = ["--bootstrap-server", kafka.bootstrap_servers, "--topic", "numbers"]
     print(kafka.run_tool("ConsoleConsumer", *reader, "--from-beginning", "--max-messages", "5"))

@@ -78,7 +78,7 @@ _KAFKA = """
 What the Java producer calls these figures, as they follow from a line. The Java producer tells of the
 last 30 seconds, a line of one batch: averages, rates and maxima are of the batch, and totals are to be
 added up over lines. The tasks of a job are told as one client, of the name `kafka.client.id`. A rate is
-over `elapsed_ms`. [java-metrics.md](java-metrics.md) has both beside each other, for the same work.
+over `elapsed_ms`. [java-metrics.md](internals/java-metrics.md) has both beside each other, for the same work.
 
 ### producer-metrics
 

@@ -16,7 +16,13 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
+PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "benchmarks/README.md",
+    "benchmarks/log/performance.md",
+)
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)")
 # Folders that tools create.
 _NOT_LISTED = ("__pycache__",)

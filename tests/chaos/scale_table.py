@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md.
+"""The tables of docs/internals/scale.md.
 
 python -m tests.chaos.scale_table     # from the JSON files of spark_scale.py and fleet_storms.py
 """
@@ -12,7 +12,7 @@ from tests.chaos import spark_scale
 from tests.chaos.table import read, replaced
 from tests.simulation import fleet_storms
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "scale.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "internals" / "scale.md"
 
 
 def jobs_table(costs: list[dict[str, Any]]) -> str:

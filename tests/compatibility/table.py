@@ -1,4 +1,4 @@
-"""Write docs/compatibility.md from results.json.
+"""Write docs/compatibility.md and docs/internals/compatibility.md from results.json.
 
 python -m tests.compatibility.table
 """
@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.compatibility.prose import BROKERS, HEAD, RUNTIMES, SERVICES, SPARK, Runtime
+from tests.compatibility.prose import (
+    BROKERS,
+    BROKERS_NOTE,
+    EVERY_RUN,
+    HEAD,
+    RUNTIMES,
+    SERVICES,
+    SPARK,
+    SPARK_NOTE,
+    SUMMARY_OF_BROKERS,
+    SUMMARY_OF_SPARK,
+    Runtime,
+)
 from tests.compatibility.refused import IN_BROKERS, IN_SPARK
 from tests.compatibility.results import (
     BROKER,
@@ -23,6 +35,7 @@ from tests.compatibility.results import (
 )
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+EVERY_RUN_DOCUMENT = DOCUMENT.parent / "internals" / "compatibility.md"
 
 _WITH_DATA_SOURCES = (4, 0)
 SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
@@ -47,14 +60,53 @@ def minor(text: str) -> str:
 
 
 def render(results: Iterable[Result]) -> str:
-    """The whole document."""
+    """Return the page for users."""
     everything = list(results)
     in_spark = [result for result in everything if result.where != BROKER]
     of_brokers = [result for result in everything if result.where == BROKER]
-    parts = [HEAD, SPARK, _spark_table(in_spark), BROKERS, _broker_table(of_brokers)]
+    parts = [HEAD, SUMMARY_OF_SPARK, _spark_summary(in_spark), SPARK_NOTE]
+    parts += [SUMMARY_OF_BROKERS, _broker_summary(of_brokers), BROKERS_NOTE]
     parts += [RUNTIMES.text, _runtimes_table(RUNTIMES.rows, in_spark)]
     parts.append(SERVICES)
     return "\n".join(part.strip() + "\n" for part in parts)
+
+
+def render_every_run(results: Iterable[Result]) -> str:
+    """Return the page for maintainers, with a row for each combination."""
+    everything = list(results)
+    in_spark = [result for result in everything if result.where != BROKER]
+    of_brokers = [result for result in everything if result.where == BROKER]
+    parts = [EVERY_RUN, SPARK, _spark_table(in_spark), BROKERS, _broker_table(of_brokers)]
+    return "\n".join(part.strip() + "\n" for part in parts)
+
+
+def _spark_summary(results: list[Result]) -> str:
+    rows = []
+    for spark in SPARKS:
+        of_spark = [r for r in results if minor(r.spark) == spark]
+        passed = [r for r in of_spark if r.outcome == PASSED]
+        where = [where for where in WHERE if any(r.where == where for r in passed)]
+        missing = sorted(
+            {r.what for r in of_spark if r.outcome != PASSED},
+            key=WHAT.index,
+        )
+        versions = [_sorted(_all(field, passed)) for field in ("spark", "python", "kafka")]
+        cells = [", ".join(found) for found in versions]
+        rows.append([*cells, ", ".join(where), ", ".join(missing) or "–"])
+    return _table(["Spark", "Python", "Kafka", "tested in", "not there"], rows)
+
+
+def _broker_summary(results: list[Result]) -> str:
+    rows = []
+    for kafka in _sorted({r.kafka for r in results}):
+        of_kafka = {r.what: r.outcome for r in results if r.kafka == kafka}
+        once = of_kafka.get("transactions") == PASSED
+        others = {what for what, outcome in of_kafka.items() if outcome == PASSED}
+        others -= {"transactions", "operators' commands"}
+        is_whole = others == set(BROKER_WHAT) - {"transactions", "operators' commands"}
+        all_else = "tested" if is_whole else ", ".join(sorted(others)) or "not tested"
+        rows.append([kafka, all_else, "tested" if once else "no"])
+    return _table(["Kafka", "at-least-once", "exactly-once"], rows)
 
 
 def _spark_table(results: list[Result]) -> str:
@@ -145,3 +197,4 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 if __name__ == "__main__":
     DOCUMENT.write_text(render(read()), encoding="utf-8")
+    EVERY_RUN_DOCUMENT.write_text(render_every_run(read()), encoding="utf-8")

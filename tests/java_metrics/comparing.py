@@ -2,7 +2,7 @@
 
 ::
 
-    python -m tests.java_metrics.comparing     # writes results.json, and docs/java-metrics.md of it
+    python -m tests.java_metrics.comparing     # writes results.json, and docs/internals/java-metrics.md of it
 """
 
 from __future__ import annotations

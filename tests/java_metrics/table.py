@@ -1,4 +1,4 @@
-"""docs/java-metrics.md, from the results: each metric in the work that shows it."""
+"""docs/internals/java-metrics.md, from the results: each metric in the work that shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_kafka_sink.metrics import names
 from tests.java_metrics.comparing import RESULTS
 from tests.java_metrics.work import WORKS
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "java-metrics.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "internals" / "java-metrics.md"
 WITHIN = 0.1
 
 PRODUCER: dict[str, str] = {
@@ -134,11 +134,11 @@ def names_of_java(results: dict[str, Any], group: str) -> set[str]:
 _HEAD = """\
 # Metrics beside the Java producer's
 
-Written by `make java-metrics`; do not edit.
+For maintainers: whether each metric says the same as Kafka's Java producer. Written by `make java-metrics`; do not edit.
 
 Kafka's Java producer {version} and the sink's producer (without Spark) do the same work, one after the other,
 with the same settings, through a TCP proxy to the same broker. What both tell of it, under Kafka's
-names ([metrics.md](metrics.md#kafkas-names)), is compared in the work that shows it. Within 10 % is
+names ([metrics.md](../metrics.md#kafkas-names)), is compared in the work that shows it. Within 10 % is
 the same; of everything else there is the reason. Rates are not compared: Java's are over a sliding
 window, those of a line over its batch; both follow from the totals. Other work had most of the machine's
 two cores meanwhile, so that times are those of the links, and the JVM's own times are long.

@@ -119,7 +119,7 @@ EXPECTED = {
     "stream_with_continuous_trigger": Expected(
         seen={"epochs committed": False},
         why="Spark drops the rows of sinks in Python under this trigger "
-        "([for its developers](upstream/spark-continuous-trigger.md)). This sink refuses each commit, so "
+        "([for its developers](../upstream/spark-continuous-trigger.md)). This sink refuses each commit, so "
         "that the offsets of these rows are not committed",
     ),
     "stream_in_real_time_mode": Expected(

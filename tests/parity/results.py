@@ -1,6 +1,6 @@
-"""What make test-parity has seen, in results.json, and docs/parity.md, which is made of it.
+"""What make test-parity has seen, in results.json, and docs/internals/parity.md, which is made of it.
 
-``python -m tests.parity.results > docs/parity.md``
+``python -m tests.parity.results > docs/internals/parity.md``
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tests.parity.world import CASES, Case
 __all__ = ["batch_cases", "stream_cases"]
 RESULTS = Path(__file__).with_name("results.json")
 _HEAD = """\
-# Beside Spark's own sink
+# Parity with Spark's own sink: every case
 
-The tests of Spark's own Kafka sink, and more of the same kind, as cases that write through both sinks in one
-Spark session. The table is made of the results of `make test-parity`.
+For maintainers: the tests of Spark's own Kafka sink, and more of the same kind, as cases that write through both sinks
+in one Spark session. `make test-parity` writes this page. Users read [what differs](../parity.md).
 
-*same*: the same rows, with the same keys, values and headers, on the same partitions, or the same refusal;
-read back by another client. *differs*: [as told below](#differences), and in no other way. *none*: this
-Spark does not have it. Where a suite is named, the case is one of its tests in Python.
+*same*: another client read the same rows, with the same keys, values and headers, from the same partitions; or both
+sinks rejected them in the same words. *differs*: [the differences](#differences) say how. *none*: this Spark does not
+have it. If a suite is named, the case is one of its tests in Python.
 
 """
 _CLASSES = """

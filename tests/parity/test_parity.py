@@ -1,6 +1,6 @@
 """The cases in each version of Spark: written by ``program.py`` there, read back and compared here.
 
-Only ``make test-parity`` runs it. What it has found goes into docs/parity.md.
+Only ``make test-parity`` runs it. What it has found goes into docs/internals/parity.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/parity.md is what its results say."""
+"""docs/internals/parity.md is what its results say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.parity import results
 from tests.parity.expected import EXPECTED
 from tests.parity.world import CASES
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "parity.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "internals" / "parity.md"
 
 
 def test_the_document_is_generated():

@@ -22,11 +22,13 @@ from tests.spark.fresh_python import FreshPython
 # Some start Kafka and Spark of their own, and compile: on a busy machine that takes minutes.
 pytestmark = pytest.mark.timeout(1800)
 
+# Its blocks build on each other, and run as one program.
+TUTORIAL = "docs/getting-started.md"
 SNIPPETS = [
     block
     for document in documents()
     for block in blocks(document, "python")
-    if not block.is_for_connect
+    if not block.is_for_connect and document != TUTORIAL
 ]
 QUICKSTART, SNIPPETS_IN_A_SESSION = SNIPPETS[0], SNIPPETS[1:]
 EVENTS = 20
@@ -90,8 +92,20 @@ def test_the_quickstart_in_a_virtual_environment_that_is_not_activated(tmp_path:
     done = FreshPython.create(tmp_path).run(script)
     assert done.returncode == 0, done.stderr
     values = done.stdout.split()
-    assert len(values) == 5
-    assert all(re.fullmatch(r'\{"id":\d+\}', value) for value in values)
+    (shown,) = blocks("README.md", "text")
+    assert values == shown.text.split()
+
+
+@pytest.mark.long
+def test_the_tutorial_prints_what_it_shows(tmp_path: Path) -> None:
+    script = tmp_path / "tutorial.py"
+    script.write_text("\n".join(block.text for block in blocks(TUTORIAL, "python")), "utf-8")
+    done = FreshPython.create(tmp_path).run(script)
+    assert done.returncode == 0, done.stderr
+    printed = [line for line in done.stdout.splitlines() if line]
+    assert printed == [
+        line for shown in blocks(TUTORIAL, "text") for line in shown.text.splitlines()
+    ]
 
 
 @pytest.mark.long

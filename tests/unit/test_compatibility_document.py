@@ -31,6 +31,8 @@ def row_of(document: str, start: str) -> list[str]:
 def test_the_document_is_up_to_date():
     text = table.DOCUMENT.read_text(encoding="utf-8")
     assert text == table.render(results.read()), "run python -m tests.compatibility.table"
+    text = table.EVERY_RUN_DOCUMENT.read_text(encoding="utf-8")
+    assert text == table.render_every_run(results.read()), "run python -m tests.compatibility.table"
 
 
 def test_everything_was_run_on_every_broker_that_is_promised():
@@ -111,7 +113,7 @@ class TestResults:
 class TestTable:
     def test_says_what_was_tested_with_what(self):
         run = [A_RESULT, A_RESULT._replace(python="3.9.7"), A_RESULT._replace(what="stream")]
-        row = row_of(table.render(run), "| 4.0 | local |")
+        row = row_of(table.render_every_run(run), "| 4.0 | local |")
         assert row == [
             "4.0",
             "local",
@@ -127,7 +129,7 @@ class TestTable:
     def test_says_no_and_why(self):
         no = A_RESULT._replace(outcome=NO, reason="Spark refuses it.")
         failed = A_RESULT._replace(what="stream", outcome=FAILED)
-        row = row_of(table.render([no, failed]), "| 4.0 | local |")
+        row = row_of(table.render_every_run([no, failed]), "| 4.0 | local |")
         assert row[2:4] == [
             "no: Spark refuses it.",
             "no: failed with Spark 4.0.2, Python 3.12, Kafka 4.3.0",
@@ -140,14 +142,27 @@ class TestTable:
             for kafka in ("2.1.1", "4.3.0")
         ]
         for kafka in ("2.1.1", "4.3.0"):
-            row = row_of(table.render(run), f"| {kafka} |")
+            row = row_of(table.render_every_run(run), f"| {kafka} |")
             assert set(row[1:-2]) == {"tested"}
 
     def test_does_not_keep_a_reason_for_what_works(self, monkeypatch):
         monkeypatch.setitem(table.IN_SPARK, ("4.0", "local", "batch"), "never")
         with pytest.raises(AssertionError, match="refused.py says that it cannot"):
-            table.render([A_RESULT])
+            table.render_every_run([A_RESULT])
 
     def test_of_runtimes_says_what_was_tested_with_their_spark(self):
         run = [A_RESULT._replace(spark="4.1.4", what=what) for what in ("stream", "batch")]
         assert "| batch, stream |" in table.render(run)
+
+    def test_for_users_names_versions_places_and_what_is_not_there(self):
+        no = A_RESULT._replace(what="stream", outcome=NO, reason="Spark refuses it.")
+        row = row_of(table.render([A_RESULT, A_RESULT._replace(where="connect"), no]), "| 4.0.2 |")
+        assert row == ["4.0.2", "3.12", "4.3.0", "local, connect", "stream"]
+
+    def test_for_users_has_a_row_for_each_broker(self):
+        run = [
+            A_RESULT._replace(spark="", where=BROKER, what=what, kafka="4.3.0")
+            for what in table.BROKER_WHAT
+        ]
+        assert row_of(table.render(run), "| 4.3.0 |") == ["4.3.0", "tested", "tested"]
+        assert row_of(table.render(run[:1]), "| 4.3.0 |") == ["4.3.0", "codec none", "no"]

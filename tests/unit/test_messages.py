@@ -15,6 +15,7 @@ from spark_kafka_sink.config.producer_config import PRODUCER_CONFIG
 PACKAGE = Path(spark_kafka_sink.__file__).parent
 DOCS = PACKAGE.parent / "docs"
 FOR_USERS = ("delivery", "exactly-once", "operating-transactions", "options", "reliability")
+FOR_USERS += ("choosing", "columns", "errors", "getting-started", "scale")
 FOR_USERS += ("spark-versions", "troubleshooting", "tuning", "your-own-code")
 
 # Without those that are words, such as retries.

@@ -1,4 +1,4 @@
-"""docs/scale.md has the figures of the last runs."""
+"""docs/internals/scale.md has the figures of the last runs."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def texts_of_the_code() -> str:
 
 def messages() -> list[str]:
     """The first column of the rows about secured connections, without what is in angle brackets."""
-    text = (REPOSITORY / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "errors.md").read_text(encoding="utf-8")
     section = text.split("\n## Secured connections\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")]
     return [row.split(" | ")[0] for row in rows if not row.startswith(("| message", "| ---"))]

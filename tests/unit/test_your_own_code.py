@@ -99,21 +99,6 @@ def test_the_documented_source_of_tokens(
     assert token.expires_at_ms >= int(before_ms) + 3_600_000
 
 
-def test_the_readme_has_both(documented: str) -> None:
-    """Shorter there, and with the same names."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert entry_point(readme, "interceptors") == entry_point(documented, "interceptors")
-    assert entry_point(readme, "kafka.partitioner") == entry_point(documented, "kafka.partitioner")
-    (masking, interceptor), (regions, partitioner) = _MODULE.findall(readme)
-    assert (masking, regions) == ("masking", "regions")
-    rows = batch(key=["us-1", "eu-2"], value=["a@b.org", "none"])
-    namespace: dict[str, Any] = {}
-    exec(compile(interceptor + partitioner, "README.md", "exec"), namespace)
-    written = intercepted(namespace["DropEmails"]().on_send, rows)
-    assert written.column(1).to_pylist() == ["***", "none"]
-    assert namespace["by_region"](rows.column(0), rows.column(1), 3).to_pylist() == [1, 0]
-
-
 # --- what an interceptor may return ---------------------------------------------------------------
 
 HEADERS = pa.list_(
