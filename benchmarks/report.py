@@ -2,8 +2,8 @@
 
     python -m benchmarks.report --output docs/internals/performance.md
 
-Pictures go into a folder beside the report with the report's name. benchmarks/log/performance.md has
-the text that explains figures, such as the reasons for missed targets.
+Pictures go into a folder beside the report with the report's name. benchmarks/log/performance.md
+has the text that explains figures, such as the reasons for missed targets.
 """
 
 from __future__ import annotations
