@@ -1,7 +1,7 @@
 """The task thread and the sender thread meet here: one lock, one condition, and turns.
 
-Every wait of the producer is a wait on a monitor, with a deadline. The simulator's monitor runs the
-sender instead of waiting for it.
+The task thread waits for the sender thread on a monitor, always with a deadline. The simulator's
+monitor runs the sender instead of waiting for it.
 """
 
 from __future__ import annotations
