@@ -116,11 +116,9 @@ def _all_wanted(
     for part, asked in ((formats.value, registry.value), (formats.key, registry.key)):
         made = parts[part.part]
         if asked is not None and made is not None:
-            if registry.config is not None:
-                _check_named(part, asked, formats.is_named)
+            _check_named(part, asked, formats.is_named)
             found.append((part, made, _wanted(part, asked, made, topic)))
-    if registry.config is not None:
-        check_subjects(wanted for _, _, wanted in found)
+    check_subjects(wanted for _, _, wanted in found)
     return found
 
 
@@ -145,12 +143,11 @@ def _check_named(part: PartOptions, asked: SchemaOptions, is_named: bool) -> Non
 def _wanted(part: PartOptions, asked: SchemaOptions, made: PartPlan, topic: str | None) -> Wanted:
     if part.format == PROTOBUF:
         return _protobuf(part, asked, topic)
-    is_own = made.plan is not None and not asked.is_latest and asked.schema_id is None
     text = None
     if made.plan is not None:
         text = made.plan.avro_schema or made.plan.json_schema
     # What decides where the schema is looked for, or what is registered.
-    shown = text if is_own or asked.schema_id is None else None
+    shown = text if asked.schema_id is None else None
     wanted = Wanted(part.part, topic, shown, part.id_location, asked)
     wanted = wanted._replace(is_encoded=made.plan is None)
     if part.format == JSON:
@@ -167,10 +164,8 @@ def _protobuf(part: PartOptions, asked: SchemaOptions, topic: str | None) -> Wan
 
     message = described(part)
     files = tuple(SchemaFile(*file) for file in message.files)
-    wanted = wanted._replace(record=message.schema.root, text=files[-1].text)
-    wanted = wanted._replace(is_behind_map=message.is_behind_map)
-    is_own = not asked.is_latest and asked.schema_id is None
-    return wanted._replace(files=files) if is_own else wanted
+    wanted = wanted._replace(record=message.schema.root, text=files[-1].text, files=files)
+    return wanted._replace(is_behind_map=message.is_behind_map)
 
 
 def _compared(part: PartOptions, made: PartPlan, schema: Schema, asked: SchemaOptions) -> list[str]:

@@ -178,4 +178,95 @@ _TASKS = (
     ),
 )
 
-MUTANTS = _DECISION_LOG + _CALLS + _CACHES + _FORKS + _METRICS + _DRIVER + _COLUMNS + _TASKS
+_CHOICES = ("unit/test_registry_choices.py",)
+_JSON = ("unit/test_registry_json.py",)
+_STREAMS = ("unit/test_registry_streams.py",)
+
+_SCHEMAS = (
+    Mutant("spark/schemas.py", " if number is not None)", ")", _CHOICES),
+    Mutant(
+        "spark/schemas.py",
+        "None if found.key is None else PartPlan(found.key)",
+        "PartPlan(found.key)",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py", "asked is not None and made is not None", "made is not None", _CHOICES
+    ),
+    Mutant(
+        "spark/schemas.py",
+        " or asked.schema_id is not None or is_given:",
+        " or is_given:",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        " or asked.schema_id is not None or is_given:",
+        " or asked.schema_id is not None:",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "part.avro_schema is not None or part.json_schema is not None",
+        "part.avro_schema is not None",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "part.avro_schema is not None or part.json_schema is not None",
+        "part.json_schema is not None",
+        _CHOICES,
+    ),
+    Mutant("spark/schemas.py", '"use.schema.id" if asked.is_latest else', "", _CHOICES),
+    Mutant("spark/schemas.py", "text if asked.schema_id is None else None", "text", _STREAMS),
+    Mutant("spark/schemas.py", "text if asked.schema_id is None else None", "None", _CHOICES),
+    Mutant("spark/schemas.py", "or not is_chosen or", "or", _JSON),
+    Mutant("spark/schemas.py", "or not asked.is_strict or schema.kind", "or schema.kind", _JSON),
+    Mutant("spark/schemas.py", ' or schema.kind != "JSON":', ":", _JSON),
+    Mutant("spark/schemas.py", "    if not schema.text:\n        return []\n", "", _CHOICES),
+    Mutant("spark/schemas.py", "replace(plan, json_schema=None)", "plan", _JSON),
+    Mutant(
+        "spark/schemas.py",
+        "is_own and not asked.references and part.format",
+        "is_own and part.format",
+        _CHOICES,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "    if part.format == JSON:\n        return made\n    if part.format == PROTOBUF:",
+        "    if part.format == PROTOBUF:",
+        _JSON,
+    ),
+    Mutant(
+        "spark/schemas.py",
+        "if not is_own and not asked.is_strict:",
+        "if not asked.is_strict:",
+        _CHOICES,
+    ),
+    Mutant("spark/schemas.py", '"" if schema.version is None else', "", _JSON),
+    Mutant(
+        "spark/schemas.py",
+        "        if described is not None:\n            raise FormatError(about) from None\n",
+        "",
+        _CHOICES,
+    ),
+    Mutant("spark/schemas.py", '    check_installed(f"{part.part}.format")\n', "", _CHOICES),
+    Mutant(
+        "spark/json_schemas.py",
+        "options.format != JSON or not options.has_id",
+        "options.format != JSON",
+        _JSON,
+    ),
+    Mutant(
+        "spark/json_schemas.py",
+        'schema.get("title") if isinstance(schema, dict) else None',
+        'schema.get("title")',
+        _JSON,
+    ),
+    Mutant("spark/json_schemas.py", "title if isinstance(title, str) else None", "title", _JSON),
+    Mutant("spark/json_schemas.py", "part == 'value' else 'key.'", "True else 'key.'", _JSON),
+)
+
+MUTANTS = (
+    _SCHEMAS + _DECISION_LOG + _CALLS + _CACHES + _FORKS + _METRICS + _DRIVER + _COLUMNS + _TASKS
+)

@@ -11,11 +11,18 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from spark_kafka_sink.base.errors import ConfigError, KafkaSinkError, SchemaError
 from spark_kafka_sink.config.sink_options import SinkOptions
-from spark_kafka_sink.formats.plan import PartPlan
+from spark_kafka_sink.formats.plan import PartPlan, RowsPlan
 from spark_kafka_sink.registry.client import Schema
 from spark_kafka_sink.registry.schemas import SchemaFile, Wanted, find
 from spark_kafka_sink.spark.planning import plan_schemas
@@ -192,6 +199,82 @@ def test_key_and_value_of_one_schema_may_have_one_subject(registry: Registry) ->
     same = {"value_columns": "id", **strategies("RecordNameStrategy", "RecordNameStrategy")}
     plan_both(registry.url, **same, **NAMED)
     assert [*registry.subjects] == ["topLevelRecord"]
+
+
+def planned_rows(registry: Registry, columns: StructType, **more: str) -> RowsPlan:
+    made = options(registry.url, **more)
+    rows, _ = plan_schemas(plan_rows(columns, made), made)
+    assert rows.plan is not None
+    return rows.plan
+
+
+ID = StructType([StructField("id", LongType())])
+BY_RECORD = {"value_subject_name_strategy": "RecordNameStrategy"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("avro", TEXT), ("json", '{"title":"n.R"}')],
+)
+def test_a_given_schema_has_the_name_of_its_subject(
+    registry: Registry, kind: str, text: str
+) -> None:
+    columns = StructType([StructField("a", IntegerType(), False)])
+    given = {f"value_{kind}_schema": text, "value_schema_id_prefix": "true", **BY_RECORD}
+    planned_rows(registry, columns, value_format=kind, **given)
+    assert [*registry.subjects] == ["n.R"]
+
+
+def test_the_subject_of_a_records_name_has_the_latest_schema(registry: Registry) -> None:
+    registry.add("topLevelRecord", {"schema": ONLY_ID})
+    given = {"use_latest_version": "true", **BY_RECORD}
+    plan = planned_rows(registry, ID, **given, **NAMED)
+    assert plan.value.plan is not None
+    assert plan.value.plan.prefix == b"\0\0\0\0\1"
+    as_json = {"value_format": "json", "value_schema_id_prefix": "true", **given}
+    with pytest.raises(ConfigError, match="derived from columns needs use.schema.id: "):
+        planned_rows(registry, ID, **as_json)
+
+
+def test_a_schema_that_is_asked_for_by_its_id_needs_no_subject(registry: Registry) -> None:
+    registry.add("t-value", {"schema": ONLY_ID})
+    plan = planned_rows(registry, ID, use_schema_id="1", **BY_RECORD)
+    assert plan.value.plan is not None
+    assert plan.value.plan.prefix == b"\0\0\0\0\1"
+
+
+def test_a_given_schema_is_written_with_what_it_builds_on(registry: Registry) -> None:
+    registry.add("home", {"schema": HOME})
+    reference = {"name": "n.Home", "subject": "home"}
+    home = StructType([StructField("z", IntegerType(), False)])
+    plan = planned_rows(
+        registry,
+        StructType([StructField("h", home, False)]),
+        value_avro_schema=WITH_HOME,
+        value_schema_references=json.dumps([reference]),
+        latest_compatibility_strict="false",
+    )
+    assert plan.value.plan is not None
+    assert plan.value.plan.avro_schema is not None
+    assert '"z"' in plan.value.plan.avro_schema
+
+
+def test_a_key_without_a_schema_is_written_as_it_is(registry: Registry) -> None:
+    columns = StructType([*ID.fields, StructField("key", StringType())])
+    plan = planned_rows(registry, columns)
+    assert [*registry.subjects] == ["t-value"]
+    assert plan.key is not None
+    assert (plan.key.plan, plan.key.prefix) == (None, b"")
+
+
+def test_encoded_values_come_with_the_columns_that_are_there(registry: Registry) -> None:
+    registry.add("t-value", {"schema": ONLY_ID})
+    columns = StructType(
+        [StructField("partition", IntegerType()), StructField("value", BinaryType())]
+    )
+    raw = {"value_format": "raw", "value_schema_id_prefix": "true", "use_schema_id": "1"}
+    plan = planned_rows(registry, columns, **raw)
+    assert (plan.key, plan.kept) == (None, (("partition", 0),))
 
 
 # --- columns that a registry's schema does not have ---------------------------------------------
@@ -411,8 +494,27 @@ def test_the_message_of_a_file_is_counted_in_the_schema_that_the_registry_has(
     text = 'syntax = "proto3"; package pkg; import "made.proto"; message Root { Other.Id x = 1; }'
     registry.add("t-value", {"schema": text, "schemaType": "PROTOBUF"})
     chosen = {by: "true" if by == "use_latest_version" else str(number + 1)}
-    with pytest.raises(SchemaError, match=r"schema 2 .* has no message 'pkg\.Root\.Id'"):
+    with pytest.raises(SchemaError, match=r"schema 2 .* has no message 'pkg\.Root\.Id'") as told:
         prefix(registry.url, **descriptor_file, **chosen)
+    assert "protobuf.descriptor.file" not in str(told.value)  # it is set
+
+
+def test_a_message_of_the_registry_needs_protobufs_package(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.add("t-value", {"schema": TWO_MESSAGES, "schemaType": "PROTOBUF"})
+    monkeypatch.setitem(sys.modules, "google.protobuf.descriptor_pb2", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pykafka-sink\[protobuf\]'"):
+        planned(registry.url, value_format="protobuf", use_latest_version="true")
+
+
+def test_no_column_is_left_out_of_a_given_message(
+    registry: Registry, descriptor_file: dict[str, str]
+) -> None:
+    columns = StructType([*ID.fields, StructField("extra", StringType())])
+    given = {**descriptor_file, "latest_compatibility_strict": "false"}
+    with pytest.raises(KafkaSinkError, match="extra"):
+        planned_rows(registry, columns, **given)
 
 
 def test_a_message_behind_a_map_needs_the_registry(descriptor_file: dict[str, str]) -> None:
@@ -421,6 +523,13 @@ def test_a_message_behind_a_map_needs_the_registry(descriptor_file: dict[str, st
         prefix("", **descriptor_file, **chosen)
     other = {**descriptor_file, "value_protobuf_message": "pkg.Other.Id"}
     assert prefix("", **other, **chosen) == b"\4\2\0"
+
+
+def test_a_json_schema_that_nobody_is_asked_for_is_not_compared() -> None:
+    chosen = {"use_schema_id": "7", "value_schema_id_prefix": "true"}
+    plan = planned("", value_format="json", **chosen).plan
+    assert plan is not None
+    assert plan.prefix == b"\0\0\0\0\7"
 
 
 # --- options ------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 
 from spark_kafka_sink.base.errors import SchemaError
+from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.spark import preflight
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
@@ -169,10 +171,52 @@ def test_avro_leaves_out_what_the_schema_of_an_id_does_not_have(registry: Regist
     only_id = '{"type":"record","name":"R","fields":[{"name":"id","type":["null","long"]}]}'
     registry.add("s", {"schema": only_id})
     given = {"value_format": "avro", "use_schema_id": "1"}
-    assert "set id.compatibility.strict=false to leave them out, or value.columns" in refusal(
-        registry, **given
-    )
+    words = refusal(registry, **given)
+    assert "set id.compatibility.strict=false to leave them out, or value.columns" in words
+    assert "the registry's schema 1, has no field" in words  # of which no version is known
     plan = planned(registry, **given, id_compatibility_strict="false").plan
     assert plan is not None
     assert plan.value.plan is not None
     assert [field.name for field in plan.value.plan.fields] == ["id"]
+
+
+def test_columns_that_do_not_fit_are_written_where_that_is_asked_for(registry: Registry) -> None:
+    add(registry, "t-value", {"properties": {"id": {"type": "string"}}})
+    assert "'id' is written as" in refusal(registry, **LATEST)
+    rows = planned(registry, **LATEST, latest_compatibility_strict="false")
+    assert rows.plan is not None
+    assert rows.plan.value.plan is not None
+    assert rows.plan.value.plan.json_schema is None  # tasks have no use for it
+    assert [field.name for field in rows.plan.value.plan.fields] == ["id", "home"]
+
+
+def test_a_given_schema_is_not_compared_with_itself(registry: Registry) -> None:
+    """It may have what no columns are derived as."""
+    given = {"type": "object", "properties": {"id": {"type": "array"}}}
+    add(registry, "t-value", given)
+    rows = planned(registry, value_json_schema=json.dumps(given), auto_register_schemas="false")
+    assert rows.notes == planned(registry).notes
+
+
+def test_the_kind_of_a_schema_comes_before_what_is_in_it(registry: Registry) -> None:
+    registry.add("t-value", {"schema": "message A {}", "schemaType": "PROTOBUF"})
+    assert "value.format=json: the registry's schema 1 is of the kind PROTOBUF" in refusal(
+        registry, **LATEST
+    )
+
+
+def test_no_schema_is_asked_for_that_no_id_goes_with(registry: Registry) -> None:
+    """Nor is one derived: what it would refuse is written as JSON all the same."""
+    made = options(registry.url, value_format="json", value_json_schema="[]")
+    assert plan_schemas(plan_rows(COLUMNS, made), made)[0].plan is not None
+    assert registry.asked == []
+
+
+@pytest.mark.parametrize("text", ["[]", "true", '{"title": 5}', "{}"])
+def test_what_has_no_title_names_no_record(text: str) -> None:
+    assert title_of(text) is None
+
+
+def test_the_option_of_keys_is_named_with_what_does_not_fit() -> None:
+    with pytest.raises(FormatError, match=r"^key\.use\.schema\.id=5: "):
+        check_json_fits("key", '{"type": "object"}', '{"required": ["a"]}', (), 5)

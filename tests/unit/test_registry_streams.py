@@ -198,6 +198,18 @@ def test_values_that_are_encoded_as_protobuf_have_the_index_of_the_first_message
     assert plan(registry, "/c/one", **RAW, use_schema_id="1") == b"\1"
 
 
+def test_a_schemas_id_is_known_for_other_columns_while_its_registry_is_away(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema of the columns has no part in the question."""
+    given = {"use_schema_id": "1", "id_compatibility_strict": "false"}
+    assert plan(registry, "/c/one", **given) == b"\1"
+    registry.fails = AWAY
+    other = StructType([*COLUMNS.fields, StructField("b", StringType())])
+    monkeypatch.setitem(globals(), "COLUMNS", other)
+    assert plan(registry, "/c/one", **given) == b"\1"
+
+
 def test_encoded_values_of_a_query_whose_registry_is_away(registry: Registry) -> None:
     plan(registry, "/c/one", **RAW)
     registry.fails = AWAY
