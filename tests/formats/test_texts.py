@@ -45,6 +45,12 @@ def test_times_without_a_zone_too(values):
     assert texts(values, pa.timestamp("us"), "Europe/Amsterdam") == expected
 
 
+def test_a_time_beside_a_null_keeps_its_microseconds():
+    """More of them than a float64 has, which NumPy makes of a column with a null."""
+    values = [None, 2**53 + 1]
+    assert texts(values, pa.timestamp("us", "UTC")) == [None, cast(2**53 + 1, "UTC")]
+
+
 @given(st.lists(st.one_of(st.none(), integers(32)), max_size=20))
 def test_dates_too(values):
     expected = [None if value is None else json_twin.day(value) for value in values]

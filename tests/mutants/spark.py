@@ -252,19 +252,19 @@ _SCHEMAS = (
     ),
     Mutant("spark/schemas.py", '    check_installed(f"{part.part}.format")\n', "", _CHOICES),
     Mutant(
-        "spark/json_schemas.py",
+        "spark/format_schemas.py",
         "options.format != JSON or not options.has_id",
         "options.format != JSON",
         _JSON,
     ),
     Mutant(
-        "spark/json_schemas.py",
+        "spark/format_schemas.py",
         'schema.get("title") if isinstance(schema, dict) else None',
         'schema.get("title")',
         _JSON,
     ),
-    Mutant("spark/json_schemas.py", "title if isinstance(title, str) else None", "title", _JSON),
-    Mutant("spark/json_schemas.py", "part == 'value' else 'key.'", "True else 'key.'", _JSON),
+    Mutant("spark/format_schemas.py", "title if isinstance(title, str) else None", "title", _JSON),
+    Mutant("spark/format_schemas.py", "part == 'value' else 'key.'", "True else 'key.'", _JSON),
 )
 
 MUTANTS = (

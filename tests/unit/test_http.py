@@ -12,10 +12,11 @@ import itertools
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from email.message import Message
 from http.client import HTTPException
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -408,3 +409,112 @@ def test_a_tunnel_is_asked_for_and_what_is_refused_leaves_nothing_open(
 def test_a_port_of_zero_is_none() -> None:
     with pytest.raises(ConfigError, match="must be of the form"):
         http.host_and_port(urlsplit("http://r:0/"), OPTION)
+
+
+class Ended:
+    """A socket that takes ``most`` bytes at a time, none if that is 0, and is read as ``told``."""
+
+    def __init__(self, told: Exception | None = None, most: int = 0) -> None:
+        self.told, self.most = told, most
+
+    def settimeout(self, seconds: float) -> None: ...
+
+    def send(self, data: memoryview) -> int:
+        if not self.most:
+            raise BrokenPipeError("broken")
+        return min(self.most, len(data))
+
+    def recv_into(self, buffer: object) -> int:
+        if self.told is not None:
+            raise self.told
+        return 1
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("told", "raised"),
+    [
+        (ssl.SSLError(1, "alert"), "alert"),
+        (ssl.SSLEOFError(1, "eof"), "broken"),
+        (ssl.SSLZeroReturnError(1, "closed"), "broken"),
+        (ConnectionResetError("reset"), "broken"),
+        (None, "broken"),
+    ],
+)
+def test_why_a_server_takes_no_request_is_read(
+    monkeypatch: pytest.MonkeyPatch, told: Exception | None, raised: str
+) -> None:
+    """With TLS 1.3 it refuses a client's certificate when the handshake is over."""
+    monkeypatch.setattr(http, "_opened", lambda *_: Ended(told))
+    request = http.Request(urlsplit("https://r/"), {}, b"body", "POST", OPTION, 1000)
+    with pytest.raises(OSError, match=raised):
+        http.exchange(request, client_context(authority()), http.Limits(*[9000] * 3), Still())
+
+
+def test_a_server_that_takes_a_byte_at_a_time_ends_with_the_request() -> None:
+    sock: Any = Ended(most=1)
+    with pytest.raises(TimeoutError):
+        http._Wire(sock, http._Deadline(Counting(), 10)).sendall(b"x" * 1000)
+
+
+def test_a_name_that_cannot_be_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Thread:
+        def __init__(self, target: Callable[[], None], **_: object) -> None:
+            self._target = target
+
+        def start(self) -> None:
+            with contextlib.suppress(Exception):  # as a thread's ends
+                self._target()
+
+    monkeypatch.setattr(threading, "Thread", Thread)
+    with pytest.raises(UnicodeError):
+        http._addresses("a" * 64 + ".example", 80, http._Deadline(Still(), 1))
+
+
+class Parts:
+    """The answer to a request, and how often it is read."""
+
+    status, length, headers = 200, None, Message()
+
+    def __init__(self, *parts: bytes) -> None:
+        self._parts = iter(parts)
+        self.reads = 0
+
+    def getresponse(self) -> Parts:
+        return self
+
+    def read1(self, count: int) -> bytes:
+        self.reads += 1
+        return next(self._parts)
+
+
+def test_no_more_of_a_body_is_read_than_is_wanted() -> None:
+    endless: Any = Parts(*[b"x" * 400] * 4)
+    answer = http._answer(endless, 1000)
+    assert (len(answer.body), answer.is_whole, endless.reads) == (1000, False, 3)
+    exact: Any = Parts(b"x" * 1000, b"")
+    assert http._answer(exact, 1000).is_whole
+
+
+def test_each_address_of_a_host_has_its_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares, closed = list[float](), list[int]()
+
+    class Refusing(Ended):
+        def __init__(self, *_: object) -> None: ...
+
+        def settimeout(self, seconds: float) -> None:
+            shares.append(seconds)
+
+        def connect(self, address: object) -> None:
+            raise ConnectionRefusedError("refused")
+
+        def close(self) -> None:
+            closed.append(1)
+
+    monkeypatch.setattr(http, "_addresses", lambda *_: [(0, 0, 0, "", None)] * 3)
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(ConnectionRefusedError):
+        http._connected("h", 1, http._Deadline(Still(), 9000))
+    assert shares == [3.0, 4.5, 9.0]
+    assert len(closed) == 3

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
-from spark_kafka_sink.spark.json_schemas import check_json_fits, title_of
 
 from spark_kafka_sink.base.errors import SchemaError
 from spark_kafka_sink.formats.plan import FormatError
 from spark_kafka_sink.spark import preflight
+from spark_kafka_sink.spark.format_schemas import check_json_fits, title_of
 from spark_kafka_sink.spark.planning import plan_schemas
 from spark_kafka_sink.spark.row_planning import PlannedRows, plan_rows
 from tests.unit.registry_asking import fresh_registry, options, paths
@@ -219,4 +219,4 @@ def test_what_has_no_title_names_no_record(text: str) -> None:
 
 def test_the_option_of_keys_is_named_with_what_does_not_fit() -> None:
     with pytest.raises(FormatError, match=r"^key\.use\.schema\.id=5: "):
-        check_json_fits("key", '{"type": "object"}', '{"required": ["a"]}', (), 5)
+        check_json_fits("key", '{"type": "object", "properties": {}}', '{"required": ["a"]}', (), 5)
