@@ -1,11 +1,27 @@
-"""Names that every layer shares: topic-partitions, nodes, producer ids. Immutable."""
+"""Names that every layer shares: topic-partitions, nodes, producer ids, and their ``dataclass``.
+
+Topic-partitions, nodes and producer ids are immutable. ``dataclass`` is there for all Pythons of
+the sink, as 3.9 knows no slots: there a dataclass has a dictionary, which takes memory; everything
+else is the same.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
+
+if TYPE_CHECKING or sys.version_info >= (3, 10):
+    from dataclasses import dataclass as dataclass
+else:
+
+    def dataclass(cls: type | None = None, /, *, slots: bool = False, **options: Any) -> Any:
+        """As ``dataclasses.dataclass``, without regard to ``slots``."""
+        return dataclasses.dataclass(cls, **options)
+
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

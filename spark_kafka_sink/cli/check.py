@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from spark_kafka_sink.base.errors import ConfigError, UnsupportedVersionError
-from spark_kafka_sink.base.printable import printable
+from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.cli.command import (
     EXIT_FAILED,
     EXIT_OK,

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import BrokerError
-from spark_kafka_sink.base.printable import printable
+from spark_kafka_sink.base.text import printable
 
 if TYPE_CHECKING:
     from spark_kafka_sink.client.admin import AdminClient

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import KafkaSinkError
-from spark_kafka_sink.base.printable import MOST_SHOWN, printable
+from spark_kafka_sink.base.text import MOST_SHOWN, printable
 from spark_kafka_sink.cli.command import (
     EXIT_FAILED,
     EXIT_OK,

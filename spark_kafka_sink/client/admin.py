@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from random import Random
 
-from spark_kafka_sink.base.backoff import RandomSource
-from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.clock import Clock, RandomSource, SystemClock
 from spark_kafka_sink.base.errors import (
     BootstrapError,
     BrokerError,

@@ -21,16 +21,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
-from spark_kafka_sink.base.clock import Clock
-from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     BootstrapError,
     BrokerError,
     error_named,
 )
-from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.model import Node, dataclass
 from spark_kafka_sink.network.client import ClientSettings, NetworkClient
 from spark_kafka_sink.network.interface import Network
 from spark_kafka_sink.network.node_connection import ClientResponse

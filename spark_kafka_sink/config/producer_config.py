@@ -14,8 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
     BOOLEAN,
     HIGH,

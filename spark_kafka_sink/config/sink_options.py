@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.config_def import (
     KAFKA_PREFIX,
     Property,

@@ -18,7 +18,7 @@ from spark_kafka_sink.base.errors import (
     error_named,
 )
 from spark_kafka_sink.base.model import TopicPartition
-from spark_kafka_sink.base.printable import MOST_SHOWN
+from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns.dead_letters import CAUSES

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from spark_kafka_sink.base.entry_points import Hook, HookError, run
-from spark_kafka_sink.base.printable import printable
+from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.client.admin import AdminClient
 from spark_kafka_sink.columns import dead_letters as headers
 from spark_kafka_sink.columns.dead_letters import (

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from spark_kafka_sink.base.json_text import parse_json
+from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.formats.plan import OF_VARIANTS, FormatError
 
 PRIMITIVE = frozenset(

@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal, Union
 
-from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.localkafka.certificates import LOCAL_HOSTS, Authority, KeyType, write_private
 from spark_kafka_sink.localkafka.errors import LocalKafkaError
 

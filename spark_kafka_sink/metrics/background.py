@@ -16,7 +16,7 @@ from importlib import import_module
 from threading import Condition, Lock, Thread
 
 from spark_kafka_sink.base.clock import Clock, SystemClock
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.metrics.line import Line
 
 # --- failures in the log -------------------------------------------------------------------------

@@ -10,8 +10,13 @@ from collections.abc import Iterable, Mapping
 from heapq import nlargest
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.latencies import SCALE, quantile_ms
-from spark_kafka_sink.base.node_metrics import NodeMetrics, NodesMetrics, total_of
+from spark_kafka_sink.base.node_metrics import (
+    SCALE,
+    NodeMetrics,
+    NodesMetrics,
+    quantile_ms,
+    total_of,
+)
 from spark_kafka_sink.producer.metrics import DeliveryReport, ProducerMetrics
 
 # --- fields --------------------------------------------------------------------------------------

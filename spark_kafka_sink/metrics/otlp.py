@@ -63,8 +63,8 @@ from opentelemetry.sdk.version import __version__ as sdk_version
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.base.latencies import count_up_to
-from spark_kafka_sink.base.printable import shown, shown_url
+from spark_kafka_sink.base.node_metrics import count_up_to
+from spark_kafka_sink.base.text import shown, shown_url
 from spark_kafka_sink.config.sink_keys import OTLP_METRICS, OTLP_TRACES, OtlpOutput
 from spark_kafka_sink.metrics.background import THREAD_NAME, Told
 from spark_kafka_sink.metrics.names import OWN_METRICS, TASK_PARTS, Values, measurements

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Union
 from prometheus_client import CollectorRegistry, push_to_gateway
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-from spark_kafka_sink.base.latencies import count_up_to
-from spark_kafka_sink.base.printable import shown_url
+from spark_kafka_sink.base.node_metrics import count_up_to
+from spark_kafka_sink.base.text import shown_url
 from spark_kafka_sink.metrics.background import Told
 from spark_kafka_sink.metrics.line import Line
 from spark_kafka_sink.metrics.names import OWN_METRICS, OwnMetric, Values, measurements

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
-from spark_kafka_sink.base.clock import Clock
+from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     CredentialsUnavailableError,

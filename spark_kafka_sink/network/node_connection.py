@@ -13,9 +13,8 @@ from dataclasses import field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import LocalProtocolError
-from spark_kafka_sink.base.model import Node
+from spark_kafka_sink.base.model import Node, dataclass
 from spark_kafka_sink.base.node_metrics import NodeMetrics
 from spark_kafka_sink.network.interface import Address
 from spark_kafka_sink.protocol.api import BrokerApiVersions

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Optional, Union
 
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.network.interface import Address
 
 # A cluster may have hundreds of brokers, which is too many for a thread each.

@@ -17,9 +17,8 @@ from dataclasses import field
 import numpy as np
 import numpy.typing as npt
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.dataclass import dataclass
-from spark_kafka_sink.base.model import Node, TopicPartition
+from spark_kafka_sink.base.clock import ExponentialBackoff
+from spark_kafka_sink.base.model import Node, TopicPartition, dataclass
 from spark_kafka_sink.producer.metadata import ClusterSnapshot
 from spark_kafka_sink.producer.monitor import Monitor
 from spark_kafka_sink.producer.producer_batch import ProducerBatch

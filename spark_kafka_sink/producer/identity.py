@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff, RandomSource
+from spark_kafka_sink.base.clock import ExponentialBackoff, RandomSource
 from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     advice_for,

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import (
     KafkaErrorCode,
     UnsupportedVersionError,

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_sink.base.dataclass import dataclass
-from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition
+from spark_kafka_sink.base.model import NO_OFFSET, TopicPartition, dataclass
 
 if TYPE_CHECKING:
     from spark_kafka_sink.producer.producer_batch import ProducerBatch

@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.clock import Clock, SystemClock
+from spark_kafka_sink.base.clock import Clock, ExponentialBackoff, SystemClock
 from spark_kafka_sink.base.errors import (
     ConfigError,
     KafkaSinkError,

@@ -11,7 +11,6 @@ from uuid import UUID
 
 import numpy as np
 
-from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import KafkaErrorCode, error_named
 from spark_kafka_sink.base.model import (
     NO_LEADER_EPOCH,
@@ -21,6 +20,7 @@ from spark_kafka_sink.base.model import (
     Node,
     ProducerIdAndEpoch,
     TopicPartition,
+    dataclass,
 )
 from spark_kafka_sink.record.compiled.records import take_records
 from spark_kafka_sink.record.compression import Compressor, decompress

@@ -25,7 +25,6 @@ from dataclasses import field
 from typing import Protocol
 from uuid import UUID
 
-from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import KafkaErrorCode
 from spark_kafka_sink.base.model import (
     NO_OFFSET,
@@ -35,6 +34,7 @@ from spark_kafka_sink.base.model import (
     PreparedTransaction,
     ProducerIdAndEpoch,
     TopicPartition,
+    dataclass,
 )
 from spark_kafka_sink.producer.producer_batch import ProducerBatch, increment_sequence, is_before
 from spark_kafka_sink.protocol.api import IMPLICIT_PARTITIONS_VERSION

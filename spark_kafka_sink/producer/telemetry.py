@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.clock import RandomSource
 from spark_kafka_sink.base.errors import error_for_code, error_named
 from spark_kafka_sink.base.model import Node
 from spark_kafka_sink.config.producer_config import ProducerConfig

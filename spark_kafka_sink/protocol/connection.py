@@ -22,14 +22,14 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol, Union
 
 from spark_kafka_sink import __version__
-from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.clock import RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     LocalProtocolError,
     RemoteProtocolError,
     error_for_code,
 )
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.protocol import api
 from spark_kafka_sink.protocol.messages.client import (
     ApiVersionsRequest,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Union
 from uuid import UUID
 
 from spark_kafka_sink.base.errors import LocalProtocolError, RemoteProtocolError
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
 
 Buffer = Union[bytes, bytearray, memoryview]
 Decoder = Callable[[bytes, int], tuple[Any, int]]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_sink.base.json_text import parse_json
+from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.registry.client import RegistryError, RegistryRefusedError
 
 if TYPE_CHECKING:

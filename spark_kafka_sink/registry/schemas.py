@@ -46,9 +46,9 @@ from uuid import UUID
 from spark_kafka_sink.base.clock import Clock, SystemClock
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.json_text import parse_json
-from spark_kafka_sink.base.private_folder import PrivateFolderError, private_folder, read_own
+from spark_kafka_sink.base.folders import PrivateFolderError, private_folder, read_own
 from spark_kafka_sink.base.process import identity_of
+from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import HEADER
 from spark_kafka_sink.config.registry import (
     RECORD_NAME,

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from statistics import median
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.latencies import quantile_ms
+from spark_kafka_sink.base.node_metrics import quantile_ms
 
 # --- numbers for people --------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.printable import printable
+from spark_kafka_sink.base.text import printable
 from spark_kafka_sink.metrics.reading import FollowedLines
 from spark_kafka_sink.report.advice import Causes, findings, overall
 from spark_kafka_sink.report.collecting import OF_ALL, OF_WHOLE, Collected, add, no_line

@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.clock import RandomSource
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.printable import shown as shown_text
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
+from spark_kafka_sink.base.text import shown as shown_text
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word

@@ -30,7 +30,7 @@ from spark_kafka_sink.base.errors import (
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.config.security_config import KerberosConfig, SaslConfig
 from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import OPTION as JAAS

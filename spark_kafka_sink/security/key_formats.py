@@ -44,8 +44,8 @@ from dataclasses import field
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from spark_kafka_sink.base.dataclass import dataclass
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.model import dataclass
+from spark_kafka_sink.base.text import Secret
 
 # --- key material and errors ---------------------------------------------------------------------
 

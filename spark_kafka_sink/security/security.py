@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from spark_kafka_sink.base.dataclass import dataclass
 from spark_kafka_sink.base.errors import CredentialsUnavailableError
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.config.security_config import SecurityConfig, SslConfig
 from spark_kafka_sink.protocol.connection import Converse
 

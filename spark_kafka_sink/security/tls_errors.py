@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.model import format_address
-from spark_kafka_sink.base.printable import shown
+from spark_kafka_sink.base.text import shown
 from spark_kafka_sink.config.security_config import StoreConfig
 from spark_kafka_sink.security.key_formats import KeyMaterial
 from spark_kafka_sink.security.stores import StoreOptions, described

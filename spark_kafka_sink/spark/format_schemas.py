@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.json_text import parse_json
+from spark_kafka_sink.base.text import parse_json
 from spark_kafka_sink.config.formats import JSON, GivenSchema, PartOptions
 from spark_kafka_sink.formats.json_schema import Compared, Written, compared, derived_json_schema
 from spark_kafka_sink.formats.plan import FormatError

@@ -22,8 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.clock import SystemClock
+from spark_kafka_sink.base.clock import ExponentialBackoff, SystemClock
 from spark_kafka_sink.localkafka import LocalKafka
 from spark_kafka_sink.producer.metadata import Metadata, MetadataSettings
 from spark_kafka_sink.protocol.messages.topics import (

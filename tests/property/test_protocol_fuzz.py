@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_sink.base import printable
+from spark_kafka_sink.base import text
 from spark_kafka_sink.base.errors import RemoteProtocolError
 from spark_kafka_sink.protocol import api, schema
 from spark_kafka_sink.protocol.messages.client import ApiVersionsRequest
@@ -249,7 +249,7 @@ def test_truncated_and_lying_frames_take_no_memory(
 ) -> None:
     """At every position of an answer: a cut, and every wrong length."""
     # To look for the secrets that other tests of this process have left takes memory of its own.
-    monkeypatch.setattr(printable, "known_secrets", lambda: ())
+    monkeypatch.setattr(text, "known_secrets", lambda: ())
     rng = random.Random(SEED + version)
     frame = valid_frame(request_type, version, rng)
     decode(frame)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.model import ZERO_UUID, TopicPartition
 from spark_kafka_sink.producer.metadata import (
     Metadata,

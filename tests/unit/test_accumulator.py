@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import error_named
 from spark_kafka_sink.base.model import ProducerIdAndEpoch, TopicPartition
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator

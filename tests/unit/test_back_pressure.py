@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor
 from tests.patience import AN_HOUR_MS, PATIENCE_S

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 
 
 class Dice:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_sink.base.entry_points import Hook, HookError
-from spark_kafka_sink.base.printable import MOST_SHOWN
+from spark_kafka_sink.base.text import MOST_SHOWN
 from spark_kafka_sink.cli.dead_letters import _most as most_frequent
 from spark_kafka_sink.cli.dead_letters import _time as time_text
 from spark_kafka_sink.columns.dead_letters import Row, row_batch

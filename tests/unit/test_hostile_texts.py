@@ -10,8 +10,7 @@ import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.model import Node
-from spark_kafka_sink.base.printable import MOST_SHOWN
-from spark_kafka_sink.base.secret import HIDDEN, Secret
+from spark_kafka_sink.base.text import HIDDEN, MOST_SHOWN, Secret
 from spark_kafka_sink.network.resolver import Resolver
 from spark_kafka_sink.protocol import schema, types
 from spark_kafka_sink.protocol.connection import Conversation

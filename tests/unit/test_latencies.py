@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spark_kafka_sink.base.latencies import (
+from spark_kafka_sink.base.node_metrics import (
     Latencies,
     add,
     count_up_to,

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
-from spark_kafka_sink.base.clock import LONGEST_WAIT_MS, wait_seconds
+from spark_kafka_sink.base.clock import LONGEST_WAIT_MS, ExponentialBackoff, wait_seconds
 from spark_kafka_sink.client.admin import DEFAULT_SETTINGS, AdminClient
 from spark_kafka_sink.network.client import ClientSettings
 from spark_kafka_sink.network.transport import SelectorNetwork

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import (
     RecordError,
     RecordTooLargeError,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.network.client import BrokerPauses
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.config.producer_config import ProducerConfig
 from spark_kafka_sink.producer.accumulator import BufferPool, RecordAccumulator
 from spark_kafka_sink.producer.monitor import ThreadMonitor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.keeper import RefreshSchedule, Waiting, with_retries
 from spark_kafka_sink.security.oauth.token import Token

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from spark_kafka_sink.base.backoff import ExponentialBackoff
+from spark_kafka_sink.base.clock import ExponentialBackoff
 from spark_kafka_sink.base.errors import (
     error_named,
     transaction_advice_for,

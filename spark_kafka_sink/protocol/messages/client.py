@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import (
     BOOL,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_sink.base.dataclass import dataclass
+from spark_kafka_sink.base.model import dataclass
 from spark_kafka_sink.protocol.schema import Message, Request, wire
 from spark_kafka_sink.protocol.types import (
     BOOL,

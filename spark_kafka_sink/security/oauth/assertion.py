@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig
 from spark_kafka_sink.security import key_formats
 from spark_kafka_sink.security.key_formats import DamagedStoreError

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from spark_kafka_sink.base.errors import ConfigError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.config_def import RECIPES, has_reference
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig
 from spark_kafka_sink.security.credentials import OPTION as JAAS

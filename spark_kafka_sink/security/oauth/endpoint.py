@@ -29,8 +29,7 @@ from spark_kafka_sink.base.errors import (
     CredentialsUnavailableError,
 )
 from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port
-from spark_kafka_sink.base.printable import shown, shown_url
-from spark_kafka_sink.base.secret import HIDDEN
+from spark_kafka_sink.base.text import HIDDEN, shown, shown_url
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.choice import URL_OPTION
 from spark_kafka_sink.security.oauth.keeper import Waiting, with_retries

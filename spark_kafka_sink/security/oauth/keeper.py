@@ -30,10 +30,9 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from spark_kafka_sink.base.backoff import RandomSource
-from spark_kafka_sink.base.clock import Clock, wait_seconds
+from spark_kafka_sink.base.clock import Clock, RandomSource, wait_seconds
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
 from spark_kafka_sink.security.oauth.token import Token
 

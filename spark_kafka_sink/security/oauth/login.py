@@ -20,15 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
-from spark_kafka_sink.base.backoff import RandomSource
+from spark_kafka_sink.base.clock import RandomSource
 from spark_kafka_sink.base.entry_points import load
 from spark_kafka_sink.base.errors import (
     AuthenticationError,
     ConfigError,
     CredentialsUnavailableError,
 )
-from spark_kafka_sink.base.printable import shown
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret, shown
 from spark_kafka_sink.config.config_def import has_reference
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig, parse_ssl
 from spark_kafka_sink.config.security_keys import RESOLVED_SSL_CONFIG

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_kafka_sink.base.errors import AuthenticationError
-from spark_kafka_sink.base.secret import Secret
+from spark_kafka_sink.base.text import Secret
 
 _NEVER = 1e14
 """Seconds since 1970: three million years."""

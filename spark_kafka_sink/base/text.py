@@ -1,16 +1,88 @@
-"""Text from outside (records, brokers, servers, files of others), as it may be shown."""
+"""Text from outside (records, brokers, servers, files of others) as it may be shown; secrets; JSON.
+
+A :class:`Secret` is a text that is never shown: in no log, exception or representation, in no
+pickle in clear.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import re
+import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
-
-from spark_kafka_sink.base.secret import HIDDEN, known_secrets
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
+
+HIDDEN = "[hidden]"
+
+
+class Secret:
+    """A password, a key, a token or a text that contains one. ``reveal`` gives it to who needs it.
+
+    A pickle has it masked with random bytes that stand beside it: nobody reads it by chance, in a
+    log or a dump of a task, but it is not encrypted. What must not travel comes by reference,
+    ``${file:/path:key}``, ``${env:NAME}``, ``${dir:/path:file}``.
+    """
+
+    __slots__ = ("__weakref__", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        _ALIVE[id(self)] = self
+
+    def reveal(self) -> str:
+        """The text itself. Never put it into a message."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __str__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, specification: str) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return secrets.compare_digest(_bytes(self._text), _bytes(other._text))
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        data = _bytes(self._text)
+        mask = secrets.token_bytes(len(data))
+        return _unmasked, (_masked(data, mask), mask)
+
+
+_ALIVE: WeakValueDictionary[int, Secret] = WeakValueDictionary()
+"""By identity: of two that are equal, one may outlive the other."""
+
+
+def known_secrets() -> set[str]:
+    """Return the texts of all secrets of this process that are in use."""
+    found = (reference() for reference in _ALIVE.valuerefs())
+    return {secret.reveal() for secret in found if secret is not None}
+
+
+def _bytes(text: str) -> bytes:
+    """Also of what Python reads from variables and file names that are not UTF-8."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _masked(data: bytes, mask: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(data, mask))
+
+
+def _unmasked(data: bytes, mask: bytes) -> Secret:
+    return Secret(_masked(data, mask).decode("utf-8", "surrogatepass"))
+
 
 MOST_SHOWN = 1_000
 """Characters of a text from outside, which may have 100 MiB."""
@@ -191,3 +263,19 @@ def _decoded(text: str) -> Iterator[str]:
     for skipped in range(2) if digits else ():
         pairs = (run[skipped : skipped + (len(run) - skipped) // 2 * 2] for run in digits)
         yield b"".join(map(bytes.fromhex, pairs)).decode("utf-8", "replace")
+
+
+def parse_json(text: str) -> Any:
+    """Return what a JSON text holds, as ``json.loads`` has it.
+
+    Raises ValueError, also for the NaN and Infinity that Python takes and JSON does not have, and
+    for what is nested more deeply than Python can follow.
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
