@@ -255,9 +255,9 @@ def _header(text: str, option: str) -> Secret:
 def _issued(bearer: BearerConfig, config: RegistryConfig, tls: TlsContext, clock: Clock) -> Secret:
     """A token by client credentials, as those for brokers are had."""
     # Not above: only this way of asking needs them.
-    from spark_kafka_sink.security.oauth.endpoint import Tls
-    from spark_kafka_sink.security.oauth.keeper import Waiting
-    from spark_kafka_sink.security.oauth.login import TokenRetrieval
+    from spark_kafka_sink.security.oauth import TokenRetrieval
+    from spark_kafka_sink.security.oauth_endpoint import Tls
+    from spark_kafka_sink.security.oauth_tokens import Waiting
 
     oauth = OAuthConfig(
         token_endpoint_url=bearer.issuer,

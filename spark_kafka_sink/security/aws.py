@@ -29,8 +29,13 @@ from spark_kafka_sink.protocol.connection import Conversation
 from spark_kafka_sink.security.credentials import KNOWN_OPTIONS, login_options, shown_word
 from spark_kafka_sink.security.credentials import OPTION as JAAS
 from spark_kafka_sink.security.mechanisms import OAuthBearerConversation
-from spark_kafka_sink.security.oauth.keeper import Surroundings, TokenKeeper, Waiting, with_retries
-from spark_kafka_sink.security.oauth.token import Token
+from spark_kafka_sink.security.oauth_tokens import (
+    Surroundings,
+    Token,
+    TokenKeeper,
+    Waiting,
+    with_retries,
+)
 
 # --- tokens --------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ from spark_kafka_sink.security.credentials import (
 from spark_kafka_sink.security.mechanisms import PlainConversation, ScramConversation, ScramUser
 
 if TYPE_CHECKING:
-    from spark_kafka_sink.security.oauth.keeper import Waiting
+    from spark_kafka_sink.security.oauth_tokens import Waiting
 
 
 # --- packages that only some mechanisms need -----------------------------------------------------
@@ -206,7 +206,7 @@ def new_login(config: SaslConfig) -> Login:
 
 
 def _token_login(config: SaslConfig) -> Login:
-    from spark_kafka_sink.security.oauth.login import TokenLogin
+    from spark_kafka_sink.security.oauth import TokenLogin
 
     waiting, close = _waiting()
     return TokenLogin(config, waiting, random.Random(), close)
@@ -214,7 +214,7 @@ def _token_login(config: SaslConfig) -> Login:
 
 def _waiting() -> tuple[Waiting, Callable[[], None]]:
     """Return the pause between two attempts of a login, and the function that ends the pauses."""
-    from spark_kafka_sink.security.oauth.keeper import Waiting
+    from spark_kafka_sink.security.oauth_tokens import Waiting
 
     closed = threading.Event()
     return Waiting(SystemClock(), lambda pause_ms: _wait(closed, pause_ms)), closed.set
@@ -241,7 +241,7 @@ def check(config: SaslConfig) -> None:
 
 
 def _check_oauthbearer(config: SaslConfig) -> None:
-    from spark_kafka_sink.security.oauth.login import check_token_options
+    from spark_kafka_sink.security.oauth import check_token_options
 
     check_token_options(config)
 

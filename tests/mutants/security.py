@@ -29,67 +29,67 @@ PLANTED: tuple[str, ...] = ()
 
 MUTANTS = (
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "            if self._use() is None:\n                self._obtain",
         "            if True:\n                self._obtain",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "max(timeout_ms - (self._clock.now_ms() - start_ms), 1)",
         "timeout_ms",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "if self._is_closed or next_ms is None:",
         "if next_ms is None:",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "self._token, self._last_error = token, None",
         "self._token = token",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "if not self._has_thread or self._is_closed:",
         "if not self._has_thread:",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "if self._thread is None or not self._thread.is_alive():",
         "if self._thread is None:",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "                self._schedule.failed(self._clock.timestamp_ms())\n",
         "",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "        self._failed_at_ms = None\n        self._is_used = False\n",
         "        self._is_used = False\n",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "        self._failed_at_ms = None\n        self._is_used = False\n",
         "        self._failed_at_ms = None\n",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "was_used, self._is_used = self._is_used, False",
         "was_used = self._is_used",
         _REFRESH,
     ),
     Mutant(
-        "security/oauth/keeper.py",
+        "security/oauth_tokens.py",
         "attempt(start_ms + timeout_ms - waiting.clock.now_ms())",
         "attempt(timeout_ms)",
         (
@@ -106,13 +106,13 @@ MUTANTS = (
         _GUARDS,
     ),
     Mutant(
-        "security/oauth/login.py",
+        "security/oauth.py",
         "        if config not in self._tls:\n",
         "        if not self._tls:\n            config = config\n        if True:\n",
         _GUARDS,
     ),
     Mutant(
-        "security/oauth/token.py",
+        "security/oauth_tokens.py",
         "isinstance(value, bool) or ",
         "",
         (
@@ -122,7 +122,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "security/oauth/token.py",
+        "security/oauth_tokens.py",
         " or len(set(stripped)) < len(stripped)",
         "",
         (
@@ -132,13 +132,13 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "security/oauth/assertion.py",
+        "security/oauth_assertion.py",
         "if not isinstance(key.curve, ec.SECP256R1):",
         "if False:",
         _ASSERTIONS,
     ),
     Mutant(
-        "security/oauth/login.py",
+        "security/oauth.py",
         "prefix=EXTENSION_PREFIX",
         'prefix=""',
         (
@@ -147,7 +147,7 @@ MUTANTS = (
             "unit/test_credentials_later.py",
         ),
     ),
-    Mutant("security/oauth/login.py", "        self._keeper.close()\n", "", _GUARDS),
+    Mutant("security/oauth.py", "        self._keeper.close()\n", "", _GUARDS),
     Mutant("security/login.py", "os.register_at_fork(after_in_child=POOL.forget)", "", _LOGINS),
     Mutant(
         "security/login.py",

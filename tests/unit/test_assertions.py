@@ -20,7 +20,7 @@ from spark_kafka_sink.base.errors import AuthenticationError, ConfigError
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.login import check, new_login
-from spark_kafka_sink.security.oauth.assertion import assertion
+from spark_kafka_sink.security.oauth_assertion import assertion
 from tests.security.issuer import Issuer
 from tests.security.jwt import claims_of, is_signed_by, new_key
 

@@ -21,7 +21,7 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import SaslConfig
 from spark_kafka_sink.security.aws import AwsLogin, AwsUser, aws_user, region_of
 from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.oauth.keeper import Waiting
+from spark_kafka_sink.security.oauth_tokens import Waiting
 from tests.patience import PATIENCE_S
 from tests.unit.simulated_time import SimulatedClock
 

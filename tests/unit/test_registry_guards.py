@@ -33,7 +33,7 @@ from spark_kafka_sink.registry.schemas import (
     own_subject,
     version_of,
 )
-from spark_kafka_sink.security.oauth import login as oauth_login
+from spark_kafka_sink.security import oauth as oauth_login
 from tests.unit.registry_asking import (
     TEXT,
     Times,

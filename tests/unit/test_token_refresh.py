@@ -14,8 +14,12 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
-from spark_kafka_sink.security.oauth.keeper import LONGEST_SLEEP_MS, Surroundings, TokenKeeper
-from spark_kafka_sink.security.oauth.token import Token
+from spark_kafka_sink.security.oauth_tokens import (
+    LONGEST_SLEEP_MS,
+    Surroundings,
+    Token,
+    TokenKeeper,
+)
 from tests.unit.simulated_time import Chance, SimulatedClock
 
 HOUR_MS = 3_600_000

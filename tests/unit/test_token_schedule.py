@@ -7,8 +7,7 @@ import pytest
 from spark_kafka_sink.base.errors import AuthenticationError, CredentialsUnavailableError
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import LoginConfig
-from spark_kafka_sink.security.oauth.keeper import RefreshSchedule, Waiting, with_retries
-from spark_kafka_sink.security.oauth.token import Token
+from spark_kafka_sink.security.oauth_tokens import RefreshSchedule, Token, Waiting, with_retries
 from tests.unit.simulated_time import START_MS, Chance, SimulatedClock
 
 HOUR_MS = 3_600_000

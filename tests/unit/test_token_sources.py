@@ -21,10 +21,9 @@ from spark_kafka_sink.base.errors import (
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import AssertionConfig, OAuthConfig, SaslConfig
 from spark_kafka_sink.security.login import check
-from spark_kafka_sink.security.oauth.choice import Way, losers, way_of
-from spark_kafka_sink.security.oauth.keeper import Waiting
-from spark_kafka_sink.security.oauth.login import OPTION, TokenLogin, provided_token, sends_in_clear
-from spark_kafka_sink.security.oauth.token import ClaimNames, token_of_jwt
+from spark_kafka_sink.security.oauth import OPTION, TokenLogin, provided_token, sends_in_clear
+from spark_kafka_sink.security.oauth_endpoint import Way, losers, way_of
+from spark_kafka_sink.security.oauth_tokens import ClaimNames, Waiting, token_of_jwt
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 URL = "https://issuer.example/token"

@@ -20,8 +20,8 @@ from spark_kafka_sink.columns.positions import ColumnPositions
 from spark_kafka_sink.columns.record_columns import arrow_records
 from spark_kafka_sink.producer.partitioner import UserPartitioner
 from spark_kafka_sink.registry.schemas import own_subject
-from spark_kafka_sink.security.oauth.login import OPTION, provided_token
-from spark_kafka_sink.security.oauth.token import ClaimNames
+from spark_kafka_sink.security.oauth import OPTION, provided_token
+from spark_kafka_sink.security.oauth_tokens import ClaimNames
 from spark_kafka_sink.spark.task import Interceptors
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ from spark_kafka_sink.base.clock import SystemClock
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig
-from spark_kafka_sink.security.oauth.keeper import Waiting
-from spark_kafka_sink.security.oauth.login import TokenLogin
+from spark_kafka_sink.security.oauth import TokenLogin
+from spark_kafka_sink.security.oauth_tokens import Waiting
 from tests.unit.scripted_endpoint import Scripted
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -13,7 +13,7 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.localkafka.certificates import Authority
 from spark_kafka_sink.security import key_formats, stores
 from spark_kafka_sink.security.key_formats import DamagedStoreError
-from spark_kafka_sink.security.oauth.assertion import _private_key
+from spark_kafka_sink.security.oauth_assertion import _private_key
 from tests.unit.security.test_stores import KEY_OPTIONS, of_file
 
 PASSWORD = "a password: marked"

@@ -12,9 +12,9 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import OAuthConfig, SaslConfig, SslConfig
 from spark_kafka_sink.security import references
 from spark_kafka_sink.security.credentials import login_options, unresolved_entry
-from spark_kafka_sink.security.oauth.endpoint import Tls
-from spark_kafka_sink.security.oauth.keeper import Waiting
-from spark_kafka_sink.security.oauth.login import TokenRetrieval
+from spark_kafka_sink.security.oauth import TokenRetrieval
+from spark_kafka_sink.security.oauth_endpoint import Tls
+from spark_kafka_sink.security.oauth_tokens import Waiting
 from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.unit.token_logins import Pauses, jwt, login_for
 

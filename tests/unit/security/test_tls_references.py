@@ -16,7 +16,7 @@ from spark_kafka_sink.base.text import Secret
 from spark_kafka_sink.config.security_config import SaslConfig, SslConfig, StoreConfig
 from spark_kafka_sink.localkafka.certificates import Authority, write_private
 from spark_kafka_sink.security.credentials import login_options
-from spark_kafka_sink.security.oauth.login import endpoint_ssl, endpoint_tls
+from spark_kafka_sink.security.oauth import endpoint_ssl, endpoint_tls
 from spark_kafka_sink.security.tls import TlsContext
 from tests.unit.security.handshakes import handshake, server_context
 

@@ -22,10 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    load_der_private_key,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
 
 from spark_kafka_sink.base.errors import AuthenticationError
 from spark_kafka_sink.base.text import Secret

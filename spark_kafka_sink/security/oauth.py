@@ -40,9 +40,12 @@ from spark_kafka_sink.security.mechanisms import (
     extensions_of,
     utf8,
 )
-from spark_kafka_sink.security.oauth.choice import (
+from spark_kafka_sink.security.oauth_endpoint import (
     URL_OPTION,
     Client,
+    Tls,
+    TokenEndpoint,
+    TokenRequest,
     Way,
     check_oauth,
     client_of,
@@ -51,9 +54,14 @@ from spark_kafka_sink.security.oauth.choice import (
     resolved,
     way_of,
 )
-from spark_kafka_sink.security.oauth.endpoint import Tls, TokenEndpoint, TokenRequest
-from spark_kafka_sink.security.oauth.keeper import Surroundings, TokenKeeper, Waiting
-from spark_kafka_sink.security.oauth.token import ClaimNames, Token, token_of_jwt
+from spark_kafka_sink.security.oauth_tokens import (
+    ClaimNames,
+    Surroundings,
+    Token,
+    TokenKeeper,
+    Waiting,
+    token_of_jwt,
+)
 from spark_kafka_sink.security.references import read_text, resolve
 
 # --- tokens from the user's own code -------------------------------------------------------------
@@ -223,7 +231,7 @@ class TokenRetrieval:
         if way is Way.SECRET:
             return secret_request(client, oauth.header_urlencode)
         # Imported here because only assertions need the package cryptography.
-        from spark_kafka_sink.security.oauth.assertion import assertion
+        from spark_kafka_sink.security.oauth_assertion import assertion
 
         signed: Secret = assertion(oauth.assertion, self._waiting.clock.timestamp_ms())
         if way is Way.JWT_BEARER:

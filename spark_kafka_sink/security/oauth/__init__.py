@@ -1,1 +1,0 @@
-"""Bearer tokens: their sources, and when they are renewed."""

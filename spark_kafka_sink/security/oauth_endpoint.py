@@ -1,0 +1,434 @@
+"""The token endpoint: how a token is fetched there, and the meaning of the responses.
+
+The way of fetching follows from options and JAAS options, with Java's precedence::
+
+    1. sasl.oauthbearer.token.provider: the user's own code
+    2. jwt.retriever.class; DefaultJwtRetriever means FileJwtRetriever if the URL is file:,
+       else ClientCredentialsJwtRetriever
+    3. of ClientCredentialsJwtRetriever: assertion.file, else assertion.claim.iss, else the secret
+
+An option takes precedence over the JAAS option of the same meaning. Java's unsecured tokens, which
+its login module creates if there is no endpoint, are rejected.
+
+Source: ``DefaultJwtRetriever``, ``ClientCredentialsRequestFormatterFactory``, ``ConfigOrJaas`` of
+Kafka 4.3.
+
+The endpoint's responses::
+
+    response                                      | meaning
+    ----------------------------------------------+---------------------------------------
+    200, 201 with access_token or id_token        | a token
+    200, 201 with anything else                   | rejected: it is no token endpoint
+    400 to 407, 409 to 415, 501, 505              | rejected, not retried
+    3xx                                           | rejected: the URL is another one
+    any other code, no connection, no response,   | retried
+    a truncated response                          |
+    an untrusted certificate                      | rejected, not retried, unlike in Java
+
+Source: ``HttpJwtRetriever``, ``JwtResponseParser`` of Kafka; RFC 6749, section 5.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from enum import Enum
+from http.client import HTTPException
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from spark_kafka_sink.base.errors import (
+    AuthenticationError,
+    ConfigError,
+    CredentialsUnavailableError,
+)
+from spark_kafka_sink.base.http import Answer, Limits, Request, exchange, host_and_port
+from spark_kafka_sink.base.text import HIDDEN, Secret, shown, shown_url
+from spark_kafka_sink.config.config_def import RECIPES, has_reference
+from spark_kafka_sink.config.security_config import AssertionConfig, LoginConfig, OAuthConfig
+from spark_kafka_sink.security.credentials import OPTION as JAAS
+from spark_kafka_sink.security.credentials import Resolve
+from spark_kafka_sink.security.oauth_tokens import Waiting, with_retries
+
+PREFIX = "kafka.sasl.oauthbearer."
+URL_OPTION = f"{PREFIX}token.endpoint.url"
+ID_OPTION = f"{PREFIX}client.credentials.client.id"
+SECRET_OPTION = f"{PREFIX}client.credentials.client.secret"
+SCOPE_OPTION = f"{PREFIX}scope"
+
+_UNSECURED = "unsecuredLoginStringClaim_"
+_STRIMZI = "oauth."
+_FILE_SCHEME = "file:"
+
+
+class Way(Enum):
+    """The ways to fetch a token."""
+
+    PROVIDER = "token provider"
+    FILE = "file"
+    SECRET = "client credentials with a secret"
+    CLIENT_ASSERTION = "client credentials with a signed assertion"
+    JWT_BEARER = "jwt-bearer"
+
+
+class Client(NamedTuple):
+    """The client of the token endpoint, and its scope; None if not configured."""
+
+    id: str | None
+    secret: Secret | None
+    scope: str | None
+
+
+def way_of(oauth: OAuthConfig) -> Way:
+    """Return the way, for a URL with its references resolved. Raises ConfigError without a URL."""
+    if oauth.token_provider is not None:
+        return Way.PROVIDER
+    is_file = (oauth.token_endpoint_url or "").strip().lower().startswith(_FILE_SCHEME)
+    if oauth.retriever == "JwtBearerJwtRetriever":
+        return Way.JWT_BEARER
+    if oauth.retriever == "FileJwtRetriever" or (oauth.retriever.startswith("Default") and is_file):
+        return Way.FILE
+    if oauth.assertion.file is not None or oauth.assertion.claim_iss is not None:
+        return Way.CLIENT_ASSERTION
+    return Way.SECRET
+
+
+def _check_names(options: Mapping[str, str]) -> None:
+    if any(name.startswith(_STRIMZI) for name in options):
+        raise ConfigError(
+            f"{JAAS} has options that begin with '{_STRIMZI}': they are those of Strimzi's Java "
+            f"classes, and are not read. {RECIPES} has a table of what to write instead"
+        )
+
+
+def client_of(oauth: OAuthConfig, options: Mapping[str, str], way: Way) -> Client:
+    """Return id, secret and scope from options, else from JAAS options. Raises ConfigError."""
+    _check_names(options)
+    client_id = _first(oauth.client_id, options.get("clientId"))
+    given = None if oauth.client_secret is None else oauth.client_secret.reveal()
+    secret = _first(given, options.get("clientSecret"))
+    if way is Way.SECRET and (client_id is None or secret is None):
+        missing = (
+            f"{ID_OPTION} (or clientId"
+            if client_id is None
+            else f"{SECRET_OPTION} (or clientSecret"
+        )
+        raise ConfigError(
+            f"{missing} in {JAAS}) is missing: {URL_OPTION} asks for client credentials"
+        )
+    jaas_scope = options.get("scope") if way is not Way.JWT_BEARER else None
+    return Client(
+        client_id,
+        None if secret is None else Secret(secret),
+        _first(oauth.scope, jaas_scope),
+    )
+
+
+def _first(*texts: str | None) -> str | None:
+    """Return the first given text, stripped of blanks; None if that text is blank."""
+    given = next((text for text in texts if text is not None), "")
+    return given.strip() or None
+
+
+def path_of_file_url(url: str) -> str:
+    """Return the path in ``file:/path`` or ``file:///path``. Raises ConfigError."""
+    text = url.strip()
+    if not text.lower().startswith(_FILE_SCHEME):
+        raise ConfigError(f"{URL_OPTION} must begin with file: for FileJwtRetriever")
+    try:
+        path = urlsplit(text).path
+    except ValueError:
+        path = ""
+    if not path:
+        raise ConfigError(f"{URL_OPTION} names no file")
+    return path
+
+
+def check_oauth(oauth: OAuthConfig, options: Mapping[str, str] | None) -> None:
+    """Check what is known before a token is fetched. Raises ConfigError.
+
+    options: of JAAS, with unresolved references; None if the whole JAAS text is a reference
+    """
+    url = oauth.token_endpoint_url
+    if oauth.token_provider is not None:
+        return
+    _check_names(options or {})
+    if url is None:
+        raise ConfigError(_no_source(options or {}))
+    if has_reference(url):
+        return
+    way = way_of(oauth)
+    if way is Way.FILE:
+        path_of_file_url(url)
+        return
+    if url.strip().lower().startswith(_FILE_SCHEME):
+        raise ConfigError(
+            f"{URL_OPTION} is a file:, but {PREFIX}jwt.retriever.class={oauth.retriever} needs "
+            "https:// or http://"
+        )
+    if way is not Way.SECRET:
+        _check_assertion(oauth.assertion)
+    if options is not None:
+        client_of(oauth, options, way)
+
+
+def _no_source(options: Mapping[str, str]) -> str:
+    unsecured = any(name.startswith(_UNSECURED) for name in options)
+    what = (
+        f"unsecured tokens ({_UNSECURED}… in {JAAS}) prove nothing and are not made"
+        if unsecured
+        else "there is nothing that gives a token"
+    )
+    return (
+        f"kafka.sasl.mechanism=OAUTHBEARER: {what}. Set {URL_OPTION}, or "
+        f"{PREFIX}token.provider=package.module:callable"
+    )
+
+
+def _check_assertion(assertion: AssertionConfig) -> None:
+    if assertion.file is None and assertion.private_key_file is None:
+        raise ConfigError(
+            f"{PREFIX}assertion.private.key.file or {PREFIX}assertion.file is missing: there is "
+            "nothing to sign assertions with"
+        )
+
+
+def losers(oauth: OAuthConfig, options: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each given option that another option overrides."""
+    found = [
+        f"{option} wins over {name} in {JAAS}, which is not used"
+        for option, given, name in (
+            (ID_OPTION, oauth.client_id, "clientId"),
+            (SECRET_OPTION, oauth.client_secret, "clientSecret"),
+            (SCOPE_OPTION, oauth.scope, "scope"),
+        )
+        if given is not None and name in options
+    ]
+    assertion = oauth.assertion
+    if oauth.token_provider is not None and oauth.token_endpoint_url is not None:
+        found.append(f"{PREFIX}token.provider wins over {URL_OPTION}, which is not used")
+    elif assertion.file is not None and assertion.claim_iss is not None:
+        found.append(
+            f"{PREFIX}assertion.file wins over {PREFIX}assertion.claim.iss and the other options "
+            "of assertions, which are not used"
+        )
+    has_secret = oauth.client_secret is not None or "clientSecret" in options
+    if has_secret and oauth.token_provider is None and way_of(oauth) is Way.CLIENT_ASSERTION:
+        found.append("a signed assertion takes the place of the client's secret, which is not used")
+    return found
+
+
+def resolved(config: OAuthConfig, resolve: Resolve) -> OAuthConfig:
+    """Return ``config`` with the references in all its texts resolved. Raises ConfigError."""
+    changed = _resolved_texts(config, PREFIX, resolve)
+    assertion = config.assertion
+    changes = _resolved_texts(assertion, f"{PREFIX}assertion.", resolve)
+    return replace(config, **changed, assertion=replace(assertion, **changes))
+
+
+def _resolved_texts(
+    config: OAuthConfig | AssertionConfig, prefix: str, resolve: Resolve
+) -> dict[str, Any]:
+    """Return the fields that are texts or secrets, by name."""
+    changed: dict[str, Any] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        option = _NAMES.get(field.name, prefix + field.name.replace("_", "."))
+        if isinstance(value, str):
+            changed[field.name] = resolve(value, option)
+        elif isinstance(value, Secret):
+            changed[field.name] = Secret(resolve(value.reveal(), option))
+    return changed
+
+
+_NAMES = {"client_id": ID_OPTION, "client_secret": SECRET_OPTION}
+
+
+DEFAULT_TIMEOUT_MS = 10_000
+"""Default of ``sasl.login.connect.timeout.ms`` and ``.read.timeout.ms``. Java waits as long as the
+operating system does, or forever."""
+
+_SUCCESS = (200, 201)
+_REFUSED = frozenset({*range(400, 408), *range(409, 416), 501, 505})
+_MOST_BYTES = 1_000_000
+_FORM = "application/x-www-form-urlencoded"
+
+
+_TOO_LATE = (
+    "it does not answer in time (kafka.sasl.login.connect.timeout.ms, "
+    "kafka.sasl.login.read.timeout.ms)"
+)
+
+
+class Tls(NamedTuple):
+    """The endpoint's TLS.
+
+    explain: an error, host and port -> cause and option
+    """
+
+    context: Callable[[], ssl.SSLContext]
+    explain: Callable[[ssl.SSLError | OSError, str, int], str]
+
+
+class TokenRequest(NamedTuple):
+    """A request to the endpoint.
+
+    form: the body
+    headers: besides the usual ones
+    secrets: never shown in messages
+    """
+
+    form: str
+    headers: Mapping[str, str]
+    secrets: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"TokenRequest({HIDDEN})"
+
+
+class TokenEndpoint:
+    """The endpoint ``sasl.oauthbearer.token.endpoint.url``, over http or https."""
+
+    def __init__(self, url: str, tls: Tls, config: LoginConfig, waiting: Waiting) -> None:
+        self._url = checked_url(url)
+        self._tls = tls
+        self._config = config
+        self._waiting = waiting
+        self.name = f"the token endpoint {shown_url(self._url.geturl())}"
+
+    def fetch(self, request: TokenRequest, timeout_ms: int) -> str:
+        """Return a token's text. Retries retriable errors.
+
+        Raises AuthenticationError; CredentialsUnavailableError when time is up.
+        """
+
+        def attempt(left_ms: int) -> str:
+            return self._token_of(self._post(request, left_ms), request.secrets)
+
+        return with_retries(attempt, self._config, self._waiting, timeout_ms)
+
+    def _post(self, request: TokenRequest, left_ms: int) -> Answer:
+        headers = {
+            "Accept": "application/json",
+            "Cache-Control": "no-cache",
+            "Content-Type": _FORM,
+            **request.headers,
+        }
+        limits = Limits(
+            self._config.connect_timeout_ms or DEFAULT_TIMEOUT_MS,
+            self._config.read_timeout_ms or DEFAULT_TIMEOUT_MS,
+            left_ms,
+        )
+        context = self._tls.context() if self._url.scheme == "https" else None
+        http = Request(self._url, headers, request.form.encode(), "POST", URL_OPTION, _MOST_BYTES)
+        try:
+            return exchange(http, context, limits, self._waiting.clock)
+        except ssl.SSLCertVerificationError as error:
+            raise AuthenticationError(f"{self.name}: {self._explained(error)}") from None
+        except ssl.SSLError as error:
+            raise CredentialsUnavailableError(f"{self.name}: {self._explained(error)}") from None
+        except TimeoutError:
+            raise self._away(_TOO_LATE) from None
+        except (OSError, UnicodeError) as error:
+            # An impossible host name raises UnicodeError.
+            raise self._away(str(error)) from None
+        except HTTPException as error:
+            # Omit its text, which quotes the response.
+            raise self._away(f"what answers does not speak HTTP ({type(error).__name__})") from None
+
+    def _explained(self, error: ssl.SSLError) -> str:
+        host, port = host_and_port(self._url, URL_OPTION)
+        return self._tls.explain(error, host, port)
+
+    def _away(self, cause: str) -> CredentialsUnavailableError:
+        return CredentialsUnavailableError(
+            f"{self.name} cannot be reached: {cause}. Check {URL_OPTION} and the way from this "
+            "machine to it"
+        )
+
+    def _token_of(self, answer: Answer, secrets: tuple[str, ...]) -> str:
+        if answer.status in _SUCCESS:
+            return self._token_in(answer)
+        what = f"{self.name} answers {answer.status}{_reason(answer, secrets)}"
+        if 300 <= answer.status < 400:
+            where = shown(shown_url(re.split("[?#]", answer.location)[0]), secrets)
+            raise AuthenticationError(
+                f"{what}, a redirect to {where or 'nowhere'}. It is not followed, for the "
+                f"request holds credentials: set {URL_OPTION} to where tokens are issued"
+            )
+        if answer.status in _REFUSED:
+            raise AuthenticationError(f"{what}. {_ADVICE.get(answer.status, _DEFAULT_ADVICE)}")
+        raise CredentialsUnavailableError(what)
+
+    def _token_in(self, answer: Answer) -> str:
+        """Return the response's ``access_token``, else its ``id_token``."""
+        fields = _json_object(answer)
+        if fields is None:
+            raise AuthenticationError(
+                f"{self.name} answers {answer.status} with what is not a JSON object "
+                f"({len(answer.body)} bytes of {shown(answer.content_type) or 'no type'}): "
+                f"check {URL_OPTION}"
+            )
+        for name in ("access_token", "id_token"):
+            value = fields.get(name)
+            if isinstance(value, str) and value.strip():
+                return value.strip()
+        raise AuthenticationError(
+            f"{self.name} answers {answer.status} without access_token and id_token: check "
+            f"{URL_OPTION} and the client's grants there"
+        )
+
+
+_DEFAULT_ADVICE = (
+    "Check the client's id, secret or assertion (clientId and clientSecret in "
+    "kafka.sasl.jaas.config, or kafka.sasl.oauthbearer.client.credentials.client.id and "
+    "client.secret, or kafka.sasl.oauthbearer.assertion.*), its grants and its scope there"
+)
+_ADVICE = {
+    404: f"Check the path in {URL_OPTION}",
+    405: f"Check the path in {URL_OPTION}",
+    407: "Check the user and password in https_proxy",
+    501: f"Check {URL_OPTION}",
+    505: f"Check {URL_OPTION}",
+}
+
+
+def checked_url(text: str) -> SplitResult:
+    """Return an http or https URL.
+
+    Raises ConfigError, without the URL, which may hold a password.
+    """
+    try:
+        url = urlsplit(text.strip())
+    except ValueError:
+        raise ConfigError(f"{URL_OPTION} is not a URL") from None
+    if url.scheme not in ("http", "https"):
+        raise ConfigError(f"{URL_OPTION} must begin with https://, http:// or file:")
+    if not all("!" <= character <= "~" for character in url.geturl()):
+        raise ConfigError(f"{URL_OPTION} may hold printable ASCII only: encode the rest with %")
+    host_and_port(url, URL_OPTION)
+    return url
+
+
+def _reason(answer: Answer, secrets: tuple[str, ...]) -> str:
+    """Return the endpoint's own words: OAuth's two fields for errors, or Okta's."""
+    fields = _json_object(answer)
+    if fields is None:
+        return ""
+    pairs = (("error", "error_description"), ("errorCode", "errorSummary"))
+    for code, description in pairs:
+        texts = [fields[name] for name in (code, description) if isinstance(fields.get(name), str)]
+        if texts:
+            return f" ({' - '.join(shown(text, secrets) for text in texts)})"
+    return ""
+
+
+def _json_object(answer: Answer) -> Mapping[str, object] | None:
+    try:
+        fields = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
